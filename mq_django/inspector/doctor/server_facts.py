@@ -21,8 +21,8 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 PINGS = 9
 #: Entries of the slow log that are read.
 SLOW_ENTRIES = 128
-#: Settings that are read, with one command.
-SETTINGS = ("tcp-keepalive", "maxclients", "min-replicas-to-write")
+#: Settings that are read.
+SETTINGS = ("tcp-keepalive", "maxclients", "min-replicas-to-write", "timeout", "client-output-buffer-limit")
 
 #: Commands whose second word says what they do.
 _CONTAINERS = ("CONFIG", "SLOWLOG", "CLUSTER")

@@ -5,8 +5,8 @@ from functools import partial
 
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.numbers import whole
 from mq_django.errors import WrongNode
+from mq_django.inspector.doctor.connection_looks import CONNECTION_LOOKS
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, mib, named
 from mq_django.inspector.doctor.memory_trend import memory_trend
 from mq_django.inspector.doctor.replication_looks import REPLICATION_LOOKS
@@ -14,7 +14,7 @@ from mq_django.inspector.doctor.rights import missing_rights
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.failures import translate
 
-#: The share of the memory, and of the clients, from which there is a warning; and of the memory for an error.
+#: The shares of the memory from which there is a warning, and an error.
 NEARLY_FULL, FULL = 0.8, 0.95
 #: Seconds of a round trip, and between the clocks, that are too much.
 SLOW_TRIP, CLOCKS_APART = 0.02, 1.0
@@ -150,32 +150,6 @@ def _on_other_nodes(server: ServerFacts) -> list[str]:
     ]
 
 
-def _of_keepalive(server: ServerFacts) -> Findings:
-    if server.settings.get("tcp-keepalive") == "0":
-        yield DoctorFinding(
-            code="D113",
-            level="warning",
-            seen="Redis never checks whether a client that is silent still exists (tcp-keepalive 0): messages may be "
-            "handed to a consumer whose machine has gone.",
-            advice="CONFIG SET tcp-keepalive 300, and the same in redis.conf.",
-            where=server.where,
-        )
-
-
-def _of_clients(server: ServerFacts) -> Findings:
-    connected = server.number("connected_clients")
-    most = whole(server.settings.get("maxclients")) or server.number("maxclients")
-    if most and connected >= most * NEARLY_FULL:
-        yield DoctorFinding(
-            code="D114",
-            level="warning",
-            seen=f"{connected} of at most {most} clients are connected (maxclients). Redis refuses further ones.",
-            advice="CONFIG SET maxclients to a higher number, and raise the limit of open files of Redis if needed. "
-            "CLIENT LIST shows who is connected.",
-            where=server.where,
-        )
-
-
 def _of_refused(server: ServerFacts) -> Findings:
     for command, why in server.refused.items():
         right = "+" + "|".join(command.lower().split())
@@ -201,8 +175,7 @@ SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("clock", ("D109",), _of_clock),
     *REPLICATION_LOOKS,
     Look("cluster", ("D112",), _of_cluster),
-    Look("tcp-keepalive", ("D113",), _of_keepalive),
-    Look("clients", ("D114",), _of_clients),
+    *CONNECTION_LOOKS,
     Look("rights", ("D115", NOT_LOOKED), missing_rights),
     Look("refused commands", (NOT_LOOKED,), _of_refused),
 )

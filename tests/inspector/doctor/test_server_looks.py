@@ -12,7 +12,6 @@ import redis
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.errors import ConnectionLost
-from mq_django.inspector.doctor.server_looks import NEARLY_FULL
 from mq_django.transport.connections import close_clients, open_wire
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
@@ -197,17 +196,6 @@ def test_a_replica_in_the_place_of_its_master(server_with, found):
         with client_of(server_with()) as client:
             client.replicaof("127.0.0.1", master.port)
         assert ("D110", "error") in levels(found("D1"))
-
-
-def test_a_server_with_nearly_all_of_its_clients(server_with, found):
-    server = server_with(maxclients="20")
-    clients = [client_of(server) for _ in range(round(20 * NEARLY_FULL))]
-    for client in clients:
-        client.ping()
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == ("D114", "warning")
-    for client in clients:
-        client.close()
 
 
 def test_what_a_managed_server_refuses_is_a_note_with_the_right_that_is_needed(server_with, found):

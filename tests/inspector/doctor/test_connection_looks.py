@@ -1,0 +1,71 @@
+"""What is said about settings of a server that end connections: each with what it does to a client."""
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mq_django.errors import ConnectionLost
+from mq_django.inspector.doctor.connection_looks import NEARLY_ALL
+from tests.inspector.doctor.conftest import levels
+from tests.seeding import publish, publish_many, take
+from tests.waiting import wait_until
+
+
+def client_of(server):
+    return redis.Redis.from_url(server.url)
+
+
+def test_a_server_with_nearly_all_of_its_clients(server_with, found):
+    server = server_with(maxclients="20")
+    clients = [client_of(server) for _ in range(round(20 * NEARLY_ALL))]
+    for client in clients:
+        client.ping()
+    (finding,) = found("D1")
+    assert (finding.code, finding.level) == ("D114", "warning")
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize(("timeout", "codes"), [(1, [("D119", "warning")]), (60, []), (0, [])])
+def test_a_server_that_closes_idle_connections(server_with, found, timeout, codes):
+    server_with(timeout=str(timeout))
+    assert levels(found("D1")) == codes
+
+
+def test_a_server_that_closes_idle_connections_leaves_waiting_reads_alone(server_with, namespace):
+    server = server_with(timeout="1")
+    once = Retry(NoBackoff(), 0)
+    with client_of(server) as idle, redis.Redis.from_url(server.url, retry=once) as waiting:
+        gone = idle.client_id()
+        # Longer than Redis takes to look at each of its clients.
+        assert waiting.blpop([f"{namespace}:nothing"], timeout=4) is None
+        wait_until(lambda: str(gone) not in {each["id"] for each in waiting.client_list()})
+
+
+@pytest.mark.parametrize(
+    ("limit", "codes"), [("100kb", [("D120", "error")]), ("1mb", [("D120", "warning")]), ("64mb", []), ("0", [])]
+)
+def test_a_server_that_limits_replies(server_with, found, limit, codes):
+    server = server_with()
+    with client_of(server) as client:
+        client.config_set("client-output-buffer-limit", f"normal {limit} 0 0")
+    assert levels(found("D120")) == codes
+
+
+def test_with_such_a_limit_messages_cannot_be_fetched(server_with, found):
+    server = server_with()
+    publish_many("emails", [("welcome", "x" * 200_000)] * 8)
+    with client_of(server) as client:
+        client.config_set("client-output-buffer-limit", "normal 1mb 0 0")
+        with pytest.raises(ConnectionLost):
+            take("emails", 8)
+        (finding,) = found("D120")
+        assert (
+            "larger than 1.0 MiB (client-output-buffer-limit normal), and 8 messages may have 2.0 MiB" in finding.seen
+        )
+        # What the finding says to do.
+        client.config_set("client-output-buffer-limit", finding.advice.split('"')[1])
+    publish("emails", "welcome", "x" * 200_000)
+    assert len(take("emails", 8)) == 1
+    assert found("D120") == []
