@@ -7,6 +7,7 @@ from typing import Any
 
 from mq_django.core.configs import QueueConfig, TopicConfig
 from mq_django.core.keys import GROUP_SEPARATOR, is_name
+from mq_django.core.option_digests import option_digests
 from mq_django.core.options import (
     option,
     read_connection,
@@ -120,6 +121,11 @@ class Config:
             if str(name) in self.topics:
                 known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
             raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
+
+    def digests_of(self, queue: QueueConfig) -> dict[str, str]:
+        """Return digests of the options of a queue, and for a group also of its topic: see option_digests()."""
+        topic, separator, _ = queue.name.partition(GROUP_SEPARATOR)
+        return option_digests(queue, *([self.topic(topic)] if separator else []))
 
     def topic(self, name: str) -> TopicConfig:
         """Return the options of a topic, or raise UnknownTopic."""

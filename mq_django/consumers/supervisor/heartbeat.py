@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
@@ -21,6 +22,8 @@ UNKNOWN_PATIENCE = 5
 #: The field in which a supervisor announces its visibility timeout, and the highest value that others accept.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
+#: The field in which it announces digests of the options of the queue, for `manage.py mq doctor`.
+OPTIONS = "options"
 
 
 class Silence:
@@ -114,6 +117,7 @@ class Heartbeat(Service):
         self._members = {number: open_members(config, session) for number, config in queues.items()}
         self._damage = {number: DamageCheck(config, session) for number, config in queues.items()}
         self._callbacks = callbacks
+        self._options = {number: get_config().digests_of(config) for number, config in queues.items()}
         self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
         #: Seconds between two heartbeats.
         self.interval = min(interval(timeout) for timeout in self._timeouts.values())
@@ -166,7 +170,12 @@ class Heartbeat(Service):
         began = time.monotonic()
         membership = self._members[number].beat(
             announcement.supervisor,
-            {**announcement.description, VISIBILITY: round(self._timeouts[number] * 1000), HOUSEKEEPING: True},
+            {
+                **announcement.description,
+                VISIBILITY: round(self._timeouts[number] * 1000),
+                OPTIONS: self._options[number],
+                HOUSEKEEPING: True,
+            },
             announcement.of_queue(number) if consumes else {},
             generation="" if first else generation,
         )

@@ -56,6 +56,7 @@ class Supervisor:
     ) -> None:
         self._queues = queues
         self._since_ms = clock.now_ms()
+        self._grace = worker_options.grace
         self._signals = signals
         self._probe = probe
         self._stop_asked = 0
@@ -213,7 +214,7 @@ class Supervisor:
                 server.heartbeat.leave(self.id)
 
     def _announce(self) -> Announcement:
-        process = {**self._process_info(os.getpid(), started(os.getpid())), "protocol": PROTOCOL}
+        process = {**self._process_info(os.getpid(), started(os.getpid())), "protocol": PROTOCOL, "grace": self._grace}
         return Announcement(self.id, process, self._states.announced(), self._states.activity())
 
     def _describe(self, worker: WorkerProcess) -> Mapping[str, Any]:

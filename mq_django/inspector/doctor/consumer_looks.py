@@ -1,48 +1,18 @@
 """Looks at the queues, the groups of topics, and their consumers."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from mq_django.conf import get_config
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.core.visible import escape
-from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.doctor.consumer_facts import QueueFacts
+from mq_django.inspector.doctor.consumer_settings import SETTING_LOOKS
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, DoctorFinding, Look, counted, named
 from mq_django.inspector.queue_view import QueueView
-from mq_django.inspector.queues import overview
-from mq_django.inspector.topics import TopicView, topics
+from mq_django.inspector.topics import TopicView
 
 #: The share of a topic's retention from which there is a warning. At the whole of it messages are lost.
 NEAR_RETENTION = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFacts:
-    """All queues and groups with their consumers, and all topics."""
-
-    queues: Sequence[QueueView]
-    topics: Sequence[TopicView]
-
-    @property
-    def readable(self) -> list[QueueView]:
-        """Return the queues that could be read."""
-        return [queue for queue in self.queues if not queue.error]
-
-    @property
-    def supervisors(self) -> Mapping[str, ConsumerView]:
-        """Return a live consumer of each live supervisor, or the supervisor itself, which knows its description."""
-        members = (one for queue in self.readable for one in (*queue.consumers, *queue.housekeepers))
-        return {one.supervisor: one for one in members if one.alive}
-
-
-def queue_facts() -> QueueFacts:
-    """Read all queues and topics.
-
-    Raises:
-        StoreError: cannot reach Redis.
-    """
-    return QueueFacts(queues=overview(minutes=0), topics=topics())
 
 
 def _of_unserved(facts: QueueFacts) -> Iterator[DoctorFinding]:
@@ -85,24 +55,6 @@ def _of_versions(facts: QueueFacts) -> Iterator[DoctorFinding]:
         seen=f"Consumers have other versions of mq_django than this process, which has {VERSION}: {named(shown)}.",
         advice="If this is not a rolling deploy, install the same version everywhere and restart runconsumer there.",
     )
-
-
-def _of_timeouts(facts: QueueFacts) -> Iterator[DoctorFinding]:
-    """Report consumers that were started with other settings. Supervisors announce this one setting only."""
-    config, different = get_config(), set[str]()
-    for queue in facts.readable:
-        configured = round(config.queue(queue.name).visibility_timeout.total_seconds() * 1000)
-        live = [one.announced.get("visibility_ms") for one in (*queue.consumers, *queue.housekeepers) if one.alive]
-        if any(announced not in (None, configured) for announced in live):
-            different.add(queue.name)
-    if different:
-        yield DoctorFinding(
-            code="D304",
-            level="warning",
-            seen=f"Consumers of {named(sorted(different))} use another VISIBILITY_TIMEOUT than the settings of this "
-            "process: they were started with other settings.",
-            advice="If this is not a rolling deploy, restart runconsumer, or send it SIGHUP.",
-        )
 
 
 def _of_groups(facts: QueueFacts) -> Iterator[DoctorFinding]:
@@ -160,7 +112,7 @@ QUEUE_LOOKS: tuple[Look[QueueFacts], ...] = (
     Look("queues without consumers", ("D301",), _of_unserved),
     Look("housekeeping", ("D302",), _of_unattended),
     Look("versions", ("D303",), _of_versions),
-    Look("settings of consumers", ("D304",), _of_timeouts),
+    *SETTING_LOOKS,
     Look("groups and retention", ("D305",), _of_groups),
     Look("unhandled messages", ("D306",), _of_unhandled),
     Look("queues that cannot be read", (NOT_LOOKED,), _of_errors),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mq_django.core.numbers import whole
-from mq_django.inspector.doctor.consumer_looks import QueueFacts
+from mq_django.inspector.doctor.consumer_facts import QueueFacts
 from mq_django.inspector.doctor.findings import DoctorFinding, Look, counted
 
 #: The shares of open files, and of memory, from which there is a warning.

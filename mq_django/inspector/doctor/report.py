@@ -7,7 +7,9 @@ from typing import Any
 from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.doctor.code_looks import PROJECT_LOOKS, project_facts
-from mq_django.inspector.doctor.consumer_looks import QUEUE_LOOKS, queue_facts
+from mq_django.inspector.doctor.consumer_facts import queue_facts
+from mq_django.inspector.doctor.consumer_looks import QUEUE_LOOKS
+from mq_django.inspector.doctor.contradictions import CONTRADICTION_LOOKS, RETENTION_LOOKS
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
 from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_facts
@@ -21,11 +23,14 @@ AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code"
 #: The finding that a server cannot be used. It needs no look: without a connection there is nothing to look at.
 UNREACHABLE = "D100"
 
+#: The looks that need no server.
+_OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS)
+
 #: The looks that need a server.
-_OF_SERVERS: tuple[Look[Any], ...] = (*SERVER_LOOKS, *KEY_LOOKS, *QUEUE_LOOKS, *MACHINE_LOOKS)
+_OF_SERVERS: tuple[Look[Any], ...] = (*SERVER_LOOKS, *RETENTION_LOOKS, *KEY_LOOKS, *QUEUE_LOOKS, *MACHINE_LOOKS)
 
 #: All codes of findings.
-CODES = frozenset(code for look in (*PROJECT_LOOKS, *_OF_SERVERS) for code in look.codes) | {UNREACHABLE}
+CODES = frozenset(code for look in (*_OF_PROJECT, *_OF_SERVERS) for code in look.codes) | {UNREACHABLE}
 
 #: Seconds for all round trips to one server, beside those of its own connections.
 SECONDS = 60.0
@@ -87,7 +92,7 @@ def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lamb
         progress: called each second with the number of keys that were scanned.
     """
     report, project = DoctorReport(codes), project_facts()
-    report.take(PROJECT_LOOKS, project)
+    report.take(_OF_PROJECT, project)
     if project.is_readable and (UNREACHABLE in codes or report.asks(_OF_SERVERS)):
         with within(SECONDS):
             reached = [_look_at_server(report, connection, progress) for connection in get_config().connections()]
@@ -104,7 +109,7 @@ def _look_at_server(report: DoctorReport, connection: str, progress: Progress) -
         report.add(_unreachable(connection, error))
         return False
     report.note(AREAS["1"], "connection")
-    report.take(SERVER_LOOKS, server, where=server.where)
+    report.take((*SERVER_LOOKS, *RETENTION_LOOKS), server, where=server.where)
     if report.asks(KEY_LOOKS):
         try:
             report.take(KEY_LOOKS, key_facts(server, progress), where=server.where)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -247,6 +248,14 @@ def test_a_peer_is_judged_by_the_timeout_that_it_announces(config, members, says
 def test_a_beat_announces_the_timeout_that_its_supervisor_goes_by(heartbeat, members):
     heartbeat.run_once()
     assert members.beat("other", {}, {}).supervisors["me"]["visibility_ms"] == 7000
+
+
+def test_a_beat_announces_which_options_are_not_the_default(config, members):
+    changed = replace(config, max_attempts=3)
+    Heartbeat({0: changed}, WorkerSet().callbacks()).run_once()
+    options = members.beat("other", {}, {}).supervisors["me"]["options"]
+    assert options == get_config().digests_of(changed)
+    assert "MAX_ATTEMPTS" in options
 
 
 def test_a_beat_passes_on_the_names_that_consumers_announce(heartbeat, workers, members):

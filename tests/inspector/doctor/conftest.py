@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from mq_django.conf import get_config
+from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.doctor.findings import DoctorFinding
 from mq_django.inspector.doctor.report import CODES, look_at_project
+from mq_django.stores import open_members
+from mq_django.transport.connections import open_wire
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.servers import ServerBinary
 
@@ -45,3 +49,12 @@ def found() -> Found:
 
 def levels(findings: list[DoctorFinding]) -> list[tuple[str, str]]:
     return [(finding.code, finding.level) for finding in findings]
+
+
+def announce(queue: str, supervisor: str = "s1", **described: object) -> None:
+    """Make a consumer live, as a supervisor of this version with the settings of this process announces it."""
+    config = get_config().queue(queue)
+    visibility = round(config.visibility_timeout.total_seconds() * 1000)
+    own = {"host": "web1", "version": VERSION, "protocol": PROTOCOL, "visibility_ms": visibility, **described}
+    process = {"host": own["host"], "version": own["version"], "threads": 8, "pid": described.get("pid")}
+    open_members(config, open_wire("produce", config.connection)).beat(supervisor, own, {f"{supervisor}-c": process})

@@ -5,21 +5,12 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.producers import topics
-from mq_django.stores import open_members, open_store
+from mq_django.stores import open_store
 from mq_django.transport.connections import open_wire
-from tests.inspector.doctor.conftest import levels
+from tests.inspector.doctor.conftest import announce, levels
 from tests.seeding import keep, publish, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
-
-
-def announce(queue: str, supervisor: str = "s1", **described: object) -> None:
-    """Make a consumer live, as a supervisor of this version with the settings of this process announces it."""
-    config = get_config().queue(queue)
-    visibility = round(config.visibility_timeout.total_seconds() * 1000)
-    own = {"host": "web1", "version": VERSION, "protocol": PROTOCOL, "visibility_ms": visibility, **described}
-    process = {"host": own["host"], "version": own["version"], "threads": 8, "pid": described.get("pid")}
-    open_members(config, open_wire("produce", config.connection)).beat(supervisor, own, {f"{supervisor}-c": process})
 
 
 def test_queues_with_consumers_are_no_finding(found):
@@ -54,14 +45,6 @@ def test_consumers_of_other_versions(found, announced):
     (finding,) = found("D3")
     assert (finding.code, finding.level) == ("D303", "warning")
     assert f"{announced.get('version', VERSION)} on web2" in finding.seen
-
-
-def test_consumers_with_other_settings(found):
-    announce("default")
-    announce("emails", visibility_ms=60_000)
-    (finding,) = found("D3")
-    assert (finding.code, finding.level) == ("D304", "warning")
-    assert "Consumers of emails use another VISIBILITY_TIMEOUT" in finding.seen
 
 
 def test_a_group_that_lags_towards_its_retention(found, mq_settings):
