@@ -6,7 +6,9 @@ What is read is in `/proc` and `/sys/fs/cgroup` of Linux. Elsewhere, and for pro
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from mq_django.core.numbers import whole
 from mq_django.inspector.doctor.consumer_facts import QueueFacts
@@ -17,6 +19,18 @@ NEARLY_FULL = 0.8
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _MIB = 2**20
+
+
+class GroupMemory(NamedTuple):
+    """The bytes of memory that a control group uses, and its limit."""
+
+    used: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        """Return the share of the limit that is used."""
+        return self.used / self.limit if self.limit else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,44 +79,48 @@ def _open_files(pid: int) -> tuple[int, int] | None:
 
 
 def _of_memory(processes: ProcessFacts) -> Iterator[DoctorFinding]:
-    groups: dict[Path, list[int]] = {}
+    groups: dict[Path, tuple[GroupMemory, list[int]]] = {}
     for pid in processes.pids:
-        if folder := _memory_group(pid):
-            groups.setdefault(folder, []).append(pid)
-    for folder, pids in groups.items():
-        memory = _memory(folder)
-        if memory is not None and memory[0] >= memory[1] * NEARLY_FULL:
-            used, limit = memory
+        # Each group that a process is in limits it: the one that is nearest to its limit matters.
+        limits = {folder: memory for folder in _memory_groups(pid) if (memory := _memory(folder))}
+        folder = max(limits, key=lambda folder: limits[folder].share, default=None)
+        if folder is not None:
+            groups.setdefault(folder, (limits[folder], []))[1].append(pid)
+    for memory, pids in groups.values():
+        if memory.share >= NEARLY_FULL:
             yield DoctorFinding(
                 code="D502",
                 level="warning",
                 seen=f"The container or unit of {counted(len(pids), 'process', 'es')} of runconsumer uses "
-                f"{used // _MIB} of {limit // _MIB} MiB of memory. At the limit the kernel kills one of them.",
+                f"{memory.used // _MIB} of {memory.limit // _MIB} MiB of memory. At the limit the kernel kills one of "
+                "them.",
                 advice="Give it more memory, or start runconsumer with fewer --processes. With --max-memory MIB a "
                 "process that grows is replaced before that: MIB times the number of processes should stay below the "
                 "limit.",
             )
 
 
-def _memory_group(pid: int) -> Path | None:
-    """Return the folder of the control group that limits the memory of a process."""
+def _memory_groups(pid: int) -> Sequence[Path]:
+    """Return the folders of the control groups for the memory of a process, the innermost first."""
     try:
         lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
-        return None
+        return ()
     for number, controllers, path in (line.split(":", 2) for line in lines):
         if "memory" in controllers.split(",") or (number == "0" and not controllers):
             root = _CGROUPS / "memory" if controllers else _CGROUPS
+            own = root / path.strip("/")
             # In a container the path may be the one outside of it.
-            folders = (root / path.strip("/"), root)
-            found = next((folder for folder in folders if (folder / "memory.stat").exists()), None)
-            if found is not None:
+            if ".." in own.parts or not own.is_dir():
+                own = root
+            folders = [folder for folder in (own, *own.parents) if folder.is_relative_to(root)]
+            if found := [folder for folder in folders if (folder / "memory.stat").exists()]:
                 return found
-    return None
+    return ()
 
 
-def _memory(folder: Path) -> tuple[int, int] | None:
-    """Return the bytes in use, without those that the kernel can free at once, and the limit; None without a limit."""
+def _memory(folder: Path) -> GroupMemory | None:
+    """Return the memory of a control group, without what the kernel can free at once; None without a limit."""
     names = ("memory.current", "memory.max", "inactive_file")
     if not (folder / names[0]).exists():  # version 1
         names = ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
@@ -115,7 +133,7 @@ def _memory(folder: Path) -> tuple[int, int] | None:
     # Version 1 has a huge number for no limit.
     if most is None or most >= 2**60:
         return None
-    return (whole(used) or 0) - (whole(statistics.get(names[2])) or 0), most
+    return GroupMemory((whole(used) or 0) - (whole(statistics.get(names[2])) or 0), most)
 
 
 MACHINE_LOOKS: tuple[Look[ProcessFacts], ...] = (

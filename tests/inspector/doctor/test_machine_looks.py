@@ -11,6 +11,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.version import VERSION
+from mq_django.inspector.doctor import machine_looks
 from mq_django.stores import open_members
 from mq_django.transport.connections import open_wire
 from tests.inspector.doctor.conftest import levels
@@ -109,3 +110,72 @@ def test_a_process_that_has_ended_is_no_finding(process, found):
     process.kill()
     process.wait()
     assert levels(found("D5")) == []
+
+
+@pytest.fixture
+def unified(tmp_path, monkeypatch):
+    """Make control groups of version 2 as files, with this process in the innermost of them."""
+    monkeypatch.setattr(machine_looks, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(machine_looks, "_PROC", tmp_path / "proc")
+
+    def make(groups, inside, number=4000):
+        process = tmp_path / "proc" / str(number)
+        process.mkdir(parents=True)
+        (process / "cgroup").write_text(f"0::{inside}\n")
+        # The outermost group of a machine has statistics, and no limit.
+        for path, files in {"": {"memory.stat": "anon 0\n"}, **groups}.items():
+            folder = tmp_path / "cgroup" / path
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (folder / name).write_text(text)
+        announce(number)
+
+    return make
+
+
+def limited(used: int, limit: int | str, inactive: int = 0) -> dict[str, str]:
+    """Return the files of a group that uses so many MiB, of which so many are of inactive files."""
+    most = limit if isinstance(limit, str) else str(limit * MIB)
+    statistics = f"anon {used * MIB}\nfile {inactive * MIB}\ninactive_file {inactive * MIB}\n"
+    return {"memory.current": f"{used * MIB}\n", "memory.max": f"{most}\n", "memory.stat": statistics}
+
+
+@pytest.mark.parametrize(
+    ("groups", "inside", "seen"),
+    [
+        ({"shop": limited(60, 70)}, "/shop", "60 of 70 MiB"),
+        ({"shop": limited(50, 70)}, "/shop", ""),
+        ({"shop": limited(60, "max")}, "/shop", ""),
+        # What the kernel can free at once does not count.
+        ({"shop": limited(69, 70, inactive=40)}, "/shop", ""),
+        # The limit of a slice around the unit.
+        ({"a.slice": limited(90, 100), "a.slice/b.service": limited(60, "max")}, "/a.slice/b.service", "90 of 100 MiB"),
+        ({"a.slice": limited(90, 100), "a.slice/b.service": limited(30, 50)}, "/a.slice/b.service", "90 of 100 MiB"),
+        ({"a.slice": limited(70, 200), "a.slice/b.service": limited(48, 50)}, "/a.slice/b.service", "48 of 50 MiB"),
+        # A group without the controller of memory, in one that has it.
+        ({"a.slice": limited(90, 100), "a.slice/b.service": {}}, "/a.slice/b.service", "90 of 100 MiB"),
+        # In a container: its own group is the root, and the path may be that outside of it.
+        ({"": limited(60, 70)}, "/", "60 of 70 MiB"),
+        ({"": limited(60, 70)}, "/kubepods/pod7/c1", "60 of 70 MiB"),
+        ({"": limited(60, 70)}, "/../../other", "60 of 70 MiB"),
+        ({"shop": limited(1, 0)}, "/shop", "1 of 0 MiB"),
+        ({"shop": {**limited(60, 70), "memory.max": "?"}}, "/shop", ""),
+    ],
+)
+def test_limits_of_control_groups_of_version_2(unified, found, groups, inside, seen):
+    unified(groups, inside)
+    findings = found("D502")
+    assert levels(findings) == ([("D502", "warning")] if seen else [])
+    assert all(f"of 1 process of runconsumer uses {seen} of memory" in finding.seen for finding in findings)
+
+
+def test_processes_of_one_group_are_one_finding(unified, found):
+    nested = {"a.slice": limited(90, 100), "a.slice/b": limited(1, "max"), "a.slice/c": limited(1, "max")}
+    config = get_config().queue("default")
+    unified(nested, "/a.slice/b", 4001)
+    unified({}, "/a.slice/c", 4002)
+    described = {"host": socket.gethostname(), "version": VERSION}
+    processes = {f"s1-{pid}": {**described, "pid": pid, "threads": 8} for pid in (4001, 4002)}
+    open_members(config, open_wire("produce", "")).beat("s1", described, processes)
+    (finding,) = found("D502")
+    assert "of 2 processes of runconsumer uses 90 of 100 MiB" in finding.seen
