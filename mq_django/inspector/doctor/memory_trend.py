@@ -44,9 +44,11 @@ class Growth(NamedTuple):
 def memory_trend(server: ServerFacts) -> Iterator[DoctorFinding]:
     """Report that the memory will soon be full."""
     memory = server.memory
+    if not memory.limit:
+        return
     growths = sorted((*_of_queues(server), *_of_topics(server)), key=lambda growth: -growth.size)
     hours = full_in(memory.limit - memory.used, growths)
-    if not memory.limit or hours > SOON:
+    if hours > SOON:
         return
     shown = named(f"{one.name} by {counted(round(one.messages), 'message')} ({mib(one.size)})" for one in growths)
     yield DoctorFinding(

@@ -68,6 +68,15 @@ def _of_number(server: ServerFacts) -> Iterator[DoctorFinding]:
             advice="Repair the replicas, or CONFIG SET min-replicas-to-write 0.",
             where=server.where,
         )
+    elif good is not None and good == needed > 0:
+        yield DoctorFinding(
+            code="D111",
+            level="note",
+            seen=f"Redis needs {needed} replicas to accept writes (min-replicas-to-write), and no more than {good} are "
+            "connected: if one of them fails, it refuses all writes.",
+            advice="Start one more replica, or CONFIG SET min-replicas-to-write to a lower number.",
+            where=server.where,
+        )
 
 
 def _of_lag(server: ServerFacts) -> Iterator[DoctorFinding]:
