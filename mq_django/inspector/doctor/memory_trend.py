@@ -88,10 +88,17 @@ def _of_queues(server: ServerFacts) -> Iterator[Growth]:
             continue
         config = queues[view.name]
         net = _lasting([a - b - c for a, b, c in _by_minute(config, server.wire, ("published", "handled", "expired"))])
-        # Messages that were cancelled, deleted or moved are not counted either.
-        messages = min(net, view.depth + view.dead)
+        # Messages that were cancelled, deleted or moved are not counted.
+        messages = min(net - _replaced(config, server), view.depth + view.dead)
         if messages >= MIN_GROWTH:
             yield Growth(view.name, messages, messages * _size(config, view, server.wire))
+
+
+def _replaced(config: QueueConfig, server: ServerFacts) -> int:
+    """Return how many waiting messages were replaced in the last hour, by the server's clock: these are gone."""
+    since = round((clock.now() + server.ahead - SPAN * 60) * 1000)
+    (reply,) = server.wire.trip([("ZCOUNT", config.keys.replaced, since, "+inf")])
+    return whole(reply_or_raise(reply)) or 0
 
 
 def _size(config: QueueConfig, view: QueueView, wire: Wire) -> float:

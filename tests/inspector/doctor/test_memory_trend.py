@@ -13,7 +13,7 @@ from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from tests.inspector.doctor.conftest import levels
-from tests.seeding import publish_many
+from tests.seeding import publish, publish_many
 
 MESSAGES, MIB = 1000, 2**20
 #: Growth in all minutes of the last hour.
@@ -153,6 +153,18 @@ def test_the_counters_are_those_that_publishing_writes(server, found):
     leave_free(server, 5 * MIB)
     (finding,) = found("D116")
     assert "emails by 600 messages" in finding.seen
+
+
+def test_messages_that_were_replaced_are_no_growth(server, found):
+    for ago in range(59, -1, -1):
+        clock.set_shift(-60 * ago)
+        try:
+            for number in range(10):
+                publish("emails", "welcome", unique=f"user:{number}", on_conflict="replace", delay=7200)
+        finally:
+            clock.set_shift(0)
+    leave_free(server, MIB // 20)
+    assert found("D116") == []
 
 
 def test_a_user_who_may_not_ask_for_sizes_gets_a_note(server, found):
