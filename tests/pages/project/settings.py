@@ -1,4 +1,4 @@
-"""The project of the examples in docs/reference/."""
+"""The project of the examples in docs/reference/ and docs/howto/."""
 
 from importlib.util import find_spec
 
