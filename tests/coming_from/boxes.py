@@ -6,6 +6,7 @@ A comment names the side, what to do with the box, and after a colon the file, o
 <!-- left start: ready -->            start the command, and wait for the text
 <!-- left shell: A / B -->            run the code in `manage.py shell`, or in node; A and B are printed somewhere
 <!-- left run: A -->                  run the command, again and again until it prints A
+<!-- left run: A after B -->          the same; before the first `start` it has printed B
 <!-- left wait: A -->                 A is printed; there is no box
 
 The sides are the old queue (`left`), mq_django (`right`) and a project that has both (`both`).
@@ -36,7 +37,12 @@ class Box:
 
     @property
     def expected(self) -> list[str]:
-        return [text for text in self.argument.split(" / ") if text]
+        return [text for text in self.argument.partition(" after ")[0].split(" / ") if text]
+
+    @property
+    def earlier(self) -> str:
+        """What the command prints before any worker runs."""
+        return self.argument.partition(" after ")[2]
 
 
 def page(name: str) -> str:

@@ -55,7 +55,9 @@ class Stage:
 
     def play(self, boxes: list[Box]) -> None:
         """Play boxes one after another, then wait until everything that they expect is printed."""
-        for box in boxes:
+        for place, box in enumerate(boxes):
+            if box.kind == "start" and not self._processes:
+                self._look_before_the_start(boxes[place:])
             getattr(self, f"_{box.kind}")(box, box.text.replace(ADDRESS, self._address))
         expected = [text for box in boxes if box.kind in ("shell", "wait") for text in box.expected]
         try:
@@ -63,6 +65,12 @@ class Stage:
         except AssertionError:
             missing = [text for text in expected if text not in self.printed]
             raise AssertionError(f"{missing} not printed:\n{self.printed}") from None
+
+    def _look_before_the_start(self, boxes: list[Box]) -> None:
+        for box in boxes:
+            if box.earlier:
+                printed = self._command(["sh", "-ec", box.text.replace(ADDRESS, self._address)]).stdout
+                assert box.earlier in printed, f"{box.text}\n{printed}"
 
     def _file(self, box: Box, text: str) -> None:
         path = self.folder / box.argument
@@ -99,13 +107,14 @@ class Stage:
         self.check(command)
 
     def _run(self, box: Box, text: str) -> None:
-        if not box.argument:
+        if not box.expected:
             self.check(["sh", "-ec", text])
             return
+        (expected,) = box.expected
         wait_until(
-            lambda: box.argument in self._command(["sh", "-ec", text]).stdout,
+            lambda: expected in self._command(["sh", "-ec", text]).stdout,
             timeout=END,
-            message=f"{box.argument} in the output of {text}",
+            message=f"{expected} in the output of {text}",
         )
 
     def check(self, command: list[str]) -> None:

@@ -52,7 +52,7 @@ def stage(page: str, folder: Path, url: str) -> Stage:
 
 
 def test_every_page_has_an_environment():
-    assert set(PAGES) <= set(PACKAGES)
+    assert sorted(PACKAGES) == PAGES
 
 
 @pytest.mark.parametrize("page", PAGES)
