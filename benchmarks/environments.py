@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.contenders import OURS, Contender
@@ -37,12 +37,20 @@ def variables(contender: Contender) -> Mapping[str, str]:
 
 def prepare(contender: Contender) -> str:
     """Make a contender's environment; return why it cannot be made, or ''."""
-    stamp, wanted = folder(contender.environment) / ".ready", "\n".join(contender.packages)
-    if contender.environment == OURS or (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
+    if contender.environment == OURS:
         return ""
-    print(f"Installing {contender.name} ...", file=sys.stderr, flush=True)
+    return install(contender.environment, contender.packages, is_python=contender.is_python)
+
+
+def install(name: str, packages: Sequence[str], *, is_python: bool = True) -> str:
+    """Make an environment with packages; return why it cannot be made, or ''."""
+    place, wanted = folder(name), "\n".join(packages)
+    stamp = place / ".ready"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return ""
+    print(f"Installing {name} ...", file=sys.stderr, flush=True)
     try:
-        (_with_pip if contender.is_python else _with_npm)(contender)
+        (_with_pip if is_python else _with_npm)(place, packages)
     except subprocess.CalledProcessError as error:
         return f"{' '.join(map(str, error.cmd[-3:]))} ended with {error.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -51,20 +59,18 @@ def prepare(contender: Contender) -> str:
     return ""
 
 
-def _with_pip(contender: Contender) -> None:
-    place = folder(contender.environment)
+def _with_pip(place: Path, packages: Sequence[str]) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, timeout=PATIENCE)
     pip = [str(place / "bin" / "python"), "-m", "pip", "-qq", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", *contender.packages], check=True, timeout=PATIENCE)
+    subprocess.run([*pip, "install", *packages], check=True, timeout=PATIENCE)
 
 
-def _with_npm(contender: Contender) -> None:
+def _with_npm(place: Path, packages: Sequence[str]) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise FileNotFoundError("node and npm are not installed")
-    place = folder(contender.environment)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     # Without it, npm looks for a project in the folders above.
     (place / "package.json").write_text('{"private": true}', encoding="utf-8")
-    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *contender.packages]
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *packages]
     subprocess.run(command, cwd=place, check=True, timeout=PATIENCE)

@@ -1,0 +1,3 @@
+"""The project of the pages has tests of its own, which run in it."""
+
+collect_ignore = ["project"]

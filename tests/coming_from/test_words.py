@@ -1,0 +1,109 @@
+"""Each word of ours in the tables of docs/coming-from/ exists: names, arguments, settings and commands."""
+
+import ast
+import inspect
+import re
+import shlex
+from dataclasses import is_dataclass
+from typing import Any
+
+import pytest
+from django.core.management import CommandError
+
+import mq_django
+from mq_django import testing
+from mq_django.conf import QueueConfig, TopicConfig
+from mq_django.core.options import options_of
+from mq_django.management.commands import mq, runconsumer
+from mq_django.task_backend.compat import TaskContext, TaskResult
+from tests.coming_from.boxes import PAGES, page
+from tests.option_tables import CONFIGS
+
+#: What the names stand for that the tables use for an object of the reader's project.
+STANDS_FOR = {
+    "task": mq_django.MQTask,
+    "queue": mq_django.Queue,
+    "group": mq_django.Group,
+    "message": mq_django.Message,
+    "result": TaskResult,
+    "context": TaskContext,
+    "mq": testing.MQ,
+    "schedules": type(mq_django.schedules),
+    "MQTestMixin": testing.MQTestMixin,
+    "mq_django": mq_django,
+}
+#: What a decorator and an item of a mapping are.
+DECORATORS = {name: getattr(mq_django, name) for name in ("task", "handler", "subscriber", "on_signal")}
+ITEMS = {"queues": mq_django.Queue, "topics": mq_django.Topic}
+SETTINGS = {*options_of(QueueConfig), *options_of(TopicConfig), *options_of(CONFIGS["project"]), "MQ_DJANGO", "TASKS"}
+
+
+def words(name: str) -> list[str]:
+    """Return the code in the middle column of a page's table of words."""
+    table = page(name).partition("## Words")[2].partition("\n## ")[0]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {3}, [row for row in rows if len(row) != 3]
+    return [word for _, ours, _ in rows for word in re.findall(r"`([^`]+)`", ours)]
+
+
+def resolve(word: str) -> None:
+    """Fail if there is no such thing."""
+    setting = re.match(r'"?([A-Z][A-Z_]+)"?(: |\[|$)', word)
+    if word.startswith("manage.py "):
+        verb, *arguments = shlex.split(word.removeprefix("manage.py "))
+        command = {"mq": mq, "runconsumer": runconsumer}[verb].Command()
+        command.create_parser("manage.py", verb).parse_args(arguments)
+    elif setting:
+        assert setting[1] in SETTINGS
+    elif word.startswith("@"):
+        decorator = ast.parse(word[1:], mode="eval").body
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        check_arguments(DECORATORS[ast.unparse(function)], decorator)
+    else:
+        meaning(ast.parse(word, mode="eval").body)
+
+
+def meaning(node: ast.AST) -> Any:
+    """Return what an expression names: of a call of `using()` a task, of any other nothing to go on from."""
+    match node:
+        case ast.Name(id=name):
+            return STANDS_FOR[name] if name in STANDS_FOR else getattr(mq_django, name)
+        case ast.Subscript(value=ast.Name(id=name)):
+            return ITEMS[name]
+        case ast.Attribute(value=value, attr=attribute):
+            owner = meaning(value)
+            if is_dataclass(owner) and attribute in inspect.get_annotations(owner):
+                return None
+            return getattr(owner, attribute)
+        case ast.Call(func=function):
+            called = meaning(function)
+            check_arguments(called, node)
+            return mq_django.MQTask if called.__name__ == "using" else None
+    raise AssertionError(f"{ast.unparse(node)} is no name")
+
+
+def check_arguments(called: Any, node: ast.AST) -> None:
+    given = {keyword.arg for keyword in node.keywords} if isinstance(node, ast.Call) else set()
+    parameters = inspect.signature(called).parameters.values()
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        assert given <= {parameter.name for parameter in parameters}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_word_of_ours_exists(name):
+    found = words(name)
+    assert len(found) > 20
+    for word in found:
+        try:
+            resolve(word)
+        except (AssertionError, AttributeError, KeyError, SyntaxError, CommandError) as error:
+            pytest.fail(f"{name}: `{word}`: {error!r}")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["task.enqueue_all()", "task.using(countdown=1)", "manage.py mq drain", '"RATE": 1', "@task(acks_late=True)"],
+)
+def test_a_word_that_does_not_exist_is_found(word):
+    with pytest.raises((AssertionError, AttributeError, KeyError, CommandError)):
+        resolve(word)
