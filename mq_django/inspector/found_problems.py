@@ -44,13 +44,14 @@ def problems(
         ConfigurationError: a setting is wrong.
         StoreError: no server can be reached.
     """
-    found = [
-        _problem(view, kind, thresholds)
-        for view in overview(queues)
-        for kind in view.problems(thresholds)
-        if kind not in ignore
-    ]
+    views = overview(queues)
+    found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
     return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
+
+
+def problems_of(view: QueueView, thresholds: Thresholds = USUAL) -> list[QueueProblem]:
+    """Return the problems of a queue that was read, the worst first."""
+    return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
 
 
 def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
