@@ -317,15 +317,15 @@ def test_two_supervisors_send_a_signal_once_each(watching, trees, history):  # n
     assert (len(history.lines("began")), len(history.lines("ended"))) == (1, 1)
 
 
-def test_messages_that_wait_in_a_busy_process_are_late(trees, publish, history):  # noqa: F811
+def test_messages_behind_a_busy_process_are_late_wherever_they_wait(trees, publish, history):  # noqa: F811
     for _ in range(6):
         publish(["sleep", 10])
     trees("--threads", "1")
     history.wait_for("start")
 
     view = wait_until(lambda: view if (view := inspector.queue("default")).not_started == 5 else None)
-    assert 0 < view.fetched == view.pending - 1
-    assert view.fetched_ms > 0
-    problem, *_ = inspector.problems("default", thresholds=Thresholds(max_age=0.1, max_ready=view.ready))
-    assert (problem.kind, problem.threshold) == ("late", 0.1)
-    assert inspector.problems("default", thresholds=Thresholds(max_ready=4))[-1].figure == 5
+    # How many of them the process holds depends on when it fetched: those that it cannot start soon it hands back.
+    assert view.fetched == view.pending - 1
+    late, ready = inspector.problems("default", thresholds=Thresholds(max_age=0.1, max_ready=4))
+    assert (late.kind, late.threshold) == ("late", 0.1)
+    assert (ready.kind, ready.figure) == ("ready", 5)
