@@ -69,3 +69,20 @@ delivery_stale = Signal()
 #: Arguments: queue (str: the topic), group (str), share (float: how much of the retention the group is behind), lag
 #: (int: unread messages. If Redis does not report their number, they are counted up to about 10,000).
 retention_alarm = Signal()
+
+#: A queue, or a group of a topic, has a problem: two checks within a minute have found it. All queues are checked every
+#: 10 s, with the default thresholds, if there is a receiver when runconsumer starts. Sent by one supervisor, in a
+#: thread that does nothing else.
+#:
+#: Sender: mq_django.inspector.QueueProblem.
+#:
+#: Arguments: queue (str), problem (mq_django.inspector.QueueProblem).
+problem_began = Signal()
+
+#: A problem for which problem_began was sent has not been found for a minute. Sent like problem_began.
+#:
+#: Sender: mq_django.inspector.QueueProblem.
+#:
+#: Arguments: queue (str), problem (mq_django.inspector.QueueProblem, as it was found last), lasted (timedelta: from
+#: the first check that found it to the last one).
+problem_ended = Signal()

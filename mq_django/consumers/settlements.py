@@ -32,10 +32,10 @@ def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container
             send(message_buried, queue=queue, message_id=known_id, message=message, error=error, reason=reason)
 
 
-def send(signal: Signal, **arguments: object) -> None:
-    """Send a signal about a handler. Errors of receivers are logged, even SystemExit."""
+def send(signal: Signal, sender: type = Handler, **arguments: object) -> None:
+    """Send a signal, without a sender about a handler. Errors of receivers are logged, even SystemExit."""
     try:
-        signal.send_robust(Handler, **arguments)
+        signal.send_robust(sender, **arguments)
     except BaseException:
         logger.exception("A receiver of a signal failed")
 

@@ -102,6 +102,12 @@ class ConsumerView:
         return isinstance(found, list) and len(found) < MAX_RUNNING
 
     @property
+    def runs(self) -> int | None:
+        """Return how many deliveries of the queue it runs; None if it does not announce that."""
+        found = self.described.get("running")
+        return _number(self.described.get("runs")) or (len(found) if self.lists_running and found is not None else None)
+
+    @property
     def handled(self) -> int:
         """Return how many deliveries of the queue it has handled since the process started."""
         return _number(self.described.get("handled")) or 0

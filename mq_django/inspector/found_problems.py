@@ -44,13 +44,14 @@ def problems(
         ConfigurationError: a setting is wrong.
         StoreError: no server can be reached.
     """
-    found = [
-        _problem(view, kind, thresholds)
-        for view in overview(queues)
-        for kind in view.problems(thresholds)
-        if kind not in ignore
-    ]
+    views = overview(queues)
+    found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
     return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
+
+
+def problems_of(view: QueueView, thresholds: Thresholds = USUAL) -> list[QueueProblem]:
+    """Return the problems of a queue that was read, the worst first."""
+    return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
 
 
 def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
@@ -66,7 +67,7 @@ def _figures(view: QueueView, kind: Problem, thresholds: Thresholds) -> tuple[fl
             return view.depth, 0
         case "starved":
             held_ms = view.blocker.held_ms if view.blocker is not None else 0
-            return max(held_ms, view.oldest_ms or 0) / 1000, STARVED_MS / 1000
+            return max(held_ms, view.waited_ms or 0) / 1000, STARVED_MS / 1000
         case "unhandled":
             return view.unhandled, thresholds.max_unhandled
         case "growing":
@@ -74,9 +75,9 @@ def _figures(view: QueueView, kind: Problem, thresholds: Thresholds) -> tuple[fl
         case "buried":
             return view.recently_buried, thresholds.max_buried
         case "late":
-            return (view.oldest_ms or 0) / 1000, thresholds.max_age
+            return (view.waited_ms or 0) / 1000, thresholds.max_age
         case "ready":
-            return view.ready, thresholds.max_ready
+            return view.not_started, thresholds.max_ready
         case "dead":
             return view.dead, thresholds.max_dead
     return None, None

@@ -30,9 +30,10 @@ def sentence(view: QueueView, what: Problem) -> str:
                 "count": number(view.growth),
             }
         case "late":
-            late = _("lags: its oldest ready message has waited for %(time)s.") % {
-                "time": duration(view.oldest_ms or 0)
-            }
+            late = _("lags: its oldest ready message has waited for %(time)s.")
+            if (view.fetched_ms or 0) > (view.oldest_ms or 0):
+                late = _("lags: the oldest message that was fetched and has not started has waited for %(time)s.")
+            late %= {"time": duration(view.waited_ms or 0)}
             return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
     return _counted(view, what)
 
@@ -57,12 +58,18 @@ def _counted(view: QueueView, what: Problem) -> str:
                 "has %(count)s new dead letters in the last half hour.",
                 view.recently_buried,
             ) % {"count": number(view.recently_buried)}
-        case "ready":
+        case "ready" if not view.fetched:
             return ngettext(
                 "has %(count)s ready message.",
                 "has %(count)s ready messages.",
                 view.ready,
             ) % {"count": number(view.ready)}
+        case "ready":
+            return ngettext(
+                "has %(count)s message that has not started.",
+                "has %(count)s messages that have not started.",
+                view.not_started,
+            ) % {"count": number(view.not_started)}
         case "dead":
             return ngettext(
                 "has %(count)s dead letter.",

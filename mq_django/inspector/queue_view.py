@@ -79,8 +79,12 @@ class QueueView:
     #: Over the limit of their key.
     parked: int = 0
     dead: int = 0
+    #: Pending messages that their consumers have fetched and not started, as of the last heartbeats.
+    fetched: int = 0
     #: For how long the oldest ready message has been ready, in ms; None without ready messages.
     oldest_ms: int | None = None
+    #: The same for the oldest fetched message that has not started; None if there is none, or it is unknown.
+    fetched_ms: int | None = None
     #: Milliseconds until the first delayed message is due; None without delayed messages.
     next_due_ms: int | None = None
     #: None while it is not paused.
@@ -134,6 +138,16 @@ class QueueView:
         return not (self.depth or any(any(counts[-RECENT:]) for counts in happened) or self.problems())
 
     @property
+    def not_started(self) -> int:
+        """Return how many messages wait for a handler: ready ones, and those that were fetched and have not started."""
+        return self.ready + self.fetched
+
+    @property
+    def waited_ms(self) -> int | None:
+        """Return for how long the oldest of them has been ready, in ms; None without such messages."""
+        return max((ms for ms in (self.oldest_ms, self.fetched_ms) if ms is not None), default=None)
+
+    @property
     def awaits_lanes(self) -> bool:
         """Return whether messages are ready, or were fetched and have not started."""
         return self.ready > 0 or self.pending > self.running
@@ -153,7 +167,7 @@ class QueueView:
         """Return whether its messages wait because other queues hold all lanes of its consumers."""
         if self.blocker is None or self.running or self.blocker.queue == self.name:
             return False
-        return max(self.blocker.held_ms, self.oldest_ms or 0) >= STARVED_MS
+        return max(self.blocker.held_ms, self.waited_ms or 0) >= STARVED_MS
 
     @property
     def is_served(self) -> bool:
@@ -181,13 +195,13 @@ class QueueView:
     def growth(self) -> int:
         """Return the growth of the queue in the last full minutes, 0 if it does not grow steadily.
 
-        It must grow in both halves of that time, so that bursts do not count. Half of the growth must be ready, so that
-        delayed messages do not count.
+        It must grow in both halves of that time, so that bursts do not count. Half of the growth must be ready or
+        fetched, so that delayed messages do not count.
         """
         halves = [self._surplus(-GROWING - 1, -GROWING // 2 - 1), self._surplus(-GROWING // 2 - 1, -1)]
         total = sum(halves)
         enough = max(MIN_GROWTH, sum(self.activity.published[-GROWING - 1 : -1]) // 10)
-        return total if min(halves) > 0 and total >= enough and self.ready >= total // 2 else 0
+        return total if min(halves) > 0 and total >= enough and self.not_started >= total // 2 else 0
 
     def _surplus(self, first: int, last: int) -> int:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
@@ -196,7 +210,7 @@ class QueueView:
     def problems(self, thresholds: Thresholds = USUAL) -> list[Problem]:
         """Return the problems of the queue, the worst first."""
         flows = self.is_served and not self.paused
-        age = (self.oldest_ms or 0) / 1000
+        age = (self.waited_ms or 0) / 1000
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
             "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
@@ -208,7 +222,7 @@ class QueueView:
             "growing": flows and exceeds(self.growth, thresholds.max_growth),
             "buried": exceeds(self.recently_buried, thresholds.max_buried),
             "late": flows and not self.is_starved and exceeds(age, thresholds.max_age),
-            "ready": exceeds(self.ready, thresholds.max_ready),
+            "ready": exceeds(self.not_started, thresholds.max_ready),
             "dead": exceeds(self.dead, thresholds.max_dead),
         }
         return [problem for problem, exists in wrong.items() if exists]

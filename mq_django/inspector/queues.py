@@ -10,6 +10,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.blockers import with_blockers
+from mq_django.inspector.fetched import with_fetched
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
@@ -74,8 +75,9 @@ def queue(name: str, *, of: str = "") -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    found = look_closely(config, open_wire("inspect", config.connection), longest=MAX_COUNTERS, of=of)
-    return with_blockers([_shown(config, found)])[0]
+    wire = open_wire("inspect", config.connection)
+    found = look_closely(config, wire, longest=MAX_COUNTERS, of=of)
+    return _with_waits([_shown(config, found)], [config], [wire])[0]
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -198,9 +200,14 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
 
 
 def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueView]:
-    """Return queues with what holds their lanes, and with the total activity of the last minutes."""
-    looks = look(configs, wires_of(configs), minutes=minutes)
-    return with_blockers([_shown(config, found) for config, found in zip(configs, looks, strict=True)])
+    """Return queues with what their messages wait for, and with the total activity of the last minutes."""
+    wires = wires_of(configs)
+    return _with_waits(list(map(_shown, configs, look(configs, wires, minutes=minutes))), configs, wires)
+
+
+def _with_waits(views: Sequence[QueueView], configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[QueueView]:
+    """Return queues with the messages that were fetched and have not started, and with what holds their lanes."""
+    return with_blockers(with_fetched(views, configs, wires))
 
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:

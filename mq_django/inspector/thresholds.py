@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class Thresholds:
     """The figures above which a queue has a problem. None: no figure is a problem."""
 
-    #: Seconds for which the oldest ready message has waited.
+    #: Seconds for which the oldest message that is ready, or was fetched and has not started, has waited.
     max_age: float | None = 60
-    #: Ready messages.
+    #: Ready messages, and those that were fetched and have not started.
     max_ready: int | None = None
     #: Dead letters, however old.
     max_dead: int | None = None

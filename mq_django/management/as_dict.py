@@ -24,6 +24,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
     match views:
         case [QueueView() as queue]:
             counts = {**{place: getattr(queue, place) for place in PLACES}, "consumers": queue.alive}
+            counts["fetched"] = queue.fetched
             busy, threads = queue.threads or (None, None)
             lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(queue)}
             states = {"paused": queue.paused, "consume": queue.consume}

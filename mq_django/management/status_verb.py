@@ -30,8 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="Print the problems, a line each. Exit with 1 if there are any, and with 2 if an argument is wrong.",
     )
     what = {
-        "max_age": "the oldest ready message has waited for longer, for example 90, 5m or 2h",
-        "max_ready": "more messages are ready",
+        "max_age": "the oldest message that has not started has waited for longer, for example 90, 5m or 2h",
+        "max_ready": "more messages have not started",
         "max_dead": "there are more dead letters",
         "max_buried": "more messages became dead letters in the last half hour",
         "max_unhandled": "more messages have no handler",
@@ -63,7 +63,7 @@ def _status(options: Options) -> VerbResult:
     views = [inspector.queue(name) for name in names] if names else inspector.overview()
     found = list(map(as_dict, views))
     states = [_state(view) for view in views]
-    left_out = ("queue", "paused", "consume", "busy_with")
+    left_out = ("queue", "paused", "consume", "busy_with", "fetched")
     rows = [
         {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in left_out}}
         for row, state in zip(found, states, strict=True)

@@ -111,14 +111,14 @@ def _row(view: QueueView) -> dict[str, Any]:
         "queue": view.name,
         **{place: getattr(view, place) for place in _COUNTS},
         **{f"{what}_s": _per_second(view, what) for what in _RATES},
-        "oldest_ms": view.oldest_ms,
+        "oldest_ms": view.waited_ms,
         "consumers": view.alive,
         "problems": list(view.problems()),
     }
 
 
 def _cells(view: QueueView) -> dict[str, Any]:
-    """Return the cells of a table row, with the oldest ready message in seconds."""
+    """Return the cells of a table row, with the wait of the oldest message in seconds."""
     row = _row(view)
     oldest_ms = row.get("oldest_ms")
     return {

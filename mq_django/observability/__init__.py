@@ -1,1 +1,1 @@
-"""Integrations with monitoring software: each module is optional, and needs its own package."""
+"""Integrations with monitoring software: each module is optional, and most need their own package."""

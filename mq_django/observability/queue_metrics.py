@@ -102,9 +102,15 @@ GAUGES = (
     Plain("mq_django_queue_messages", "Messages by state.", ("queue", "state"), _messages),
     Plain(
         "mq_django_queue_oldest_ready_age_seconds",
-        "For how long the oldest ready message has been ready; 0 without ready messages.",
+        "For how long the oldest message that is ready, or was fetched and has not started, has waited; 0 without any.",
         ("queue",),
-        _of_queues(lambda queue: (queue.view.oldest_ms or 0) / 1000),
+        _of_queues(lambda queue: (queue.view.waited_ms or 0) / 1000),
+    ),
+    Plain(
+        "mq_django_queue_not_started_messages",
+        "Messages that wait for a handler: ready ones, and pending ones that have not started.",
+        ("queue",),
+        _of_queues(lambda queue: queue.view.not_started),
     ),
     Plain(
         "mq_django_queue_paused",

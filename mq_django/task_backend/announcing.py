@@ -9,31 +9,42 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from mq_django.core.correlation_ids import correlation_id_in
+from mq_django.core.messages import Message
 from mq_django.task_backend.compat import AnyResult
 
-#: The error of the task whose signal is sent is in the log already.
-_is_logged: ContextVar[bool] = ContextVar("mq_django_is_logged", default=False)
+#: The message of the task whose end is signalled.
+_ended: ContextVar[Message | None] = ContextVar("mq_django_ended", default=None)
 
 
 @contextmanager
-def logged_already() -> Iterator[None]:
-    """Send signals without a second error in the log: `failure_logs` has logged it, with the message's attributes."""
-    token = _is_logged.set(True)
+def end_of(message: Message) -> Iterator[None]:
+    """Send signals about the end of a task, so that Django's line in the log is about this message: see TaskEnds."""
+    token = _ended.set(message)
     try:
         yield
     finally:
-        _is_logged.reset(token)
+        _ended.reset(token)
 
 
-class OneError(logging.Filter):
-    """Makes Django's error that a task has failed an INFO without a traceback, if the error is logged already."""
+class TaskEnds(logging.Filter):
+    """Changes Django's line in the log about the end of a task.
+
+    `failure_logs` has logged the error of a task that has failed, so that the line becomes an INFO without a traceback.
+    It gets the correlation id of the message, because middleware has ended before.
+    """
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__()
         self._logger = logger
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno <= logging.INFO or not _is_logged.get():
+        message = _ended.get()
+        if message is None:
+            return True
+        if (correlation_id := correlation_id_in(message.headers)) is not None:
+            record.correlation_id = correlation_id
+        if record.levelno <= logging.INFO:
             return True
         record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
         return self._logger.isEnabledFor(logging.INFO)

@@ -21,7 +21,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import EXPIRED, error_path
-from mq_django.task_backend.announcing import logged_already
+from mq_django.task_backend.announcing import end_of
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
 from mq_django.task_backend.task_api import TaskAPI
@@ -82,7 +82,7 @@ def _ended(task: AnyTask, api: TaskAPI) -> Any:
         try:
             finished = _finished(task, api, message, outcome, seconds)
             if finished is not None:
-                with logged_already():
+                with end_of(message):
                     api.finished.send(_sender(task), finished, error)
         except BaseException:
             logger.exception(RECEIVER_FAILED)
@@ -95,7 +95,7 @@ def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
         try:
             finished = _finished(task, api, message, outcome, seconds)
             if finished is not None:
-                with logged_already():
+                with end_of(message):
                     await api.finished.asend(_sender(task), finished, error)
         except BaseException:
             logger.exception(RECEIVER_FAILED)

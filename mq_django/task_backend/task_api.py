@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mq_django.task_backend import compat
-from mq_django.task_backend.announcing import OneError, TaskSignal
+from mq_django.task_backend.announcing import TaskEnds, TaskSignal
 from mq_django.task_backend.task_errors import AttemptError
 
 
@@ -33,8 +33,8 @@ def task_api(package: Any, attempt_error: Callable[..., Any]) -> TaskAPI:
         attempt_error: its TaskError, with a class of exceptions that is looked up and not imported.
     """
     logger = logging.getLogger(package.LOGGER)
-    if not any(isinstance(each, OneError) for each in logger.filters):
-        logger.addFilter(OneError(logger))
+    if not any(isinstance(each, TaskEnds) for each in logger.filters):
+        logger.addFilter(TaskEnds(logger))
     return TaskAPI(
         context=package.TaskContext,
         result=package.TaskResult,

@@ -160,7 +160,7 @@ def test_status_counts_every_queue():
     default, emails = mq_json("status")
 
     assert default == {"queue": "default", "paused": False, "consume": True, "busy_with": None} | dict.fromkeys(
-        ("ready", "pending", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
+        ("ready", "pending", "fetched", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)
     assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", *["0"] * 6]

@@ -17,8 +17,10 @@ from mq_django.observability.correlation import (
     correlated,
     get_correlation_id,
 )
+from mq_django.task_backend.compat import LOGGER
 from mq_django.testing.runs import run
 from tests.observability.conftest import CORRELATION
+from tests.testapp import tasks
 
 pytestmark = pytest.mark.usefixtures("correlating")
 
@@ -168,6 +170,25 @@ def test_the_line_about_an_attempt_that_failed_has_the_id_of_its_message(caplog)
     assert with_id.correlation_id == "7f9c"
     assert not hasattr(without, "correlation_id")
     assert "correlation_id" not in json.loads(JsonFormatter().format(without))
+
+
+@pytest.mark.parametrize("task", [tasks.noop, tasks.refuse, tasks.shout], ids=lambda task: task.name)
+def test_djangos_line_about_the_end_of_a_task_has_the_id_of_its_message(correlating, settings, caplog, task):
+    settings.TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": []}}
+    correlating(QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    caplog.set_level(logging.INFO, logger=LOGGER)
+    with correlated("7f9c"):
+        task.enqueue(*["x"] * (task is tasks.shout))
+    task.enqueue(*["x"] * (task is tasks.shout))
+    run()
+    with_id, without = (record for record in caplog.records if record.name == LOGGER and _is_end(record))
+    CorrelationIdFilter().filter(with_id)
+    assert with_id.correlation_id == "7f9c"
+    assert not hasattr(without, "correlation_id")
+
+
+def _is_end(record):
+    return any(state in record.getMessage() for state in ("state=SUCCESSFUL", "state=FAILED"))
 
 
 def test_a_new_id_is_made_for_what_is_none():

@@ -12,10 +12,11 @@ from mq_django.inspector import actions
 from mq_django.producers import queues, topics
 from mq_django.stores.counters import RECOVERED, Slots
 from mq_django.stores.log import Log
+from mq_django.stores.members import Members
 from mq_django.transport.connections import open_session
 from mq_django.transport.private_server import PrivateServer
 from tests.optional import needs_prometheus
-from tests.seeding import beat, bury_many, publish, publish_many, set_aside, tally
+from tests.seeding import CONSUMER, beat, bury_many, publish, publish_many, set_aside, take, tally
 
 try:
     from prometheus_client import CollectorRegistry, Counter
@@ -68,6 +69,17 @@ class TestQueues:
         open_session("produce").trip(
             [("XADD", queues["emails"].config.keys.ready, "1000-0", "type", "a", "data", "{}")]
         )
+        assert value("mq_django_queue_oldest_ready_age_seconds", queue="emails") > 1e9
+
+    def test_messages_that_a_consumer_has_fetched_and_not_started_wait_as_well(self):
+        open_session("produce").trip(
+            [("XADD", queues["emails"].config.keys.ready, "1000-0", "type", "a", "data", "{}")]
+        )
+        take("emails", 1)
+        publish("emails", "welcome")
+        Members(queues["emails"].config, open_session("produce")).beat("s1", {}, {CONSUMER: {"running": []}})
+        assert value("mq_django_queue_messages", queue="emails", state="ready") == 1
+        assert value("mq_django_queue_not_started_messages", queue="emails") == 2
         assert value("mq_django_queue_oldest_ready_age_seconds", queue="emails") > 1e9
 
     def test_a_schedule_that_nobody_fires_is_late(self, mq_settings, redis_client):

@@ -145,7 +145,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "has_dead": view.dead > 0,
         "dead_url": page.url("dead", view.name),
         "alive": text.number(view.alive),
-        "oldest": "" if view.oldest_ms is None else text.duration(view.oldest_ms),
+        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
         "published": text.rate(view.activity.per_minute("published")),
         "handled": text.rate(view.activity.per_minute("handled")),
         "errors": text.percent(view.error_share),

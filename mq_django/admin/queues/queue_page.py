@@ -123,7 +123,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile(
             _("Pending"),
             view.pending,
-            rates["handled"] and _("handled: %s") % rates["handled"],
+            _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"]),
             page.url("pending", view.name),
         ),
         tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
@@ -138,6 +138,16 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
         tile(_("Running consumers"), view.alive, _lanes(view)),
     ]
+
+
+def _fetched(view: QueueView) -> str:
+    """Return how many of the pending messages have not started, and for how long the oldest of them has waited."""
+    if not view.fetched:
+        return ""
+    words = {"count": text.number(view.fetched)}
+    if view.fetched_ms is None:
+        return _("not started: %(count)s") % words
+    return _("not started: %(count)s, oldest: %(time)s") % {**words, "time": text.duration(view.fetched_ms)}
 
 
 def _lanes(view: QueueView) -> str:

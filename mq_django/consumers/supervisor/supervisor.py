@@ -53,6 +53,7 @@ class Supervisor:
         signals: SignalPipe,
         probe: Probe,
         health: Health,
+        watchers: Sequence[Service] = (),
     ) -> None:
         self._queues = queues
         self._since_ms = clock.now_ms()
@@ -83,7 +84,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._trimmers = list(make_trimmers())
+        self._others = [*make_trimmers(), *watchers]
         self._health = health
         self._health.watch([server.heartbeat for server in self._servers])
 
@@ -120,7 +121,7 @@ class Supervisor:
         Without queues to consume it starts no consumers and runs until it is asked to stop.
         """
         services: list[Service] = [service for server in self._servers for service in server.services]
-        services += self._trimmers
+        services += self._others
         for service in services:
             service.start()
         try:

@@ -1,6 +1,7 @@
 """The running messages, the busy lanes and the counts of a consumer, as its supervisor announces them."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[st
     """Return for each queue the running messages of a consumer, longest first, and its handled and failed counts."""
     now = time.monotonic()
     running: dict[int, list[Any]] = {}
+    counts: Counter[int] = Counter()
     for item in sorted(shared_state.running(), key=lambda item: item.since):
+        counts[item.receipt.queue] += 1
         entries = running.setdefault(item.receipt.queue, [])
         if len(entries) < MAX_RUNNING:
             stream, entry = item.receipt.stream, item.receipt.entry.decode(errors="replace")
@@ -20,7 +23,10 @@ def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[st
     found: list[Mapping[str, Any]] = []
     for number in queues:
         handled, failed = shared_state.counted(number)
-        found.append({"running": running.get(number, []), "handled": handled, "failed": failed})
+        entries = running.get(number, [])
+        # Without it, a shorter list has all of them.
+        more = {"runs": counts[number]} if counts[number] >= MAX_RUNNING else {}
+        found.append({"running": entries, **more, "handled": handled, "failed": failed})
     return found
 
 

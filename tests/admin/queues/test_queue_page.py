@@ -13,11 +13,12 @@ from mq_django.inspector import plans
 from mq_django.stores import open_store
 from mq_django.stores.counters import bucket, latency_bucket
 from mq_django.stores.damage import DamageCheck
+from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import tally
+from tests.seeding import CONSUMER, publish_many, take, tally
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -55,6 +56,15 @@ def test_damage_by_another_program_is_a_problem_of_the_queue(operator, redis_cli
     page = main_of(operator.get(PAGE))
     assert "was damaged by another program" in page
     assert "its stream was deleted with 9 undelivered messages." in page
+
+
+def test_pending_messages_that_have_not_started_are_told_apart(operator):
+    publish_many("emails", [("welcome", number) for number in range(3)])
+    first, *_ = take("emails", 3)
+    running = {"threads": 1, "running": [[first.stream, first.entry.decode(), 5]]}
+    Members(get_config().queue("emails"), Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: running})
+
+    assert "not started: 2, oldest: 0 s" in main_of(operator.get(PAGE))
 
 
 def test_an_unknown_kind_of_damage_is_shown_as_text(operator, redis_client):

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.worker_activity import lanes_in_use
+from mq_django.consumers.supervisor.worker_activity import lanes_in_use, worker_activity
+from mq_django.stores.members import MAX_RUNNING
 
 THREADS, COROUTINES = 2, 3
 
@@ -49,3 +50,22 @@ def test_all_places_for_coroutines_are_busy(state):
         state.run(lane, 1, 0, b"3-%d" % lane, time.monotonic())
 
     assert told(state)["full"].keys() == {"coroutines"}
+
+
+def test_it_lists_the_running_messages_of_each_queue_and_counts_them_if_there_are_more():
+    state = SharedState.create(MAX_RUNNING + 2)
+    for lane in range(MAX_RUNNING):
+        state.run(lane, 0, 0, b"1-%d" % lane, time.monotonic() - lane)
+    state.run(MAX_RUNNING, 1, 0, b"2-1", time.monotonic())
+    state.idle(0)
+
+    emails, imports, others = worker_activity(state, range(3))
+
+    assert len(emails["running"]) == MAX_RUNNING - 1
+    assert [entry for _, entry, _ in imports["running"]] == ["2-1"]
+    assert [activity.get("runs") for activity in (emails, imports, others)] == [None, None, None]
+    for lane, count in ((0, MAX_RUNNING), (MAX_RUNNING + 1, MAX_RUNNING + 1)):
+        state.run(lane, 0, 0, b"1-99", time.monotonic())
+        emails, *_ = worker_activity(state, range(3))
+        assert (len(emails["running"]), emails["runs"]) == (MAX_RUNNING, count)
+    state.close()

@@ -1,0 +1,121 @@
+"""Messages that consumers have fetched and not started, as of the last heartbeats."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mq_django.conf import QueueConfig
+from mq_django.core.wire import entry_ms
+from mq_django.errors import StoreError
+from mq_django.inspector.queue_view import QueueView
+from mq_django.transport.failures import readable
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+
+#: Pending entries of a stream that are read to find the oldest one that does not run: as many as run, and some that
+#: consumers hold which do not announce what they run. At most MAX_READ.
+SPARE, MAX_READ = 20, 500
+
+
+class _Entry(NamedTuple):
+    """A pending entry of a stream."""
+
+    ms: int
+    stream: int
+    entry: str
+    consumer: str
+
+
+def with_fetched(views: Sequence[QueueView], configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[QueueView]:
+    """Return queues, each with the messages that its consumers have fetched and not started.
+
+    One round trip per server if consumers hold more messages than they run, else none. Messages of consumers that do
+    not announce what they run are left out.
+    """
+    running = [_running(view) if view.pending else {} for view in views]
+    asked = [
+        number
+        for number, view in enumerate(views)
+        if running[number] and view.pending > sum(running[number].values()) and configs[number].keys.streams()
+    ]
+    found = dict(enumerate(map(_without_streams, views, configs, running)))
+    # The queues were read, and are shown without this.
+    with suppress(StoreError):
+        trips = [list(_commands(configs[number], sum(running[number].values()))) for number in asked]
+        for number, replies in zip(asked, fan_out([wires[number] for number in asked], trips), strict=True):
+            read = _with_streams(views[number], running[number], replies)
+            found[number] = views[number] if isinstance(read, StoreError) else read
+    return list(found.values())
+
+
+def _running(view: QueueView) -> Mapping[str, int]:
+    """Return by consumer how many messages it runs. Those that do not announce it are left out.
+
+    Includes consumers without a recent heartbeat: their messages may run until they are recovered.
+    """
+    return {one.id: one.runs for one in view.consumers if one.runs is not None}
+
+
+def _without_streams(view: QueueView, config: QueueConfig, running: Mapping[str, int]) -> QueueView:
+    """Return a queue in RSMQ's format, which has no streams: only consumers of mq_django hold what is pending there.
+
+    It does not store when a message became visible, so the age of these messages is unknown.
+    """
+    if config.keys.streams() or not running:
+        return view
+    return replace(view, fetched=max(0, view.pending - sum(running.values())))
+
+
+def _commands(config: QueueConfig, running: int) -> Iterator[Command]:
+    for stream in config.keys.streams():
+        yield ("XPENDING", stream, config.keys.group)
+        yield ("XPENDING", stream, config.keys.group, "-", "+", min(MAX_READ, running + SPARE))
+
+
+@readable
+def _with_streams(view: QueueView, running: Mapping[str, int], replies: Sequence[Any]) -> QueueView:
+    held: Counter[str] = Counter()
+    entries: list[_Entry] = []
+    for stream, (summary, rows) in enumerate(zip(replies[::2], replies[1::2], strict=True)):
+        # Without a stream, or without its group, nothing is pending in it.
+        if is_gone(summary) or is_gone(rows):
+            continue
+        for name, count in reply_or_raise(summary)[3] or ():
+            held[_text(name)] += int(count)
+        for entry, name, *_ in reply_or_raise(rows):
+            entries.append(_Entry(entry_ms(entry), stream, entry.decode(), _text(name)))
+    fetched = sum(max(0, held[name] - count) for name, count in running.items())
+    if not fetched:
+        return view
+    oldest = _oldest(view, running, sorted(entry for entry in entries if entry.consumer in running))
+    return replace(view, fetched=fetched, fetched_ms=None if oldest is None else max(0, view.now_ms - oldest.ms))
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
+def _oldest(view: QueueView, running: Mapping[str, int], entries: Collection[_Entry]) -> _Entry | None:
+    """Return the oldest entry that no consumer runs.
+
+    Heartbeats list some of the entries that run. The others that run are the oldest ones of their consumer, because it
+    starts messages in order.
+    """
+    listed = {
+        (consumer.id, item.source, item.entry.partition("@")[0])
+        for consumer in view.consumers
+        for item in consumer.running
+    }
+    known = {entry for entry in entries if (entry.consumer, entry.stream, entry.entry) in listed}
+    left = Counter(running)
+    left.subtract(entry.consumer for entry in known)
+    for entry in entries:
+        if entry in known:
+            continue
+        if left[entry.consumer] <= 0:
+            return entry
+        left[entry.consumer] -= 1
+    return None

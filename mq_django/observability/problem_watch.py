@@ -1,0 +1,129 @@
+"""Send signals when problems of queues begin and end, if the project has receivers."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from django.db import close_old_connections
+from django.dispatch import Signal
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.service import Service
+from mq_django.consumers.settlements import send
+from mq_django.core import clock
+from mq_django.core.visible import truncate
+from mq_django.errors import StoreError
+from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
+from mq_django.inspector.queue_view import Problem, QueueView
+from mq_django.inspector.queues import all_configs, overview, wires_of
+from mq_django.signals import problem_began, problem_ended
+from mq_django.stores.problem_notes import ProblemNote, ProblemNotes, claim_looks, read_notes
+from mq_django.transport.sessions import Wire
+
+#: Seconds between two checks of a queue.
+EVERY = 10.0
+#: A problem has begun when two checks within this many milliseconds have found it, and ended when none has for as long.
+QUIET_MS = 60_000
+#: The longest sentence that is noted.
+MAX_SENTENCE = 1000
+
+
+class _Watched(NamedTuple):
+    """A queue that this process looks at."""
+
+    config: QueueConfig
+    wire: Wire
+    view: QueueView
+    notes: Sequence[ProblemNote]
+
+
+class ProblemWatcher(Service):
+    """Looks at all queues. Any number of processes may do so: one looks at a queue at a time, one sends a signal."""
+
+    name = "watcher of problems"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_sending = False
+
+    def run_once(self) -> float:
+        """Look at the queues at which no other process looks."""
+        configs = all_configs()
+        wires = wires_of(configs)
+        claims = claim_looks(configs, wires, 0.9 * EVERY)
+        # The queues on a server that cannot be reached are left out: nothing can be noted there.
+        claimed = [
+            (config, wire) for config, wire, is_ours in zip(configs, wires, claims, strict=True) if is_ours is True
+        ]
+        if claimed:
+            self.each(
+                self._watched(claimed),
+                self._check,
+                called=lambda watched: watched.config.name,
+                server=lambda watched: watched.config.connection,
+            )
+        return EVERY
+
+    def _watched(self, claimed: Sequence[tuple[QueueConfig, Wire]]) -> list[_Watched]:
+        """Return the claimed queues that have or had problems."""
+        configs, wires = [config for config, _ in claimed], [wire for _, wire in claimed]
+        views, notes = overview([config.name for config in configs]), read_notes(configs, wires, KINDS)
+        return [
+            _Watched(config, wire, view, noted)
+            for config, wire, view, noted in zip(configs, wires, views, notes, strict=True)
+            if not isinstance(noted, StoreError) and (noted or view.problems())
+        ]
+
+    def _check(self, watched: _Watched) -> None:
+        """Note the problems of a queue, and send the signals of those that have begun or ended."""
+        view, now_ms = watched.view, watched.view.now_ms or clock.now_ms()
+        before = {note.kind: note for note in watched.notes}
+        found = {problem.kind: problem for problem in problems_of(view)}
+        seen = [_note(problem, before.get(kind), now_ms) for kind, problem in found.items()]
+        begun = [note.kind for note in seen if not note.announced and note.first_ms < now_ms]
+        # Whether a queue that cannot be read has other problems is unknown.
+        gone = [note for kind, note in before.items() if kind not in found and not view.error]
+        ended = [note.kind for note in gone if now_ms - note.last_ms >= QUIET_MS]
+        changed = ProblemNotes(watched.config, watched.wire).write(seen, begun=begun, ended=ended)
+        for kind in KINDS:
+            if kind in changed and kind in found:
+                self._send(problem_began, queue=watched.config.name, problem=found[kind])
+            elif kind in changed:
+                note = before[kind]
+                lasted = timedelta(milliseconds=max(0, note.last_ms - note.first_ms))
+                problem = _problem(watched.config.name, kind, note)
+                self._send(problem_ended, queue=problem.queue, problem=problem, lasted=lasted)
+
+    def progress(self) -> Mapping[str, object]:
+        """See Service.progress(). A receiver may take its time, for example to send a mail."""
+        return {} if self._is_sending else super().progress()
+
+    def _send(self, signal: Signal, **arguments: object) -> None:
+        """Send a signal. Receivers may use the database, in which this thread has a connection of its own."""
+        self._is_sending = True
+        try:
+            close_old_connections()
+            send(signal, QueueProblem, **arguments)
+            close_old_connections()
+        finally:
+            self.progressed = time.monotonic()
+            self._is_sending = False
+
+
+def _note(problem: QueueProblem, before: ProblemNote | None, now_ms: int) -> ProblemNote:
+    """Return what is noted of a problem that was found now."""
+    known = before is not None and (before.announced or now_ms - before.last_ms < QUIET_MS)
+    return ProblemNote(
+        kind=problem.kind,
+        first_ms=(before.first_ms if known and before is not None else 0) or now_ms,
+        last_ms=now_ms,
+        sentence=truncate(problem.sentence, MAX_SENTENCE),
+        figure=problem.figure,
+        threshold=problem.threshold,
+        announced=before is not None and before.announced,
+    )
+
+
+def _problem(queue: str, kind: Problem, note: ProblemNote) -> QueueProblem:
+    return QueueProblem(queue=queue, kind=kind, sentence=note.sentence, figure=note.figure, threshold=note.threshold)

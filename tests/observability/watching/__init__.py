@@ -1,0 +1,1 @@
+"""An app whose receivers note the problems of queues, in processes of their own."""
