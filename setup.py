@@ -1,16 +1,24 @@
-"""Describe the distribution for package indexes: the README without links and pictures that lead nowhere there."""
+"""Describe the distribution for package indexes, which have none of the files beside the README."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
 
+ROOT = Path(__file__).parent
 RELATIVE = r"\((?!https?:|#)([^)]*)\)"
 
 
-def for_package_index(text: str) -> str:
-    """Return Markdown without what needs the files beside it: pictures go, links become their text and path."""
+def for_package_index(text: str, repository: str = "") -> str:
+    """Return Markdown whose links and pictures lead into the repository.
+
+    Without its address, pictures go, and links become their text and path.
+    """
     text = re.sub(r"<!--.*?-->\n*", "", text, flags=re.DOTALL)
+    if repository:
+        text = re.sub(r"(!\[[^]]*\])" + RELATIVE, rf"\1({repository}/raw/HEAD/\2)", text)
+        text = re.sub(r"(\[[^]]*\])" + RELATIVE, rf"\1({repository}/blob/HEAD/\2)", text)
     text = re.sub(r":? ?!\[[^]]*\]" + RELATIVE, "", text)
     text = re.sub(
         r"\[([^]]*)\]" + RELATIVE,
@@ -20,7 +28,10 @@ def for_package_index(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
+project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 setup(
-    long_description=for_package_index(Path(__file__).with_name("README.md").read_text(encoding="utf-8")),
+    long_description=for_package_index(
+        (ROOT / "README.md").read_text(encoding="utf-8"), project.get("urls", {}).get("Repository", "").rstrip("/")
+    ),
     long_description_content_type="text/markdown",
 )

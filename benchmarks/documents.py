@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import chart, report
-from benchmarks.contenders import Contender
+from benchmarks.contenders import HANDLERS, RAW, Contender
 from benchmarks.record import Record
-from benchmarks.report import Column
 from benchmarks.trees import ROOT
 
 PAGE, README, DRAWING = Path("docs/benchmarks.md"), Path("README.md"), Path("docs/img/benchmarks.svg")
@@ -15,15 +14,6 @@ TESTING = Path("docs/testing.md")
 #: Line after line of a run is between these; what stands around them is written by hand.
 BEGIN, END = "<!-- measured: renewed by make bench -->", "<!-- /measured -->"
 BLOCK = re.compile(f"({re.escape(BEGIN)}\n).*?({re.escape(END)})", re.DOTALL)
-
-SHORT = (
-    Column("handle, 1 process /s", ["handle /s"], by_raw=True),
-    Column("publish one by one /s", ["publish /s"]),
-    Column("in bulk /s", ["bulk /s"]),
-    Column("at rest p50 / p99 ms", ["at rest p50 ms", "at rest p99 ms"], "{:,.1f}"),
-    Column("delay late p50 / p99 ms", ["delay p50", "delay p99"], "{:,.1f}"),
-    Column("lost of 2,000 when killed 3 times", ["kill missing"]),
-)
 
 
 class NoBlock(ValueError):
@@ -41,10 +31,30 @@ def replaced(page: str, text: str) -> str:
 
 
 def short(record: Record, contenders: Sequence[Contender]) -> str:
-    """Return the README's table."""
-    quick = [one for one in contenders if one.name != "bare redis-py, no JSON"]
-    told = report.compared(record.medians(), quick, SHORT)
-    return f"{told}\n\n{_measured(record)} In brackets: by the raw limit."
+    """Return the README's sentences: those whose figures were measured."""
+    figures = record.medians()
+    ours = figures.get(HANDLERS.name, {})
+    sentences = {
+        "handle /s": f"One process handles {{:,.0f}} messages a second{_beside(figures, contenders, 'handle /s')}.",
+        "delay p50": "A delayed message starts {:.1f} ms after it is due (p50).",
+        "kill missing": "Of 2,000 messages, {:.0f} were lost when the consumer was killed three times.",
+    }
+    said = [sentence.format(ours[name]) for name, sentence in sentences.items() if name in ours]
+    return " ".join([*said, _measured(record)])
+
+
+def _beside(figures: report.Figures, contenders: Sequence[Contender], name: str) -> str:
+    """Return what a rate of ours is beside the raw limit and the fastest peer."""
+    ours, raw = (figures.get(one.name, {}).get(name) for one in (HANDLERS, RAW))
+    peers = {one.name: figures.get(one.name, {}).get(name, 0.0) for one in contenders if one.is_peer}
+    best = max(peers, key=lambda who: peers[who], default="")
+    ratios = [f"{ours / raw:.2f} of the rate of bare redis-py"] if ours and raw else []
+    ratios += (
+        [f"{ours / peers[best]:.3g} times that of {best}, the fastest of the others"]
+        if ours and peers.get(best)
+        else []
+    )
+    return f": {', and '.join(ratios)}" if ratios else ""
 
 
 def costs_of_tests(record: Record) -> str:

@@ -1,10 +1,7 @@
-"""The pages of the documentation, and what package indexes show of the README."""
+"""The pages of the documentation."""
 
 import re
-import zipfile
 from dataclasses import fields
-from email.parser import BytesParser
-from email.policy import compat32
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedule_options import SCHEDULE_OPTIONS
 from mq_django.triggers.configured import KEYS
-from tests.install.wheels import ROOT, build, copy_source
+from tests.install.wheels import ROOT
 from tests.option_tables import CONFIGS, PAGE, renewed, words
 from tests.signal_docs import arguments_of
 from tests.test_import_contract import INNER
@@ -71,19 +68,6 @@ def test_every_key_of_a_trigger_is_described():
     section = SETTINGS.partition("## Triggers without code")[2].partition("\n## ")[0]
     named = re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE)
     assert {key for names in named for key in re.findall(r"`(\w+)`", names)} == KEYS
-
-
-def test_a_package_index_gets_a_description_without_dead_links(tmp_path: Path):
-    """It has none of the files beside the README."""
-    with zipfile.ZipFile(build(copy_source(tmp_path), "wheel")) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = BytesParser(policy=compat32).parsebytes(archive.read(name))
-    assert metadata["Description-Content-Type"] == "text/markdown"
-    text = metadata.get_payload()
-    assert text.count("\n## ") == (ROOT / "README.md").read_text(encoding="utf-8").count("\n## ")
-    assert re.findall(r"\]\((?!https?://)[^)]*\)", text) == []
-    assert "<!--" not in text
-    assert "docs/settings.md | every setting" in text
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])

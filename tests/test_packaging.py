@@ -1,8 +1,10 @@
 """What users install: the wheel and the sdist, built here, and the wheel at work in an environment of its own."""
 
 import os
+import re
 import tarfile
 import zipfile
+from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from pathlib import Path
@@ -41,6 +43,12 @@ def package_files() -> set[str]:
     }
 
 
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return BytesParser(policy=compat32).parsebytes(archive.read(name))
+
+
 class TestWheel:
     def test_it_holds_every_file_of_the_package_and_nothing_else(self, wheel_names):
         assert {name for name in wheel_names if ".dist-info/" not in name} == package_files()
@@ -50,9 +58,7 @@ class TestWheel:
         assert [name for name in wheel_names if Path(name).match(kind)]
 
     def test_its_metadata_is_what_the_project_says(self, wheel):
-        with zipfile.ZipFile(wheel) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-            metadata = BytesParser(policy=compat32).parsebytes(archive.read(name))
+        metadata = metadata_of(wheel)
         assert metadata["Version"] == mq_django.__version__
         assert metadata["License-Expression"] == "MIT"
         assert metadata["Requires-Python"] == ">=3.11"
@@ -90,6 +96,38 @@ class TestWheel:
         assert str(tmp_path / "env") in run(python, "steps.py", "publish", cwd=project, env=environment)
         django("runconsumer", "emails", "--drain")
         assert "now" in (project / "handled").read_text(encoding="utf-8").split()
+
+
+class TestDescription:
+    """What package indexes show: the README, without the files beside it."""
+
+    #: The target of each link and picture.
+    TARGET = re.compile(r"\]\(([^)]*)\)")
+    README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def test_without_the_address_of_a_repository_it_has_no_link_into_it(self, wheel):
+        metadata = metadata_of(wheel)
+        assert metadata["Description-Content-Type"] == "text/markdown"
+        text = metadata.get_payload()
+        assert text.count("\n## ") == self.README.count("\n## ")
+        assert [target for target in self.TARGET.findall(text) if not target.startswith("https://")] == []
+        assert "<!--" not in text
+        assert "| Tasks (docs/tasks.md) and messages" in text
+
+    def test_links_and_pictures_lead_into_the_repository(self, tmp_path):
+        source, home = copy_source(tmp_path), "https://git.example.org/shop/mq_django"
+        project = (source / "pyproject.toml").read_text(encoding="utf-8")
+        urls = f'[project.urls]\nRepository = "{home}/"\n\n[project.optional-dependencies]'
+        (source / "pyproject.toml").write_text(
+            project.replace("[project.optional-dependencies]", urls), encoding="utf-8"
+        )
+        text = metadata_of(build(source, "wheel")).get_payload()
+        targets = self.TARGET.findall(text)
+        assert len(targets) == len(self.TARGET.findall(self.README))
+        paths = {target.removeprefix(f"{home}/").partition("#")[0] for target in targets}
+        assert all(path.startswith(("blob/HEAD/", "raw/HEAD/")) for path in paths), paths
+        assert [path for path in paths if not (ROOT / path.split("/", 2)[2]).exists()] == []
+        assert text.count(f"]({home}/raw/HEAD/docs/img/") == self.README.count("](docs/img/") == 2
 
 
 def test_the_sdist_holds_what_a_packager_needs(source):
