@@ -95,7 +95,7 @@ class RunningState(Protocol):
         """Note that a delivery was HANDLED or FAILED."""
 
     def holds(self, queue: int, read_at: float) -> bool:
-        """Return whether the consumer holds a delivery now that it has read at a time; 0: only heartbeats decide."""
+        """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
 
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""
@@ -283,7 +283,7 @@ class SharedState:
         return self._until[queue]
 
     def holds(self, queue: int, read_at: float) -> bool:
-        """Return whether the consumer holds a delivery now that it has read at a time; 0: only heartbeats decide."""
+        """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
         return time.monotonic() <= self._until[queue] and (not read_at or read_at >= self._since[queue])
 
     def paused(self, queue: int) -> bool:

@@ -53,7 +53,7 @@ class Delivery(NamedTuple):
     suspect: bool = False
     #: The earlier attempts: see `mq_django.core.attempts`.
     history: str = ""
-    #: When it was read, in seconds of the monotonic clock, if the store gives it to others after a time; else 0.
+    #: A moment before it was read, in seconds of the monotonic clock; 0 for what no consumer has read.
     read_at: float = 0.0
 
 

@@ -123,8 +123,10 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     return b"{" + head + time + b',"data":' + data_text + b"}"
 
 
-def decode_entry(fields: list[bytes], *, queue: str, stream: int, entry: bytes) -> Delivery | Undecodable:
-    """Return the delivery in an entry, or an Undecodable with the reason."""
+def decode_entry(
+    fields: list[bytes], *, queue: str, stream: int, entry: bytes, read_at: float = 0.0
+) -> Delivery | Undecodable:
+    """Return the delivery in an entry, or an Undecodable with the reason. `read_at` is the delivery's attribute."""
     try:
         if len(fields) == 6:
             first, message_id, second, type_, third, text = fields
@@ -134,8 +136,8 @@ def decode_entry(fields: list[bytes], *, queue: str, stream: int, entry: bytes) 
                 if name is not None and len(text) <= MAX_ENTRY_BYTES:
                     found_id, data, ms = message_id.decode(), loads(text), entry_ms(entry)
                     values = (found_id, name, data, queue, 1, None, ms, *_MESSAGE_DEFAULTS)
-                    return _new(Delivery, (_new(Message, values), stream, entry, text, *_DELIVERY_DEFAULTS))
-        return _decode_any(fields, queue, stream, entry)
+                    return _new(Delivery, (_new(Message, values), stream, entry, text, *_DELIVERY_DEFAULTS, read_at))
+        return _decode_any(fields, queue, stream, entry, read_at)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - any error concerns this entry only
@@ -145,7 +147,7 @@ def decode_entry(fields: list[bytes], *, queue: str, stream: int, entry: bytes) 
 #: The fields of most entries of our own producers, and the defaults of the other attributes.
 _OURS = (b"id", b"type", b"data")
 _MESSAGE_DEFAULTS = Message("", "", None, "")[7:]
-_DELIVERY_DEFAULTS = Delivery(Message("", "", None, ""), 0, b"", b"")[4:]
+_DELIVERY_DEFAULTS = Delivery(Message("", "", None, ""), 0, b"", b"")[4:-1]
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
 #: Valid names by their bytes. The number is limited, because another program may send any number of names.
@@ -185,7 +187,7 @@ def entry_ms(entry: bytes) -> int:
     return found if found < LAST_MS else LAST_MS
 
 
-def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> Delivery:
+def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read_at: float) -> Delivery:
     if len(fields) > MAX_PARTS:
         raise DecodeError(f"{len(fields)} fields and values are more than the {MAX_PARTS} an entry may have")
     found: dict[str, Any] = {}
@@ -213,6 +215,7 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes) -> D
         dumps(values["data"]) if text is None else text,
         *isolation(values.get("alone")),
         history_of(values),
+        read_at,
     )
 
 

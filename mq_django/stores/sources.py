@@ -1,5 +1,6 @@
 """Read deliveries from streams."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +34,11 @@ class Source(ABC):
         self._keys = config.keys
         self._name = config.name
         self._wire = wire
+        self._read_at = 0.0
+
+    def begin_read(self) -> None:
+        """Note the time before a read: `Delivery.read_at` of what it returns."""
+        self._read_at = time.monotonic()
 
     @abstractmethod
     def take_commands(self, consumer: str, count: int) -> list[Command]:
@@ -72,8 +78,11 @@ class Source(ABC):
         return held
 
     def _decoded(self, entries: Sequence[Any], stream: int) -> Taken:
-        name = self._name
-        return [decode_entry(fields or [], queue=name, stream=stream, entry=entry) for entry, fields in entries]
+        name, read_at = self._name, self._read_at
+        return [
+            decode_entry(fields or [], queue=name, stream=stream, entry=entry, read_at=read_at)
+            for entry, fields in entries
+        ]
 
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
         """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""

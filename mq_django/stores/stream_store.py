@@ -107,11 +107,13 @@ class StreamStore:
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
+        self._source.begin_read()
         replies = self._wire.trip(self._source.take_commands(consumer, count))
         return self._taken(self._source.taken(replies, consumer, count))
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch()."""
+        self._source.begin_read()
         return self._taken(self._source.fetch(consumer, count=count, block_ms=block_ms))
 
     def rest(self) -> float:
@@ -130,6 +132,7 @@ class StreamStore:
         self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
     ) -> Fetched:
         """See Store.settle_and_take()."""
+        self._source.begin_read()
         take = self._source.take_commands(consumer, count)
         stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
         return Fetched(self._taken(self._source.taken(replies, consumer, count)), stale)
@@ -169,6 +172,7 @@ class StreamStore:
 
     def held_by(self, consumer: str, *, limit: int) -> Taken:
         """See Store.held_by()."""
+        self._source.begin_read()
         return self._source.held_by(consumer, limit=limit)
 
     def extend(self, consumer: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:

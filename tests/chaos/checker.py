@@ -33,6 +33,8 @@ class Violation(NamedTuple):
 
     invariant: str
     sentence: str
+    #: Some of the messages that it is about.
+    messages: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ class Verdict:
     #: Seconds, one for each consumer that died with something in hand.
     handovers: list[float] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    #: What happened to the messages of the violations, and the faults: see `tests.chaos.history.stories()`.
+    stories: list[str] = field(default_factory=list)
 
     def add(self, other: "Verdict") -> None:
         """Take in the verdict on another run."""
@@ -118,7 +122,7 @@ def _some(ids: Sequence[str]) -> str:
 
 def _found(invariant: str, ids: Sequence[str], what: str) -> Iterator[Violation]:
     if ids:
-        yield Violation(invariant, f"{len(ids)} {what}: {_some(ids)}")
+        yield Violation(invariant, f"{len(ids)} {what}: {_some(ids)}", tuple(sorted(ids)[:3]))
 
 
 def _places(told: Told, ending: Ending, _: Terms, verdict: Verdict) -> Iterator[Violation]:

@@ -91,7 +91,9 @@ class Told:
         self._starts: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
+        self._last_of: dict[int, float] = {}
         for event in events:
+            self._last_of[event.pid] = event.at
             self._read(event)
         self.faults = [self._fault(event) for event in self._begun]
 
@@ -205,14 +207,18 @@ class Told:
         return None
 
     def _fault(self, event: Event) -> Fault:
-        name = str(event.told["fault"])
+        name, kind, pids = str(event.told["fault"]), str(event.told["kind"]), frozenset(event.told["pids"])
+        struck = float(event.told.get("struck", event.at))
+        if kind == "die" or kind.startswith("at-"):
+            # It notes its own end before. Its other threads go on until it is gone, which is late on a busy machine.
+            struck = max(struck, *(self._last_of.get(pid, struck) for pid in pids))
         return Fault(
             name=name,
-            kind=str(event.told["kind"]),
+            kind=kind,
             began=float(event.told["began"]),
-            struck=float(event.told.get("struck", event.at)),
-            healed=self._healed.get(name, event.at),
-            pids=frozenset(event.told["pids"]),
+            struck=struck,
+            healed=max(struck, self._healed.get(name, event.at)),
+            pids=pids,
             spares=bool(event.told.get("spares")),
         )
 

@@ -23,7 +23,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +79,26 @@ def event(line: Mapping[str, Any]) -> Event:
 def read(folder: Path) -> list[Event]:
     """Return what all actors noted, in order."""
     return in_order(event(json.loads(line)) for path in folder.glob("*.jsonl") for line in path.open("rb"))
+
+
+def stories(events: Iterable[Event], messages: Collection[str]) -> list[str]:
+    """Return a line for each fault, and for each event of one of some messages, with its time, process and words."""
+    wanted, found = set(messages), []
+    for event_ in events:
+        ids = {word for value in event_.told.values() for word in _words(value)} & wanted
+        if ids or event_.what in ("fault", "healed", "clock"):
+            words = sorted(ids) if ids else [json.dumps(event_.told)]
+            found.append(f"{event_.at:.3f} {event_.pid} {event_.what} {' '.join(words)}")
+    return found
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of an event: ids are alone, in lists, or with their delay."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _words(item)
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

@@ -36,8 +36,6 @@ OF_SUPERVISORS = {
     "reclaiming": "it is settling for a consumer that has died",
     "beating": "it has said that it lives",
 }
-#: Seconds that a process may live on after its end was noted.
-LAST_MOMENT = 0.02
 
 _SCRIPTS = {
     "ack": ("stream_ack", "topic_ack", "rsmq_ack"),
@@ -77,8 +75,8 @@ def reached(point: str) -> None:
         (_folder / f"at-{point}").unlink()
     except FileNotFoundError:
         return
-    began, pid = time.monotonic(), os.getpid()
-    note("fault", fault=f"{point}-{pid}", kind=f"at-{point}", began=began, struck=began + LAST_MOMENT, pids=[pid])
+    pid = os.getpid()
+    note("fault", fault=f"{point}-{pid}", kind=f"at-{point}", began=time.monotonic(), pids=[pid])
     os.kill(pid, signal.SIGKILL)
 
 

@@ -163,6 +163,8 @@ def _tell(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None
         say(ROW.format(server, name, *_figures(found), round(told["seconds"])))
         for violation in found.violations:
             say(f"    {violation.invariant}: {violation.sentence}\n")
+        for line in found.stories:
+            say(f"        {line}\n")
         whole.add(found)
     sys.stdout.flush()
 

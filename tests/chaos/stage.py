@@ -162,7 +162,11 @@ class Stage:
             rest=rest, restarted=replace(restarted, consumers=rest.consumers), drained=drained, given_up=given_up
         )
         terms = Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY)
-        return check(history.read(self.folder), ending, terms), rest
+        events = history.read(self.folder)
+        verdict = check(events, ending, terms)
+        if messages := {message for violation in verdict.violations for message in violation.messages}:
+            verdict.stories = history.stories(events, messages)
+        return verdict, rest
 
     def _strangers(self, client: redis.Redis) -> set[str]:
         return set(places.consumers(client, self.keys)) - set(self.living())

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from tests.chaos.checker import Ending, Terms, check
-from tests.chaos.history import event, in_order
+from tests.chaos.history import event, in_order, stories
 from tests.chaos.places import Rest
 
 TERMS = Terms(max_attempts=3, recovery=5.0)
@@ -131,6 +131,24 @@ def test_i3_a_fault_explains_what_was_running_or_unsent():
 
     assert verdict.violations == []
     assert (verdict.duplicates, verdict.duplicates_per_fault_max, verdict.duplicates_without_fault) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["die", "at-effect"])
+def test_i3_what_a_process_did_until_it_was_gone_is_explained_by_its_death(kind):
+    events = told(*published("a"), fault("f", pids=[A], began=2.5, kind=kind), *handled("a")[:-2], *handled("a", by=B))
+
+    assert check(events, ending(), TERMS).violations == []
+
+
+def test_a_violation_comes_with_what_happened_to_its_messages():
+    events = told(*published("a", "b"), *handled("a"), *handled("b"), started("a", by=B), effect("a", by=B))
+
+    (violation,) = check(events, ending(published=2), TERMS).violations
+
+    assert violation.messages == ("a",)
+    assert [line.split()[2] for line in stories(events, violation.messages)] == [
+        *("invoke", "ok", "taken", "started", "effect", "ended", "settled", "started", "effect"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,6 +142,8 @@ class Reclaimer(Service):
         self._dead_supervisors: dict[tuple[int, str], Membership] = {}
         self._unknown: set[tuple[int, str]] = set()
         self._unresponsive: dict[str, Collection[Receipt]] = {}
+        #: Consumer -> when its messages were handed back last, on the monotonic clock; infinity: they are to be.
+        self._handed_back: dict[str, float] = {}
         self._late: dict[str, Collection[Receipt]] = {}
         self._lock = threading.Lock()
 
@@ -153,13 +155,24 @@ class Reclaimer(Service):
             dead_worker.check_repeatedly(queues)
         with self._lock:
             self._dead_workers.append(dead_worker)
+            self._handed_back.pop(consumer, None)
         self.wake()
 
     def consumer_unresponsive(self, consumer: str, started: Collection[Receipt]) -> None:
         """Hand back the messages that an unresponsive consumer holds and has not started."""
         with self._lock:
             self._unresponsive[consumer] = started
+            self._handed_back[consumer] = math.inf
         self.wake()
+
+    def handed_back_at(self, consumer: str) -> float:
+        """Return since when a consumer may hold what it reads, on the monotonic clock.
+
+        What it had read before its messages were handed back is not its own any more. Infinity: they are being handed
+        back, and some of what it reads meanwhile may be, too.
+        """
+        with self._lock:
+            return self._handed_back.get(consumer, 0.0)
 
     def consumer_late(self, consumer: str, late: Collection[Receipt]) -> None:
         """Log the handlers and messages that a consumer runs past their timeout."""
@@ -210,9 +223,7 @@ class Reclaimer(Service):
             dead, self._dead_supervisors = self._dead_supervisors, {}
             unknown, self._unknown = self._unknown, set()
             unresponsive, self._unresponsive = self._unresponsive, {}
-        self._each_case(
-            self._hand_back_unstarted, [(n, *found) for found in unresponsive.items() for n in self._queues]
-        )
+        self._hand_back(unresponsive)
         self._each_case(self._evict, [(*found, membership) for found, membership in dead.items()])
         self._each_case(self._remove_unknown, unknown)
         next_check = (
@@ -231,6 +242,17 @@ class Reclaimer(Service):
         if moved:
             logger.warning("Reassigned %d messages of consumer %s", moved, dead_worker.consumer)
         self._count(number, moved)
+
+    def _hand_back(self, unresponsive: Mapping[str, Collection[Receipt]]) -> None:
+        """Hand back what unresponsive consumers hold and have not started. One that is still so is reported again."""
+        try:
+            self._each_case(
+                self._hand_back_unstarted, [(n, *found) for found in unresponsive.items() for n in self._queues]
+            )
+        finally:
+            with self._lock:
+                done = unresponsive.keys() & self._handed_back.keys() - self._unresponsive.keys()
+                self._handed_back |= dict.fromkeys(done, time.monotonic())
 
     def _log_late(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
         held = self._stores[number].held_by(consumer, limit=BATCH)

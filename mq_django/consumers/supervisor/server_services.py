@@ -43,7 +43,7 @@ class ServerServices:
         self.reclaimer = Reclaimer(queues, settled=self._settled)
         self._releaser = AnnouncedReleaser(queues)
         on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
-        callbacks = HeartbeatCallbacks(announce, states.held, evicted, *on_silence, asked, self._releaser.announced)
+        callbacks = HeartbeatCallbacks(announce, self._held, evicted, *on_silence, asked, self._releaser.announced)
         self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}
         self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
@@ -62,6 +62,11 @@ class ServerServices:
         self.heartbeat.wake()
         for number in self.queues:
             self._promoter.expect(number)
+
+    def _held(self, number: int, announcement: Announcement, until: float, since: float) -> None:
+        self._states.held(
+            number, announcement, until, lambda consumer: max(since, self.reclaimer.handed_back_at(consumer))
+        )
 
     def _settled(self, number: int, consumer: str) -> None:
         self.heartbeat.depart(number, consumer)

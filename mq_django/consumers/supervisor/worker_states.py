@@ -1,5 +1,6 @@
 """The running consumers of a supervisor, for all of its threads."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -99,10 +100,15 @@ class WorkerStates:
         with self._lock:
             return {worker.consumer: worker.shared_state.running() for worker in self._workers}
 
-    def held(self, number: int, announcement: Announcement, moment: float, since: float) -> None:
-        """Set for the announced consumers until when they hold what they have read of a queue since a time."""
+    def held(self, number: int, announcement: Announcement, moment: float, since: Callable[[str], float]) -> None:
+        """Set for the announced consumers until when they hold what they have read of a queue since a time.
+
+        `since` returns that time for a consumer; infinity: it holds nothing yet.
+        """
         with self._lock:
             for worker in self._workers:
-                if worker.consumer in announcement.consumers and not worker.evicted and worker.suspended is None:
-                    worker.shared_state.hold_until(number, moment, since=since)
+                if worker.consumer not in announcement.consumers or worker.evicted or worker.suspended is not None:
+                    continue
+                if (began := since(worker.consumer)) < math.inf:
+                    worker.shared_state.hold_until(number, moment, since=began)
                     worker.announced.add(number)

@@ -1,5 +1,6 @@
 """What becomes of deliveries whose consumer is gone: the decision on each, and who carries it out."""
 
+import math
 from datetime import timedelta
 
 import pytest
@@ -290,3 +291,37 @@ def test_the_stopped_and_the_silent_are_seen_to(reclaimer, store, take, members)
     reclaimer.run_once()
     assert store.depths().ready == 2
     assert store.depths().pending == 1
+
+
+def test_what_a_consumer_read_before_its_messages_were_handed_back_is_not_its_own(reclaimer, take):
+    (item,) = take("stopped", 1)
+    before = reclaimer.handed_back_at("stopped")
+    reclaimer.consumer_unresponsive("stopped", [])
+    meanwhile = reclaimer.handed_back_at("stopped")
+    reclaimer.run_once()
+    (again,) = take("stopped", 1)
+    assert (before, meanwhile) == (0.0, math.inf)
+    assert 0.0 < item.read_at < reclaimer.handed_back_at("stopped") <= again.read_at
+
+
+def test_while_messages_cannot_be_handed_back_their_consumer_holds_nothing_new(reclaimer, take, monkeypatch):
+    take("stopped", 1)
+    reclaimer.consumer_unresponsive("stopped", [])
+
+    def report_again(*_):
+        reclaimer.consumer_unresponsive("stopped", [])
+
+    # It is still stopped a second later, while the first hand-back waits for Redis.
+    monkeypatch.setattr(reclaimer, "_hand_back_unstarted", report_again)
+    reclaimer.run_once()
+    assert reclaimer.handed_back_at("stopped") == math.inf
+    monkeypatch.undo()
+    reclaimer.run_once()
+    assert reclaimer.handed_back_at("stopped") < math.inf
+
+
+def test_a_consumer_that_has_exited_is_forgotten(reclaimer):
+    reclaimer.consumer_unresponsive("stopped", [])
+    reclaimer.consumer_exited("stopped", Evidence())
+    reclaimer.run_once()
+    assert reclaimer.handed_back_at("stopped") == 0.0

@@ -38,7 +38,7 @@ def start(states):
 
 
 def hold(states, moment):
-    states.held(1, Announcement("s", {}, states.announced()), moment, 0.0)
+    states.held(1, Announcement("s", {}, states.announced()), moment, lambda _: 0.0)
 
 
 def test_a_pause_reaches_those_that_are_there_and_those_to_come(states, start):
@@ -53,7 +53,7 @@ def test_those_that_were_announced_hold_what_they_have(states, start):
     first = start("c1")
     announcement = Announcement("s", {}, states.announced())
     second = start("c2")
-    states.held(1, announcement, 5.0, 0.0)
+    states.held(1, announcement, 5.0, lambda _: 0.0)
 
     assert (first.held_until(1), second.held_until(1)) == (5.0, 0.0)
     assert [child.announced for child in states] == [{1}, set()]
@@ -61,9 +61,16 @@ def test_those_that_were_announced_hold_what_they_have(states, start):
 
 def test_those_that_were_announced_hold_what_they_have_read_since(states, start):
     state = start("c1")
-    states.held(1, Announcement("s", {}, states.announced()), math.inf, 3.0)
+    states.held(1, Announcement("s", {}, states.announced()), math.inf, {"c1": 3.0}.get)
 
     assert [state.holds(1, read_at) for read_at in (0.0, 2.9, 3.0)] == [True, False, True]
+
+
+def test_one_whose_messages_are_being_handed_back_holds_nothing(states, start):
+    state = start("c1")
+    states.held(1, Announcement("s", {}, states.announced()), 5.0, lambda _: math.inf)
+
+    assert state.held_until(1) == 0.0
 
 
 def test_one_that_is_suspended_holds_nothing_until_it_responds(states, start):
