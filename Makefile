@@ -54,7 +54,7 @@ help:
 	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
 	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
-	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240)"
+	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240), after the pages for other queues' users"
 	@echo "make docs            write the tables of options in the documentation, and build the site in build/site"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
 	@echo "make guard           see that the speed holds, by ratios to the raw limit"
@@ -67,7 +67,7 @@ test: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist worksteal $(PYTEST)
 
 test-slow: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal $(PYTEST)
+	$(BIN)/python -m pytest -m 'slow and not coming_from' -n $(WORKERS) --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -99,7 +99,9 @@ chaos: $(VENV)/.test $(VENV)/.chaos
 compat: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.compat --seconds $(COMPAT_SECONDS)
 
-slow:
+# One process: tests of the same page share an environment, which the first of them makes.
+slow: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m pytest -m coming_from tests/coming_from
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.

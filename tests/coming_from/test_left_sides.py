@@ -28,7 +28,7 @@ PACKAGES = {
 }
 IN_NODE = {"bullmq"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.coming_from, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture
