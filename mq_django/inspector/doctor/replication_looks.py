@@ -114,7 +114,8 @@ def _of_sentinels(server: ServerFacts) -> Iterator[DoctorFinding]:
     for sentinel in pool.sentinel_manager.sentinels:
         address = _address(sentinel.connection_pool.connection_kwargs)
         try:
-            host, port = sentinel.sentinel_get_master_addr_by_name(pool.service_name)
+            # Not by its method: that of redis-py 7.0 returns whether there was an answer.
+            host, port = sentinel.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", pool.service_name)
             masters.setdefault(f"{_text(host)}:{port}", []).append(address)
             sentinel.execute_command("SENTINEL CKQUORUM", pool.service_name)
         except ResponseError as error:
