@@ -129,7 +129,7 @@ def wait_for_the_ends(client, namespace):
 
 
 def wait_for(client, key, count):
-    wait_until(lambda: length(client, key) == count, timeout=20, message=f"{key} holds {count}")
+    wait_until(lambda: length(client, key) == count, timeout=60, message=f"{key} holds {count}")
 
 
 def length(client, key):
@@ -140,7 +140,7 @@ def work_in_the_background(client, namespace):
     """Let the consumer put dead letters back, which fail again, and wait for that."""
     call_command("mq", "redrive", "worked", "--all", "--background")
     job = f"{namespace}:{{worked}}:dead-job"
-    wait_until(lambda: client.hget(job, "state") == b"finished", timeout=20)
+    wait_until(lambda: client.hget(job, "state") == b"finished", timeout=60)
     wait_for(client, f"{namespace}:{{worked}}:ready", 0)
     wait_for(client, f"{namespace}:{{worked}}:dead", 2)
 
@@ -148,7 +148,7 @@ def work_in_the_background(client, namespace):
 def heartbeat(client, namespace):
     """Return what a queue's consumers say of themselves, once they say what was handled."""
     key = "{acked}:consumers"
-    wait_until(lambda: b'"handled":1,' in b"".join(client.hvals(f"{namespace}:{key}")), timeout=20)
+    wait_until(lambda: b'"handled":1,' in b"".join(client.hvals(f"{namespace}:{key}")), timeout=60)
     found = re.sub(r"(beat:.*) -> \d+", r"\1 -> <count>", dump(client, namespace, key))
     return f"# A consumer runs, and has handled a message.\n\n{found}"
 
