@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.numbers import whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.queue_view import QueueView
@@ -84,7 +85,7 @@ def _with_streams(view: QueueView, running: Mapping[str, int], replies: Sequence
         if is_gone(summary) or is_gone(rows):
             continue
         for name, count in reply_or_raise(summary)[3] or ():
-            held[_text(name)] += int(count)
+            held[_text(name)] += whole(count) or 0
         for entry, name, *_ in reply_or_raise(rows):
             entries.append(_Entry(entry_ms(entry), stream, entry.decode(), _text(name)))
     fetched = sum(max(0, held[name] - count) for name, count in running.items())
