@@ -34,8 +34,8 @@ _SHIFT = timedelta(hours=3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-#: The attribute with the tick of a message.
-TICK_HEADER = "scheduledtime"
+#: The attributes of a message with its tick, and with the name of its schedule.
+TICK_HEADER, SCHEDULE_HEADER = "scheduledtime", "schedule"
 #: Later than every tick, in ms since 1970.
 NEVER = 2**63
 
@@ -97,11 +97,16 @@ class Scheduled:
             self.message,
             self.data,
             key=self.key,
-            headers=NO_HEADERS if tick_ms is None else {TICK_HEADER: moment(tick_ms)},
+            headers=NO_HEADERS if tick_ms is None else self._headers(tick_ms),
             priority=self.priority,
             expires=self.expires,
             published_ms=tick_ms,
         )
+
+    def _headers(self, tick_ms: int) -> dict[str, str]:
+        # Other programs may have written a name that is not text.
+        name = self.name.encode(errors="replace").decode()
+        return {TICK_HEADER: moment(tick_ms), SCHEDULE_HEADER: name}
 
     def next_ms(self, after_ms: int, local: tzinfo) -> int:
         """Return the first tick after a time, both in ms since 1970; NEVER if it has ended.

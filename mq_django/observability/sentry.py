@@ -18,6 +18,7 @@ from mq_django.core.outcomes import Ack, Bury, Outcome, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
 from mq_django.observability.added_headers import may_add_headers
+from mq_django.observability.sentry_crons import run_of
 from mq_django.observability.sentry_events import LOGGERS, describe, describe_record
 from mq_django.observability.sentry_package import (
     Event,
@@ -28,7 +29,7 @@ from mq_django.observability.sentry_package import (
     sentry_sdk,
 )
 
-__all__ = ["report_burials", "report_retries", "trace_publishing"]
+__all__ = ["report_burials", "report_retries", "report_schedules", "trace_publishing"]
 
 #: The headers of a message that continue a trace: names of attributes have no hyphens in CloudEvents.
 TRACE_HEADER, BAGGAGE_HEADER = "sentrytrace", "baggage"
@@ -92,6 +93,17 @@ def report_retries(handle: Any) -> Handle | AsyncHandle:
     return _middleware(handle, _retried)
 
 
+@around_handling
+@sync_and_async_middleware
+def report_schedules(handle: Any) -> Handle | AsyncHandle:
+    """Report the messages of schedules to Sentry's cron monitors, which alarm when one is missing or late.
+
+    Args:
+        handle: runs the handler and the middleware that is listed after this one.
+    """
+    return _middleware(handle, _monitored)
+
+
 @around_publishing
 def trace_publishing(publish: Publish) -> Publish:
     """Add a span to the current trace, and headers to the messages, so that their handlers continue that trace.
@@ -135,6 +147,20 @@ def _retried(handling: Handling) -> Iterator[Ended]:
     def ended(outcome: Outcome) -> None:
         if isinstance(outcome, Retry):
             _report(handling, outcome, "warning")
+
+    yield ended
+
+
+@contextmanager
+def _monitored(handling: Handling) -> Iterator[Ended]:
+    run = run_of(handling.message)
+    if run is not None and handling.attempt == 1:
+        run.check_in("in_progress")
+
+    def ended(outcome: Outcome) -> None:
+        # An attempt that will be retried decides nothing.
+        if run is not None and isinstance(outcome, Ack | Bury):
+            run.check_in("ok" if isinstance(outcome, Ack) else "error")
 
     yield ended
 

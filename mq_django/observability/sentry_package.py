@@ -4,6 +4,7 @@ from mq_django.errors import MissingDependency
 
 try:
     import sentry_sdk
+    from sentry_sdk.crons import capture_checkin
     from sentry_sdk.scope import add_global_event_processor
     from sentry_sdk.types import Event, Hint
     from sentry_sdk.utils import capture_internal_exceptions, event_from_exception
@@ -16,6 +17,7 @@ __all__ = [
     "Event",
     "Hint",
     "add_global_event_processor",
+    "capture_checkin",
     "capture_internal_exceptions",
     "event_from_exception",
     "sentry_sdk",

@@ -9,7 +9,7 @@ from mq_django.core.configs import GroupConfig, QueueConfig, RsmqConfig, TopicCo
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publication import PublishOptions, publication, publications, resubmission
 from mq_django.core.rsmq_format import MESSAGE_ID
-from mq_django.core.schedules import TICK_HEADER, Scheduled, every
+from mq_django.core.schedules import SCHEDULE_HEADER, TICK_HEADER, Scheduled, every
 from mq_django.errors import InvalidMessage, MessageTooLarge, MQError, NotSupported
 
 QUEUE = QueueConfig(name="emails", max_size=1000)
@@ -158,7 +158,7 @@ def test_the_publication_of_a_tick():
     )
     made, outside = entry.publication(QUEUE, NOW - 5000).message, entry.publication(QUEUE).message
     assert (made.name, made.key, made.published_ms, made.expires_ms) == ("report", "k", NOW - 5000, NOW - 3000)
-    assert made.headers == {TICK_HEADER: "2033-05-18T03:33:15.000Z"}
+    assert made.headers == {TICK_HEADER: "2033-05-18T03:33:15.000Z", SCHEDULE_HEADER: "n"}
     assert (outside.published_ms, outside.expires_ms, outside.headers) == (NOW, NOW + 2000, NO_HEADERS)
 
 
