@@ -36,7 +36,7 @@ def test_no_tick_is_before_the_start_or_after_the_end():
     entry = one(message="report", every=3600, starts="2026-11-20T10:30Z", ends=datetime(2026, 11, 20, 12, tzinfo=UTC))
     hours = [int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp() * 1000) for hour in (1, 11, 12, 18)]
     assert [entry.next_ms(moment, UTC) for moment in hours] == [hours[1], hours[2], NEVER, NEVER]
-    assert entry.latest_ms(hours[1], hours[3], UTC) == hours[2]
+    assert next(entry.due_ms(hours[1], hours[3], UTC)) == hours[2]
     on_time = one(message="report", every=3600, starts="2026-11-20T11:00+00:00")
     assert on_time.next_ms(hours[0], UTC) == hours[1]
 

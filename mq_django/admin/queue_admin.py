@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
 from mq_django.admin.messages import delayed_pages, message_jobs, stream_pages
-from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_editing, schedules_page
+from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_actions, schedule_editing
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
@@ -58,11 +58,13 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
     ("<str:name>/schedule/add/", schedule_editing.add, _get_or_post, "schedule_add"),
     ("<str:name>/schedule/change/", schedule_editing.change, _get_or_post, "schedule_change"),
-    ("<str:name>/schedule/delete/", schedules_page.delete, require_POST, "schedule_delete"),
-    ("<str:name>/schedule/pause/", schedules_page.pause, require_POST, "schedule_pause"),
-    ("<str:name>/schedule/resume/", schedules_page.resume, require_POST, "schedule_resume"),
-    ("<str:name>/schedule/fire/", schedules_page.fire, require_POST, "schedule_fire"),
-    ("<str:name>/schedule/forget/", schedules_page.forget, require_POST, "schedule_forget"),
+    ("<str:name>/schedule/delete/", schedule_actions.delete, require_POST, "schedule_delete"),
+    ("<str:name>/schedule/pause/", schedule_actions.pause, require_POST, "schedule_pause"),
+    ("<str:name>/schedule/resume/", schedule_actions.resume, require_POST, "schedule_resume"),
+    ("<str:name>/schedule/fire/", schedule_actions.fire, require_POST, "schedule_fire"),
+    ("<str:name>/schedule/skip/", schedule_actions.skip, require_POST, "schedule_skip"),
+    ("<str:name>/schedule/unskip/", schedule_actions.unskip, require_POST, "schedule_unskip"),
+    ("<str:name>/schedule/forget/", schedule_actions.forget, require_POST, "schedule_forget"),
     ("<str:name>/seek/", seek_page.seek, _get_or_post, "seek"),
     ("<str:name>/unsubscribe/", seek_page.unsubscribe, require_POST, "unsubscribe"),
     ("<str:topic>/topic.json", topic_pages.stats, require_GET, "topic_stats"),

@@ -107,7 +107,7 @@ def definition_of(options: Mapping[str, Any]) -> bytes:
             written[option] = int(seconds) if seconds.is_integer() else seconds
     for option in ("starts", "ends"):
         if option in written:
-            written[option] = _moment(option, written[option]).isoformat()
+            written[option] = read_moment(option, written[option]).isoformat()
     return dumps(written)
 
 
@@ -139,7 +139,7 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
     else:
         when = every(_duration("every", entry["every"]))
     as_task = {"args": list(entry.get("args", ())), "kwargs": dict(entry.get("kwargs", {}))}
-    starts, ends = (_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
+    starts, ends = (read_moment(option, entry[option]) if option in entry else None for option in ("starts", "ends"))
     if starts is not None and ends is not None and ends < starts:
         raise WrongParts([("ends", " must not be before 'starts'")])
     return Scheduled(
@@ -207,7 +207,12 @@ def _lifetime(value: Any) -> timedelta:
     return duration
 
 
-def _moment(option: str, value: object) -> datetime:
+def read_moment(option: str, value: object) -> datetime:
+    """Return a time in UTC, given as a datetime or as text in ISO format.
+
+    Raises:
+        TypeError: it is no time from 1970 on.
+    """
     with suppress(ValueError, OverflowError):
         given = datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(given, datetime) and (moment := aware(given).astimezone(UTC)).year >= 1970:
@@ -224,6 +229,6 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "task": check_name,
     "priority": check_priority,
     "expires": _lifetime,
-    "starts": partial(_moment, "starts"),
-    "ends": partial(_moment, "ends"),
+    "starts": partial(read_moment, "starts"),
+    "ends": partial(read_moment, "ends"),
 }

@@ -1,7 +1,7 @@
 """Schedules: cron expressions and equal intervals."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, cached_property
@@ -108,32 +108,40 @@ class Scheduled:
         name = self.name.encode(errors="replace").decode()
         return {TICK_HEADER: moment(tick_ms), SCHEDULE_HEADER: name}
 
-    def next_ms(self, after_ms: int, local: tzinfo) -> int:
-        """Return the first tick after a time, both in ms since 1970; NEVER if it has ended.
+    def next_ms(self, after_ms: int, local: tzinfo, skipped: Container[int] = ()) -> int:
+        """Return the first tick after a time that is not skipped, all in ms since 1970; NEVER if it has ended.
 
         `local` is the project's time zone.
         """
+        tick_ms = self._next_ms(after_ms, local)
+        while tick_ms in skipped:
+            tick_ms = self._next_ms(tick_ms, local)
+        return tick_ms
+
+    def _next_ms(self, after_ms: int, local: tzinfo) -> int:
         after = datetime.fromtimestamp(after_ms / 1000, UTC)
         if self.starts is not None:
             after = max(after, self.starts - timedelta(milliseconds=1))
         tick = self.when.after(after, local)
         return NEVER if self.ends is not None and tick > self.ends else round(tick.timestamp() * 1000)
 
-    def latest_ms(self, tick_ms: int, now_ms: int, local: tzinfo) -> int:
-        """Return the last tick up to now. `tick_ms` is an earlier tick."""
+    def due_ms(self, first_ms: int, now_ms: int, local: tzinfo) -> Iterator[int]:
+        """Yield the ticks up to now, the last one first. `first_ms` is the first tick, and is always yielded."""
         if self.ends is not None:
             now_ms = min(now_ms, int(self.ends.timestamp() * 1000))
-        back, latest = 1000, tick_ms
+        until_ms, back = now_ms, 1000
         # Searches back from now in growing steps: a schedule of every minute may have missed a year of ticks.
-        while now_ms - back > tick_ms:
-            found = self.next_ms(now_ms - back, local)
-            if found <= now_ms:
-                latest = found
-                break
-            back *= 2
-        while (following := self.next_ms(latest, local)) <= now_ms:
-            latest = following
-        return latest
+        while until_ms > first_ms:
+            after_ms = max(first_ms, now_ms - back)
+            yield from reversed(list(self._between(after_ms, until_ms, local)))
+            until_ms, back = after_ms, back * 2
+        yield first_ms
+
+    def _between(self, after_ms: int, until_ms: int, local: tzinfo) -> Iterator[int]:
+        tick_ms = self.next_ms(after_ms, local)
+        while tick_ms <= until_ms:
+            yield tick_ms
+            tick_ms = self.next_ms(tick_ms, local)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.core.schedules import NEVER
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
 from mq_django.stores.schedule_state import Schedules
-from mq_django.stores.schedule_status import TAKEN, Origin, PlannedSchedule, Statuses, statuses
+from mq_django.stores.schedule_status import TAKEN, Origin, PlannedSchedule, SkippedTick, Statuses, statuses
 from mq_django.transport.connections import open_wire
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "LimitUse",
     "Origin",
     "PlannedSchedule",
+    "SkippedTick",
     "Statuses",
     "find",
     "forget",
@@ -45,15 +46,18 @@ def find(name: str, schedule: str, *origins: Origin) -> PlannedSchedule | None:
 
 
 def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
-    """Return the next times at which a schedule fires, in ms since 1970; none while it is paused or cannot fire."""
+    """Return the next times at which a schedule fires, in ms since 1970; none while it is paused or cannot fire.
+
+    Skipped ticks are left out.
+    """
     plan = find(name, schedule)
     ticks: list[int] = []
     if plan is None or plan.entry is None or plan.next_ms is None:
         return ticks
-    tick = plan.next_ms
+    tick, skipped = plan.next_ms, {each.tick_ms for each in plan.skips}
     while tick != NEVER and len(ticks) < count:
         ticks.append(tick)
-        tick = plan.entry.next_ms(tick, timezone.get_default_timezone())
+        tick = plan.entry.next_ms(tick, timezone.get_default_timezone(), skipped)
     return ticks
 
 

@@ -85,6 +85,7 @@ def _schedule(status: ScheduleStatus) -> dict[str, Any]:
         "message": status.message,
         "state": "invalid" if status.problem else state,
         "next": moment_text(status.next_ms),
+        "skips": [moment_text(tick.tick_ms) for tick in status.skips],
         "fired": moment_text(status.fired_ms),
         "problem": status.problem or None,
         "paused_by": status.paused_by or None,

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -13,7 +14,7 @@ from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.inspector import plans
 from mq_django.management.argument_types import page_size
-from mq_django.management.as_dict import as_dict
+from mq_django.management.as_dict import as_dict, moment_text
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
 from mq_django.management.user_name import user_name
@@ -43,7 +44,9 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Add the actions of the verb."""
-    actions = parser.add_subparsers(dest="action", metavar="list|next|create|change|pause|resume|fire|delete|forget")
+    actions = parser.add_subparsers(
+        dest="action", metavar="list|next|create|change|pause|resume|skip|fire|delete|forget"
+    )
     listing = add_parser(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
     listing.add_argument("--queue", help="A queue. Default: all queues.")
     coming = _named(add_parser(actions, "next", "Show the next times at which a schedule fires."))
@@ -60,6 +63,11 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
             each.add_argument(f"--{name}", dest=_dest(name), metavar=name.upper(), help=what)
     _named(add_parser(actions, "pause", "Pause a schedule."))
     _named(add_parser(actions, "resume", "Resume a schedule from its next tick on."))
+    skipping = _named(add_parser(actions, "skip", "Let one tick of a schedule pass without a message."))
+    skipping.add_argument(
+        "--tick", metavar="TIME", help="A later tick, such as 2026-11-24T03:00Z. Default: the next one."
+    )
+    skipping.add_argument("--undo", action="store_true", help="Let it fire. Default: the first tick that is skipped.")
     _named(add_parser(actions, "fire", "Publish the message of a schedule now."))
     deleting = _named(add_parser(actions, "delete", "Delete a schedule that was created at run time."))
     forgetting = _named(add_parser(actions, "forget", "Delete the state of a schedule that was removed from the code."))
@@ -100,15 +108,16 @@ def run(options: Options, _: Terminal) -> VerbResult:
         case "resume":
             changed = schedules.resume(name, queue=queue)
             return VerbResult({"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+        case "skip":
+            return _skip(name, queue, options["tick"], who, undo=options["undo"])
         case "fire":
             message_id = schedules.fire(name, queue=queue)
             return VerbResult({"id": message_id}, [message_id])
         case "next":
             return _next(name, queue, options["count"])
-        case "forget":
-            return _forget(name, queue, is_confirmed=options["yes"])
         case _:
-            return _delete(name, queue, is_confirmed=options["yes"])
+            remove = {"delete": _delete, "forget": _forget}[action]
+            return remove(name, queue, is_confirmed=options["yes"])
 
 
 def _list(queue: str | None) -> VerbResult:
@@ -141,13 +150,36 @@ def _delete(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
     return VerbResult({"deleted": True}, ["deleted"])
 
 
+def _skip(name: str, queue: str, tick: str | None, who: str, *, undo: bool) -> VerbResult:
+    if undo:
+        return _unskip(name, queue, tick)
+    skipped = _text(schedules.skip(name, queue=queue, tick=tick, by=who))
+    status = schedules.get(name, queue=queue)
+    following = moment_text(status.next_ms)
+    what = "is paused" if status.paused else f"fires next at {following}" if following else "has no other tick"
+    return VerbResult({"skipped": skipped, "next": following}, [f"{skipped} is skipped. The schedule {what}."])
+
+
+def _unskip(name: str, queue: str, tick: str | None) -> VerbResult:
+    found = schedules.unskip(name, queue=queue, tick=tick)
+    if found is None:
+        return VerbResult({"unskipped": None}, ["was not skipped"])
+    return VerbResult({"unskipped": _text(found)}, [f"{_text(found)} is no longer skipped"])
+
+
+def _text(tick: datetime) -> str:
+    return moment(round(tick.timestamp() * 1000))
+
+
 def _next(name: str, queue: str, count: int) -> VerbResult:
-    """Show the next ticks. A paused schedule has none."""
+    """Show the next ticks, and those that are skipped before the last of them. A paused schedule has none."""
     found = schedules.get(name, queue=queue)
     ticks = plans.next_ticks(queue, name, count=count)
-    lines = [moment(tick) for tick in ticks]
+    times = [moment(tick) for tick in ticks]
+    skipped = [moment(skip.tick_ms) for skip in found.skips if ticks and skip.tick_ms < ticks[-1]]
+    lines = sorted([*times, *(f"{time}  skipped" for time in skipped)])
     why = "It is paused." if found.paused else found.problem or "It has ended."
-    return VerbResult({"queue": queue, "name": name, "next": lines}, lines or [escape(why)])
+    return VerbResult({"queue": queue, "name": name, "next": times, "skipped": skipped}, lines or [escape(why)])
 
 
 def _forget(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
@@ -161,7 +193,7 @@ def _forget(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
 
 
 #: The columns of the table.
-_SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "fired", "problem")
+_SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "skips", "fired", "problem")
 
 
 def _given(options: Options) -> Any:

@@ -1,31 +1,26 @@
-"""Create, change, pause and delete schedules at run time."""
+"""Create, change, pause, skip and delete schedules at run time."""
 
-from typing import NoReturn, Unpack
+from datetime import datetime
+from typing import Unpack
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import get_config
 from mq_django.core.schedule_options import ScheduleOptions, changed_options, check_schedule_name
-from mq_django.errors import (
-    InvalidSchedule,
-    NotSupported,
-    ScheduleChanged,
-    ScheduleExists,
-    ScheduleInCode,
-    UnknownSchedule,
-)
+from mq_django.errors import InvalidSchedule, ScheduleChanged, ScheduleExists
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import Queue
 from mq_django.producers.schedule_checks import checked
+from mq_django.producers.schedule_lookup import ScheduleLookup, checked_text, config_of, place_of, refuse_unknown
+from mq_django.producers.schedule_skips import skip, unskip
 from mq_django.producers.sinks import announce
-from mq_django.stores.runtime_schedules import MAX_SCHEDULES, RuntimeSchedules
-from mq_django.stores.schedule_state import Schedules
-from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
-from mq_django.transport.connections import Role, open_wire
+from mq_django.stores.runtime_schedules import MAX_SCHEDULES
+from mq_django.stores.schedule_status import Origin, ScheduleStatus, statuses
+from mq_django.transport.connections import open_wire
 
 #: How often a change is tried again when somebody else changes the schedule at the same time.
 TRIES = 10
 
 
-class ScheduleCollection:
+class ScheduleCollection(ScheduleLookup):
     """The schedules of all queues. Use it as `mq_django.schedules`.
 
         schedules.create("report-7", queue="emails", cron="0 7 * * mon-fri", timezone="Europe/Berlin",
@@ -41,9 +36,6 @@ class ScheduleCollection:
         ConfigurationError: `MQ_DJANGO` cannot be used.
         StoreError: Redis cannot be reached or refused.
     """
-
-    def __init__(self, role: Role = "produce") -> None:
-        self._role = role
 
     def create(
         self,
@@ -72,15 +64,15 @@ class ScheduleCollection:
             UnknownSchedule: somebody has deleted it at once.
             MissingDependency: croniter is not installed, which `cron` needs.
         """
-        config = _config(queue)
+        config = config_of(queue)
         check_schedule_name(name)
         if not isinstance(paused, bool):
             raise InvalidSchedule(f"paused must be True or False, not {paused!r:.100}")
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
-            raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {_place(found)}")
+            raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {place_of(found)}")
         definition, _ = checked(config, name, options)
-        result = self._runtime(config).define(name, definition, before=b"", who=_text(by), paused=paused)
+        result = self._runtime(config).define(name, definition, before=b"", who=checked_text(by), paused=paused)
         if result == "EXISTS":
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it was just created")
         if result == "FULL":
@@ -117,7 +109,7 @@ class ScheduleCollection:
             ScheduleChanged: somebody else has changed it.
             MissingDependency: croniter is not installed, which `cron` needs.
         """
-        config = _config(queue)
+        config, who = config_of(queue), checked_text(by)
         for _ in range(TRIES):
             found = self._changeable(config, name)
             if version is not None and version != found.version:
@@ -126,7 +118,7 @@ class ScheduleCollection:
             if definition == found.definition:
                 return found
             anew = found.entry is None or found.entry.times != entry.times
-            result = self._runtime(config).define(name, definition, before=found.definition, who=_text(by), anew=anew)
+            result = self._runtime(config).define(name, definition, before=found.definition, who=who, anew=anew)
             if result == "DEFINED":
                 return self.get(name, queue=queue)
         raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
@@ -141,7 +133,7 @@ class ScheduleCollection:
         Raises:
             UnknownSchedule: the queue has no such schedule.
         """
-        return self._existing(_config(queue), name)
+        return self._existing(config_of(queue), name)
 
     def get_all(self, queue: str | None = None) -> list[ScheduleStatus]:
         """Return all schedules of code, settings and run time, by queue and name.
@@ -150,7 +142,7 @@ class ScheduleCollection:
             queue: only those of one queue.
         """
         names = [name for name, config in get_config().queues.items() if config.has_schedules]
-        configs = [_config(name) for name in (names if queue is None else [queue])]
+        configs = [config_of(name) for name in (names if queue is None else [queue])]
         return [
             found for config in configs for found in statuses(config, open_wire(self._role, config.connection)).found
         ]
@@ -170,7 +162,7 @@ class ScheduleCollection:
             UnknownSchedule: the queue has no such schedule.
             InvalidSchedule: `by` is not text.
         """
-        return self._store(self._existing(_config(queue), name)).pause(name, who=_text(by))
+        return self._store(self._existing(config_of(queue), name)).pause(name, who=checked_text(by))
 
     def resume(self, name: str, *, queue: str = "default") -> bool:
         """Resume a paused schedule from its next tick on.
@@ -185,7 +177,45 @@ class ScheduleCollection:
         Raises:
             UnknownSchedule: the queue has no such schedule.
         """
-        return self._store(self._existing(_config(queue), name)).resume(name)
+        return self._store(self._existing(config_of(queue), name)).resume(name)
+
+    def skip(self, name: str, *, queue: str = "default", tick: datetime | str | None = None, by: str = "") -> datetime:
+        """Let one tick of a schedule pass without a message, also of one in code or settings, and return the tick.
+
+        Other ticks are not changed. What is skipped is forgotten when its time has passed, and when the times of a
+        schedule of run time are changed.
+
+        Args:
+            name: its name.
+            queue: its queue.
+            tick: a later tick: a datetime, or text in ISO format; None: the next one.
+            by: the user, for display.
+
+        Raises:
+            UnknownSchedule: the queue has no such schedule.
+            InvalidSchedule: it has no such tick, the tick has passed, or too many ticks are skipped.
+            ScheduleChanged: somebody else has just changed it.
+        """
+        found = self._existing(config_of(queue), name)
+        return skip(self._store(found), found, tick, who=checked_text(by))
+
+    def unskip(self, name: str, *, queue: str = "default", tick: datetime | str | None = None) -> datetime | None:
+        """Let a skipped tick of a schedule fire after all.
+
+        Args:
+            name: its name.
+            queue: its queue.
+            tick: a datetime, or text in ISO format; None: the first tick that is skipped.
+
+        Returns:
+            The tick; None if it was not skipped.
+
+        Raises:
+            UnknownSchedule: the queue has no such schedule.
+            InvalidSchedule: the tick has passed.
+        """
+        found = self._existing(config_of(queue), name)
+        return unskip(self._store(found), found, tick)
 
     def fire(self, name: str, *, queue: str = "default") -> str:
         """Publish the message of a schedule now, even if it is paused, and return the message's id.
@@ -203,7 +233,7 @@ class ScheduleCollection:
             ScheduleChanged: somebody else has just changed it.
             QueueFull: the queue is at its MAX_DEPTH.
         """
-        found = self._existing(_config(queue), name)
+        found = self._existing(config_of(queue), name)
         if found.entry is None:
             raise InvalidSchedule(f"Schedule {name!r} of queue {queue!r} is not valid: {found.problem}")
         made = self._store(found).fire_now(found.entry)
@@ -223,10 +253,10 @@ class ScheduleCollection:
             UnknownSchedule: the queue has no such schedule.
             ScheduleInCode: it is in code or settings, and can only be paused.
         """
-        config = _config(queue)
+        config = config_of(queue)
         if not self._runtime(config).delete(name):
             self._changeable(config, name)
-            _refuse_unknown(config, name)
+            refuse_unknown(config, name)
 
     acreate = asynchronous(create)
     aupdate = asynchronous(update)
@@ -234,57 +264,10 @@ class ScheduleCollection:
     aget_all = asynchronous(get_all)
     apause = asynchronous(pause)
     aresume = asynchronous(resume)
+    askip = asynchronous(skip)
+    aunskip = asynchronous(unskip)
     afire = asynchronous(fire)
     adelete = asynchronous(delete)
-
-    def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
-        return RuntimeSchedules(config, open_wire(self._role, config.connection))
-
-    def _store(self, found: PlannedSchedule) -> Schedules:
-        config = get_config().queue(found.queue)
-        return (
-            self._runtime(config)
-            if found.origin is Origin.RUNTIME
-            else Schedules(config, open_wire(self._role, config.connection))
-        )
-
-    def _find(self, config: QueueConfig, name: str) -> PlannedSchedule | None:
-        return next(iter(statuses(config, open_wire(self._role, config.connection), name=name).found), None)
-
-    def _existing(self, config: QueueConfig, name: str) -> PlannedSchedule:
-        found = self._find(config, name)
-        if found is None or found.origin is Origin.REMOVED:
-            _refuse_unknown(config, name)
-        return found
-
-    def _changeable(self, config: QueueConfig, name: str) -> PlannedSchedule:
-        found = self._existing(config, name)
-        if found.origin is not Origin.RUNTIME:
-            raise ScheduleInCode(
-                f"Schedule {name!r} of queue {config.name!r} is in {_place(found)}: change it there, or pause it"
-            )
-        return found
-
-
-def _config(queue: str) -> QueueConfig:
-    config = get_config().queue(queue)
-    if not config.has_schedules:
-        raise NotSupported(f"{queue!r} has no schedules: it has RSMQ's format, or is a group of a topic")
-    return config
-
-
-def _text(by: object) -> str:
-    if not isinstance(by, str):
-        raise InvalidSchedule(f"by must be text, such as request.user.get_username(), not {by!r:.100}")
-    return by
-
-
-def _place(found: ScheduleStatus) -> str:
-    return "Redis, created at run time" if found.origin is Origin.RUNTIME else found.origin.value
-
-
-def _refuse_unknown(config: QueueConfig, name: str) -> NoReturn:
-    raise UnknownSchedule(f"Queue {config.name!r} has no schedule {name!r:.300}")
 
 
 #: The schedules of this project.

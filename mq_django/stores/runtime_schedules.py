@@ -16,7 +16,7 @@ from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire
 
 #: The fields of a schedule.
-KINDS = ("definition", "created", "changed", "paused", "last", "fired")
+KINDS = ("definition", "created", "changed", "paused", "last", "fired", "skips")
 #: The most schedules of a queue, if each has all fields.
 MAX_SCHEDULES = 10_000
 

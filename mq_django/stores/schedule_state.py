@@ -1,8 +1,8 @@
-"""The state of schedules in Redis: the last tick, and pauses."""
+"""The state of schedules in Redis: the last tick, pauses, and skipped ticks."""
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
@@ -19,6 +19,12 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: The most characters of the user who paused or changed a schedule.
 MAX_WHO = 150
+#: The most ticks that a schedule may skip at a time.
+MAX_SKIPS = 20
+
+#: The results of skipping a tick, and of not skipping it after all.
+Skipping = Literal["SKIPPED", "WAS_SKIPPED", "PASSED", "FULL", "CHANGED"]
+Unskipping = Literal["FIRES", "PASSED", "MISSING"]
 
 
 class Firing(StrEnum):
@@ -28,6 +34,7 @@ class Firing(StrEnum):
     #: Another process fired it.
     DONE = "done"
     PAUSED = "paused"
+    SKIPPED = "skipped"
     #: It is not due yet, by the clock of Redis.
     EARLY = "early"
     #: It was created at run time, and has been changed or deleted.
@@ -72,15 +79,18 @@ class Schedules:
         # An invalid time counts as missing: the schedule starts now.
         return now_ms, [now_ms if last is None else last for last in known]
 
-    def fire(self, entry: Scheduled, tick_ms: int) -> Fired:
+    def fire(self, entry: Scheduled, tick_ms: int, *, is_first: bool = True) -> Fired:
         """Publish the message of a tick, unless another process has.
+
+        Args:
+            is_first: no earlier tick was missed. Else, if this one is skipped, an earlier one may still fire.
 
         Raises:
             InvalidMessage: it cannot be published.
             QueueFull: the queue is at its MAX_DEPTH. The tick stays due.
         """
         made = entry.publication(self._config, tick_ms)
-        word, now_ms = self._fire(entry, tick_ms, made)
+        word, now_ms = self._fire(entry, tick_ms, made, is_first=is_first)
         return Fired(Firing(word.decode().lower()), now_ms, made)
 
     def fire_now(self, entry: Scheduled) -> Publication | None:
@@ -105,9 +115,20 @@ class Schedules:
         """Resume a schedule from the next tick on, and return whether it was paused. The pause's ticks never fire."""
         return bool(self._run("schedules_resume", [named("", name)]) == b"RESUMED")
 
+    def skip(self, entry: Scheduled, tick_ms: int, *, who: str = "") -> Skipping:
+        """Let a later tick of a schedule pass without a message."""
+        args: list[Argument] = [named("", entry.name), tick_ms, truncate(line(who), MAX_WHO), entry.definition or b""]
+        reply: Skipping = self._run("schedules_skip", [*args, MAX_SKIPS]).decode()
+        return reply
+
+    def unskip(self, name: str, tick_ms: int) -> Unskipping:
+        """Let a tick fire that was to be skipped."""
+        reply: Unskipping = self._run("schedules_unskip", [named("", name), tick_ms]).decode()
+        return reply
+
     def forget(self, name: str) -> None:
         """Delete the state of a schedule. If it is still in code or settings, it starts anew."""
-        fields = [named(kind, name) for kind in ("last:", "fired:", "paused:")]
+        fields = [named(kind, name) for kind in ("last:", "fired:", "paused:", "skips:")]
         reply_or_raise(self._wire.trip([("HDEL", self._states, *fields)])[0])
 
     def _required(self, name: str) -> bytes:
@@ -118,13 +139,13 @@ class Schedules:
         command = scripts.command(script, keys=[self._states], args=args)
         return reply_or_raise(self._wire.trip([command])[0])
 
-    def _fire(self, entry: Scheduled, tick: Argument, made: Publication) -> Any:
+    def _fire(self, entry: Scheduled, tick: Argument, made: Publication, *, is_first: bool = True) -> Any:
         (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
         body = encode_body(message, data_text, member=message.id)
         args: list[Argument] = [entry.name, tick, where.minute, where.hour, keys.group, message.id, message.name, body]
-        args.append(self._config.max_depth or 0)
-        if entry.definition is not None:
-            args.append(entry.definition)
+        args += [self._config.max_depth or 0, entry.definition or b""]
+        if not is_first:
+            args.append("1")
         key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.urgent]
         reply = reply_or_raise(self._wire.trip([scripts.command("schedules_fire", keys=key_names, args=args)])[0])
         if reply[0] == b"FULL":

@@ -1,8 +1,8 @@
 """The schedules of a queue with their states, for display and for code that manages them."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,9 +12,10 @@ from django.utils import timezone
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
+from mq_django.core.visible import line
 from mq_django.errors import StoreError
 from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
-from mq_django.stores.schedule_state import named, scheduled
+from mq_django.stores.schedule_state import MAX_SKIPS, named, scheduled
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out
@@ -34,6 +35,20 @@ class Origin(StrEnum):
     RUNTIME = "runtime"
     #: It was removed from code and settings, and only its state is left.
     REMOVED = "removed"
+
+
+class SkippedTick(NamedTuple):
+    """A tick that will pass without a message. Times are in ms since 1970."""
+
+    tick_ms: int
+    #: When it was skipped, and by whom, if that is known.
+    skipped_ms: int | None = None
+    skipped_by: str = ""
+
+    @property
+    def tick_at(self) -> datetime:
+        """Return the time of the tick."""
+        return datetime.fromtimestamp(self.tick_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +74,8 @@ class ScheduleStatus:
     paused_by: str
     #: The next tick that publishes; in the past if no consumer fired it. None while paused, and after the end.
     next_ms: int | None
+    #: The later ticks that are skipped, in their order.
+    skips: Sequence[SkippedTick]
     #: Ticks up to this time have fired; None: no consumer has run it yet.
     last_ms: int | None
     #: When its message was last published.
@@ -86,8 +103,19 @@ class PlannedSchedule(ScheduleStatus):
 
     #: None if it cannot fire.
     entry: Scheduled | None
+    #: When it was read.
+    now_ms: int = field(compare=False)
     #: Of one that was created at run time: its definition in Redis, which may be invalid.
     definition: bytes
+
+    @property
+    def upcoming_ms(self) -> int | None:
+        """Return the first tick after now, also while paused, and if it is skipped."""
+        return self.next_tick_ms(self.now_ms)
+
+    def next_tick_ms(self, after_ms: int, *, skipped: Container[int] = ()) -> int | None:
+        """Return the first tick after a time that is not among some; None if there is none."""
+        return None if self.entry is None else _next_ms(self.entry, after_ms, skipped)
 
 
 class Statuses(NamedTuple):
@@ -164,6 +192,8 @@ def _status(
     parsed = parse(config, name, definition) if origin is Origin.RUNTIME else Parsed(entry, {})
     entry = parsed.entry
     last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
+    skips = _skips(state.get("skips", b""))
+    skipped = {tick.tick_ms for tick in skips}
     stamps = {kind: stamp_of(state, kind) for kind in ("created", "changed", "paused")}
     return PlannedSchedule(
         name=name,
@@ -175,7 +205,8 @@ def _status(
         version=version_of(definition) if definition else "",
         problem=TAKEN if is_hidden else parsed.problem,
         paused=paused,
-        next_ms=None if entry is None or paused or is_hidden else _next_ms(entry, last_ms or now_ms),
+        next_ms=None if entry is None or paused or is_hidden else _next_ms(entry, last_ms or now_ms, skipped),
+        skips=[] if entry is None else [tick for tick in skips if tick.tick_ms > now_ms and _is_tick(entry, tick)],
         last_ms=last_ms,
         fired_ms=whole(state.get("fired"), LAST_MS),
         created_ms=stamps["created"][0],
@@ -186,6 +217,7 @@ def _status(
         paused_ms=stamps["paused"][0] if b" " in state.get("paused", b"") else None,
         paused_by=stamps["paused"][1],
         entry=entry,
+        now_ms=now_ms,
         definition=definition,
     )
 
@@ -195,9 +227,26 @@ def version_of(definition: bytes) -> str:
     return hashlib.sha256(definition).hexdigest()[:16]
 
 
-def _next_ms(entry: Scheduled, after_ms: int) -> int | None:
+def _skips(text: bytes) -> list[SkippedTick]:
+    """Return the ticks in the lines that `schedules_skip` writes. Other programs may have written anything."""
+    found = []
+    for entry in text.decode(errors="replace").split("\n"):
+        tick, _, stamp = entry.partition(" ")
+        since, _, who = stamp.partition(" ")
+        tick_ms = whole(tick, LAST_MS)
+        if tick_ms is not None:
+            found.append(SkippedTick(tick_ms, whole(since, LAST_MS), line(who)))
+    return sorted(found[:MAX_SKIPS], key=lambda tick: tick.tick_ms)
+
+
+def _is_tick(entry: Scheduled, skipped: SkippedTick) -> bool:
+    """Return whether a schedule still has a tick: one of code may have changed."""
+    return _next_ms(entry, skipped.tick_ms - 1) == skipped.tick_ms
+
+
+def _next_ms(entry: Scheduled, after_ms: int, skipped: Container[int] = ()) -> int | None:
     try:
-        found = entry.next_ms(after_ms, timezone.get_default_timezone())
+        found = entry.next_ms(after_ms, timezone.get_default_timezone(), skipped)
     except (ValueError, OverflowError):
         # The stored time is after the last possible date.
         return None

@@ -115,10 +115,10 @@ def test_the_last_tick_up_to_now_is_found_however_many_were_missed(when, away):
     entry = Scheduled(name="n", queue="q", message="m", data=1, when=when)
     now_ms = 1_795_000_000_123
     first = entry.next_ms(now_ms - round(away.total_seconds() * 1000) - 40 * 86_400_000, BERLIN)
-    latest = entry.latest_ms(first, now_ms, BERLIN)
+    latest = next(entry.due_ms(first, now_ms, BERLIN))
     assert first <= latest <= now_ms < entry.next_ms(latest, BERLIN)
-    assert entry.latest_ms(latest, now_ms, BERLIN) == latest
-    assert entry.latest_ms(latest, latest, BERLIN) == latest
+    assert next(entry.due_ms(latest, now_ms, BERLIN)) == latest
+    assert next(entry.due_ms(latest, latest, BERLIN)) == latest
 
 
 def test_a_schedule_s_own_zone_goes_before_the_project_s():

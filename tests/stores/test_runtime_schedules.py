@@ -152,3 +152,38 @@ def test_there_are_as_many_schedules_as_the_limit_allows(runtime, monkeypatch):
     assert runtime.define("b", HOURLY, before=b"", who="") == "DEFINED"
     assert runtime.define("c", HOURLY, before=b"", who="") == "FULL"
     assert runtime.define("a", DAILY, before=HOURLY, who="") == "DEFINED"
+
+
+def skip_next(runtime, emails, wire):
+    found = status_of(emails, wire)
+    assert runtime.skip(found.entry, found.next_ms, who="ann") == "SKIPPED"
+    return found
+
+
+def test_a_change_of_the_data_keeps_what_is_skipped_and_one_of_the_times_forgets_it(emails, runtime, wire):
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    before = skip_next(runtime, emails, wire)
+    runtime.define("nightly", b'{"message":"other","every":3600}', before=HOURLY, who="")
+    (kept,) = status_of(emails, wire).skips
+    assert kept.tick_ms == before.next_ms
+    runtime.define("nightly", HOURLY, before=b'{"message":"other","every":3600}', who="", anew=True)
+    assert list(status_of(emails, wire).skips) == []
+
+
+def test_a_tick_of_a_definition_that_was_replaced_is_not_skipped(emails, runtime, wire):
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    before = status_of(emails, wire)
+    runtime.define("nightly", DAILY, before=HOURLY, who="", anew=True)
+    assert runtime.skip(before.entry, before.next_ms) == "CHANGED"
+    runtime.delete("nightly")
+    assert runtime.skip(before.entry, before.next_ms) == "CHANGED"
+
+
+def test_what_a_deleted_schedule_skipped_is_forgotten(emails, runtime, wire, keys, redis_client):
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    skip_next(runtime, emails, wire)
+    runtime.delete("nightly")
+    assert not redis_client.exists(keys.runtime_schedules)
+    redis_client.hset(keys.runtime_schedules, "skips:nightly", "4000000000000 5 ann")
+    runtime.define("nightly", HOURLY, before=b"", who="")
+    assert list(status_of(emails, wire).skips) == []

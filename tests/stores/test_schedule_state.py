@@ -1,12 +1,14 @@
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
 
 import pytest
 
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.stores.schedule_state import Firing, Schedules
+from mq_django.stores.schedule_state import MAX_SKIPS, Firing, Schedules
 from mq_django.stores.schedule_status import statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -196,4 +198,147 @@ def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, s
     assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
     schedules.forget("old")
     assert statuses(emails.config, wire).found == []
+    assert not redis_client.exists(keys.schedules)
+
+
+MINUTE = 60_000
+
+
+def skipped_in(client, keys, *ticks):
+    """Let ticks have been skipped when they were still to come."""
+    client.hset(keys.schedules, f"skips:{REPORT.name}", "\n".join(f"{tick} 5 ann" for tick in ticks))
+
+
+@pytest.fixture
+def ticks(redis_client, keys):
+    """Return the last ticks, of which the first is the first that was missed."""
+    now = places.now_ms(redis_client)
+    found = [now - now % MINUTE - MINUTE * ago for ago in (2, 1, 0)]
+    seen_since(redis_client, keys, found[0] - 1)
+    return found
+
+
+def test_a_skipped_tick_passes_and_is_forgotten(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2], ticks[2] + 10 * MINUTE)
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.SKIPPED
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.DONE
+    assert not redis_client.exists(keys.ready)
+    assert redis_client.hget(keys.schedules, "skips:nightly") == b"%d 5 ann" % (ticks[2] + 10 * MINUTE)
+    skipped_in(redis_client, keys, ticks[2])
+    seen_since(redis_client, keys, ticks[2] - 1)
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.SKIPPED
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+def test_no_other_tick_is_skipped(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[1])
+    assert schedules.fire(REPORT, ticks[0])[0] is Firing.FIRED
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+    assert redis_client.xlen(keys.ready) == 1
+
+
+def test_an_earlier_tick_that_was_missed_fires_although_the_last_one_is_skipped(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2])
+    assert schedules.fire(REPORT, ticks[2], is_first=False)[0] is Firing.SKIPPED
+    assert redis_client.hexists(keys.schedules, "skips:nightly")
+    assert schedules.fire(REPORT, ticks[1], is_first=False)[0] is Firing.FIRED
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.DONE
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+def test_of_many_processes_none_fires_a_skipped_tick(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2])
+    start = threading.Barrier(PROCESSES)
+
+    def fire(_):
+        start.wait()
+        return schedules.fire(REPORT, ticks[2])[0]
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        firings = Counter(pool.map(fire, range(PROCESSES)))
+    assert firings == {Firing.SKIPPED: 1, Firing.DONE: PROCESSES - 1}
+    assert not redis_client.exists(keys.ready)
+
+
+def test_a_skipped_tick_of_a_paused_schedule_is_forgotten_with_the_tick(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2])
+    schedules.pause(REPORT.name)
+    assert schedules.fire(REPORT, ticks[2], is_first=False)[0] is Firing.PAUSED
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+def test_firing_now_skips_nothing_and_forgets_nothing(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2])
+    assert schedules.fire_now(REPORT)
+    assert redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_tick_is_skipped_once_and_fires_after_all(emails, schedules, redis_client):
+    now_ms, _ = schedules.look([REPORT.name])
+    tick = REPORT.next_ms(now_ms, UTC) + MINUTE
+    assert schedules.skip(REPORT, tick, who="ann\nben") == "SKIPPED"
+    assert schedules.skip(REPORT, tick, who="eve") == "WAS_SKIPPED"
+    (found,) = plan_of(emails).skips
+    assert (found.tick_ms, found.skipped_by) == (tick, "ann<U+000A>ben")
+    assert now_ms <= found.skipped_ms <= places.now_ms(redis_client)
+    assert found.tick_at.timestamp() * 1000 == tick
+    assert schedules.unskip(REPORT.name, tick + MINUTE) == "MISSING"
+    assert schedules.unskip(REPORT.name, tick) == "FIRES"
+    assert schedules.unskip(REPORT.name, tick) == "MISSING"
+    assert list(plan_of(emails).skips) == []
+
+
+def test_what_has_passed_is_neither_skipped_nor_not_skipped(schedules, keys, redis_client, ticks):
+    assert schedules.skip(REPORT, ticks[2]) == "PASSED"
+    skipped_in(redis_client, keys, ticks[2])
+    assert schedules.unskip(REPORT.name, ticks[2]) == "PASSED"
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.SKIPPED
+
+
+def test_few_ticks_are_skipped_at_a_time_and_those_that_have_passed_do_not_count(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, *ticks)
+    later = [ticks[2] + MINUTE * count for count in range(1, MAX_SKIPS + 2)]
+    assert [schedules.skip(REPORT, tick) for tick in later] == ["SKIPPED"] * MAX_SKIPS + ["FULL"]
+    assert redis_client.hget(keys.schedules, "skips:nightly").count(b"\n") == MAX_SKIPS - 1
+
+
+@pytest.mark.usefixtures("in_code")
+def test_the_next_tick_is_the_first_that_is_not_skipped(emails, schedules, keys, redis_client, ticks):
+    later = [ticks[2] + MINUTE * count for count in (1, 2, 3)]
+    for tick in later[1:]:
+        schedules.skip(REPORT, tick)
+    assert plan_of(emails).next_ms == ticks[0]
+    seen_since(redis_client, keys, later[0])
+    found = plan_of(emails)
+    assert (found.next_ms, [skipped.tick_ms for skipped in found.skips]) == (later[2] + MINUTE, later[1:])
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_missed_tick_that_is_skipped_is_not_overdue(emails, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2])
+    seen_since(redis_client, keys, ticks[1])
+    found = plan_of(emails)
+    assert (found.next_ms, list(found.skips)) == (ticks[2] + MINUTE, [])
+
+
+@pytest.mark.usefixtures("in_code")
+def test_what_is_no_tick_since_the_code_has_changed_is_not_shown(emails, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2] + MINUTE + 1)
+    assert list(plan_of(emails).skips) == []
+
+
+@pytest.mark.usefixtures("in_code")
+@pytest.mark.parametrize("text", [b"", b"x", b"\xff\n\n", b"-5 5 ann", b"9" * 400, b"1e3", b" 7"])
+def test_skips_that_another_program_wrote_stop_no_tick(emails, schedules, keys, redis_client, ticks, text):
+    redis_client.hset(keys.schedules, "skips:nightly", text)
+    assert list(plan_of(emails).skips) == []
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.FIRED
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+def test_the_skips_of_a_schedule_that_left_the_code_are_forgotten_with_it(emails, schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, ticks[2] + MINUTE)
+    assert list(plan_of(emails).skips) == []
+    schedules.forget(REPORT.name)
     assert not redis_client.exists(keys.schedules)

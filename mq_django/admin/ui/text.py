@@ -21,6 +21,7 @@ __all__ = [
     "duration",
     "from_url",
     "lanes",
+    "local",
     "moment",
     "now_ms",
     "number",

@@ -18,7 +18,7 @@ from mq_django.errors import InvalidSchedule
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
-from mq_django.stores.schedule_state import Firing, Schedules, scheduled
+from mq_django.stores.schedule_state import Fired, Firing, Schedules, scheduled
 from mq_django.transport.sessions import Wire
 
 logger = get_logger(__name__)
@@ -155,10 +155,7 @@ class Scheduler(Service):
         # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
         tick_ms, zone = self._next.pop(entry.id), timezone.get_default_timezone()
         next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
-        # Of several missed ticks the last one: its message may still be in time.
-        latest_ms = entry.latest_ms(tick_ms, max(tick_ms, int(self._now_ms())), zone)
-        stores = self._stores if entry.definition is None else self._runtime
-        firing, now_ms, made = stores[entry.queue].fire(entry, latest_ms)
+        firing, now_ms, made = self._propose(entry, tick_ms)
         self._set_clock(now_ms)
         if firing is Firing.CHANGED:
             self._drop(entry.id)
@@ -166,6 +163,8 @@ class Scheduler(Service):
             return
         self._next[entry.id] = tick_ms if firing is Firing.EARLY else entry.next_ms(now_ms, zone)
         self._checks[entry.queue] = next_check
+        if firing is Firing.SKIPPED:
+            logger.info("Schedule %s skipped the tick of %s", entry.name, _moment(tick_ms))
         if firing is not Firing.FIRED:
             return
         if now_ms - tick_ms > LATE * 1000:
@@ -173,6 +172,16 @@ class Scheduler(Service):
         else:
             logger.info("Schedule %s fired", entry.name)
         announce(Queue, made, made.message.id)
+
+    def _propose(self, entry: Scheduled, first_ms: int) -> Fired:
+        """Fire the last tick since the first missed one that is not skipped: its message may still be in time."""
+        store = (self._stores if entry.definition is None else self._runtime)[entry.queue]
+        now_ms, zone = max(first_ms, int(self._now_ms())), timezone.get_default_timezone()
+        for tick_ms in entry.due_ms(first_ms, now_ms, zone):
+            fired = store.fire(entry, tick_ms, is_first=tick_ms == first_ms)
+            if fired.firing is not Firing.SKIPPED:
+                break
+        return fired
 
     def _set_clock(self, now_ms: int) -> None:
         self._zero_ms = now_ms - time.monotonic() * 1000

@@ -1,12 +1,14 @@
 -- Create or change a schedule at run time, unless somebody else has changed it since it was read.
 --
 -- KEYS[1]  schedules    {queue}:runtime-schedules   HASH   'definition:' name -> JSON; 'created:', 'changed:' and
---                                                          'paused:' name -> ms and who; 'last:', 'fired:' name -> ms
+--                                                          'paused:' name -> ms and who; 'last:', 'fired:' name -> ms;
+--                                                          'skips:' name -> lines: see parts/skips
 -- ARGV[1]  name
 -- ARGV[2]  definition
 -- ARGV[3]  before       the definition that it replaces; '' to create the schedule
 -- ARGV[4]  who
--- ARGV[5]  anew         '1': earlier ticks of the definition never fire. That is always so for a new schedule
+-- ARGV[5]  anew         '1': earlier ticks of the definition never fire, and none is skipped. That is always so for a new
+--                       schedule
 -- ARGV[6]  paused       '1' to create it paused
 -- ARGV[7]  most         the most fields of the hash when a schedule is created
 -- ARGV[8]  wake         channel
@@ -48,6 +50,7 @@ if before == '' then
 end
 if before == '' or ARGV[5] == '1' then
   redis.call('hset', schedules, 'last:' .. name, now)
+  redis.call('hdel', schedules, 'skips:' .. name)
 end
 redis.call('publish', ARGV[8], 'schedules')
 return 'DEFINED'

@@ -1,6 +1,7 @@
 -- Publish the message of a schedule's tick, once for all callers.
 --
--- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name; or
+-- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name,
+--                                                          'skips:' name -> lines: see parts/skips; or
 --                      {queue}:runtime-schedules   HASH    the same, and 'definition:' name
 -- KEYS[2]  ready       {queue}:ready               STREAM
 -- KEYS[3]  priority    {queue}:priority            ZSET    score: see parts/ranks
@@ -16,16 +17,19 @@
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
 -- ARGV[9]  limit       optional: messages the queue may hold; 0: no limit
--- ARGV[10] definition  optional: of a schedule that was created at run time
+-- ARGV[10] definition  optional: of a schedule that was created at run time; '' for one of code or settings
+-- ARGV[11] earlier     optional: '1' if an earlier tick was missed, too. It fires when this one is skipped
 --
--- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'EARLY', 'FULL', or 'CHANGED' when it was
--- changed or deleted. With 'DONE', 'EARLY', 'FULL' and 'CHANGED' nothing is written.
+-- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'SKIPPED', 'EARLY', 'FULL', or 'CHANGED' when
+-- it was changed or deleted. With 'DONE', 'EARLY', 'FULL' and 'CHANGED' nothing is written, and neither is with 'SKIPPED'
+-- if there is an earlier tick.
 
 -- with types
 -- with clock
 -- with count_published
 -- with numbers
 -- with ready
+-- with skips
 local schedules, ready, priority, waiting, control, minutes, hours, urgent = unpack(KEYS)
 local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9] or 0)
 
@@ -36,7 +40,8 @@ if wrong then
 end
 
 local now = now_ms()
-if ARGV[10] and redis.call('hget', schedules, 'definition:' .. name) ~= ARGV[10] then
+local definition = ARGV[10] or ''
+if definition ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= definition then
   return { 'CHANGED', now }
 end
 if tick then
@@ -50,20 +55,31 @@ if tick then
   end
 end
 local paused = tick and redis.call('hexists', schedules, 'paused:' .. name) == 1
-local depth = not paused and limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent)
+local later_skips, is_skipped, has_skips = {}, false, false
+if tick then
+  later_skips, is_skipped, has_skips = skips_of(schedules, name, now, tick)
+end
+if is_skipped and not paused and ARGV[11] == '1' then
+  return { 'SKIPPED', now }
+end
+local publishes = not paused and not is_skipped
+local depth = publishes and limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent)
 if depth and depth + redis.call('hlen', waiting) >= limit then
   return { 'FULL', now }
 end
-local failed = not paused and make_ready_with(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
+local failed = publishes and make_ready_with(ready, priority, waiting, control, ARGV[5])(ARGV[6], ARGV[8])
 if failed then
   return failed
 end
 if tick then
   -- Now and not the tick's time: of several missed ticks only one fires.
   redis.call('hset', schedules, 'last:' .. name, string.format('%.0f', now))
+  if has_skips then
+    write_skips(schedules, name, later_skips)
+  end
 end
-if paused then
-  return { 'PAUSED', now }
+if not publishes then
+  return { paused and 'PAUSED' or 'SKIPPED', now }
 end
 redis.call('hset', schedules, 'fired:' .. name, string.format('%.0f', now))
 count_published(minutes, ARGV[3], hours, ARGV[4], { [ARGV[7]] = 1 })

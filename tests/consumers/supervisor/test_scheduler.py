@@ -1,6 +1,6 @@
 import logging
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -374,3 +374,71 @@ def test_many_changes_are_read_together(make_runtime, runtime):
         scheduler.expect("emails")
     assert scheduler.run_once() <= 0.5
     assert scheduler._checked["emails"] == first
+
+
+def skip(redis_client, keys, *ticks):
+    redis_client.hset(keys.schedules, "skips:nightly", "\n".join(f"{tick} 5 ann" for tick in ticks))
+
+
+def ticks_of(redis_client, keys):
+    return [
+        round(datetime.fromisoformat(message["scheduledtime"]).timestamp() * 1000)
+        for message in places.ready(redis_client, keys)
+    ]
+
+
+def test_in_several_processes_exactly_the_skipped_ticks_are_left_out(make, keys, redis_client):
+    often = entry(Every(timedelta(milliseconds=300)))
+    first = often.next_ms(places.now_ms(redis_client), UTC) + 300
+    skip(redis_client, keys, first, first + 600)
+    schedulers = [make(often) for _ in range(4)]
+    for scheduler in schedulers:
+        scheduler.start()
+    try:
+        wait_until(lambda: (found := ticks_of(redis_client, keys)) and found[-1] > first + 900)
+    finally:
+        for scheduler in schedulers:
+            scheduler.stop()
+        for scheduler in schedulers:
+            assert scheduler.join(5)
+    found = ticks_of(redis_client, keys)
+    assert len(found) == len(set(found))
+    assert not {first, first + 600} & set(found)
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+@pytest.mark.parametrize(("skipped", "fired"), [((0,), 1), ((0, 1), 2), ((1,), 0), ((0, 2), 1)])
+def test_of_the_missed_ticks_the_last_that_is_not_skipped_fires(make, keys, redis_client, skipped, fired):
+    now = places.now_ms(redis_client)
+    hours = [now - now % 3_600_000 - ago * 3_600_000 for ago in range(3)]
+    redis_client.hset(keys.schedules, "last:nightly", hours[2] - 1)
+    skip(redis_client, keys, *(hours[ago] for ago in skipped))
+    for _ in range(2):
+        make(entry(every(hours=1))).run_once()
+    assert ticks_of(redis_client, keys) == [hours[fired]]
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
+def test_if_all_missed_ticks_are_skipped_none_fires(make, keys, redis_client, caplog):
+    now = places.now_ms(redis_client)
+    hours = [now - now % 3_600_000 - ago * 3_600_000 for ago in range(3)]
+    redis_client.hset(keys.schedules, "last:nightly", hours[2] - 1)
+    skip(redis_client, keys, *hours)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            make(entry(every(hours=1))).run_once()
+    assert not redis_client.exists(keys.ready)
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+    assert int(redis_client.hget(keys.schedules, "last:nightly")) >= now
+    assert caplog.text.count("Schedule nightly skipped the tick of") == 1
+
+
+def test_a_skipped_tick_of_a_schedule_of_run_time_is_left_out(make_runtime, runtime, keys, redis_client):
+    runtime.define("often", OFTEN, before=b"", who="")
+    overdue(redis_client, keys, "often")
+    now = places.now_ms(redis_client)
+    last = now - now % 1000
+    redis_client.hset(keys.runtime_schedules, "skips:often", "\n".join(f"{last + 1000 * at} 5 ann" for at in range(9)))
+    make_runtime().run_once()
+    assert len(found := ticks_of(redis_client, keys)) == 1
+    assert found[0] == last - 1000
