@@ -43,7 +43,7 @@ PLACES = {"dead": "1-1", "logged": "1-1"}
 YES = {"confirmed": "yes"}
 
 #: What is done to schedules.
-VERBS = ("pause", "resume", "fire", "forget", "delete")
+VERBS = ("pause", "resume", "skip", "unskip", "fire", "forget", "delete")
 
 VISITS = [
     Visit("=changelist", "", VIEW),

@@ -1,6 +1,6 @@
 """`manage.py mq schedules`."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -67,6 +67,37 @@ def test_the_next_ticks_are_shown():
     assert mq("schedules", "next", *where) == "It is paused.\n"
 
 
+def test_a_tick_is_skipped_shown_and_fires_after_all():
+    mq("schedules", "create", *MADE, "--ends", "2999-01-01T00:00Z")
+    where = ("digest", "--queue", "emails")
+    first, second, third = mq_json("schedules", "next", *where, "--count", "3")["next"]
+    assert mq("schedules", "skip", *where) == f"{first} is skipped. The schedule fires next at {second}.\n"
+    assert mq_json("schedules", "skip", *where) == {"skipped": first, "next": second}
+    assert mq_json("schedules", "skip", *where, "--tick", third) == {"skipped": third, "next": second}
+    (row,) = mq_json("schedules", "list", "--queue", "emails")
+    assert (row["state"], row["next"], row["skips"]) == ("on", second, [first, third])
+    assert f"{first},{third}" in mq("schedules", "list", "--queue", "emails")
+    shown = mq_json("schedules", "next", *where, "--count", "2")
+    assert (shown["next"][0], shown["skipped"]) == (second, [first, third])
+    lines = mq("schedules", "next", *where, "--count", "2").splitlines()
+    assert lines == [f"{first}  skipped", second, f"{third}  skipped", shown["next"][1]]
+    assert mq("schedules", "skip", *where, "--undo", "--tick", third) == f"{third} is no longer skipped\n"
+    assert mq_json("schedules", "skip", *where, "--undo") == {"unskipped": first}
+    assert mq("schedules", "skip", *where, "--undo") == "was not skipped\n"
+    assert mq_json("schedules", "next", *where, "--count", "3")["next"] == [first, second, third]
+
+
+def test_skipping_says_what_happens_next():
+    where = ("digest", "--queue", "emails")
+    mq("schedules", "create", *MADE, "--paused")
+    assert mq("schedules", "skip", *where).endswith(" is skipped. The schedule is paused.\n")
+    mq("schedules", "delete", *where, "--yes")
+    soon = datetime.now(UTC) + timedelta(minutes=61)
+    mq("schedules", "create", *MADE, "--ends", soon.isoformat())
+    mq("schedules", "skip", *where)
+    assert mq("schedules", "skip", *where).endswith(" is skipped. The schedule has no other tick.\n")
+
+
 def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
     monkeypatch.setattr(registry, "_schedules", {})
     registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(days=1)))
@@ -91,6 +122,8 @@ def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
         (("create", "digest", "--every", "5", "--task", "os.system"), "is not the path of a task"),
         (("change", *MADE), "has no schedule 'digest'"),
         (("pause", "gone"), "has no schedule 'gone'"),
+        (("skip", "gone"), "has no schedule 'gone'"),
+        (("skip", "gone", "--undo"), "has no schedule 'gone'"),
         (("delete", "gone", "--yes"), "has no schedule 'gone'"),
     ],
 )

@@ -340,7 +340,100 @@ def test_a_deleted_schedule_is_gone(keys, redis_client):
     for act in (schedules.delete, schedules.get, schedules.pause, schedules.resume, schedules.fire, schedules.update):
         with pytest.raises(UnknownSchedule, match="'digest'"):
             act("digest", queue="emails")
+    for act in (schedules.skip, schedules.unskip):
+        with pytest.raises(UnknownSchedule, match="'digest'"):
+            act("digest", queue="emails")
     assert not redis_client.exists(keys.runtime_schedules)
+
+
+HOUR = timedelta(hours=1)
+
+
+def test_the_next_tick_is_skipped_once_and_fires_after_all(keys):
+    before = hourly()
+    tick = schedules.skip("digest", queue="emails", by="ann")
+    assert tick == before.next_at
+    assert schedules.skip("digest", queue="emails", by="ben") == tick
+    found = schedules.get("digest", queue="emails")
+    assert [(skipped.tick_at, skipped.skipped_by) for skipped in found.skips] == [(tick, "ann")]
+    assert found.next_at == tick + HOUR
+    assert schedules.unskip("digest", queue="emails") == tick
+    assert schedules.unskip("digest", queue="emails") is None
+    found = schedules.get("digest", queue="emails")
+    assert (found.next_at, list(found.skips)) == (tick, [])
+
+
+def test_a_later_tick_is_skipped_and_the_ones_before_it_are_not(keys):
+    first = hourly().next_at
+    assert schedules.skip("digest", queue="emails", tick=first + 2 * HOUR) == first + 2 * HOUR
+    assert schedules.skip("digest", queue="emails", tick=(first + HOUR).isoformat()) == first + HOUR
+    found = schedules.get("digest", queue="emails")
+    assert (found.next_at, [skipped.tick_at for skipped in found.skips]) == (first, [first + HOUR, first + 2 * HOUR])
+    assert schedules.unskip("digest", queue="emails", tick=first) is None
+    assert schedules.unskip("digest", queue="emails", tick=first + 2 * HOUR) == first + 2 * HOUR
+    assert [skipped.tick_at for skipped in schedules.get("digest", queue="emails").skips] == [first + HOUR]
+
+
+def test_a_paused_schedule_skips_ticks_of_the_time_when_it_runs_again(keys):
+    hourly(paused=True)
+    tick = schedules.skip("digest", queue="emails")
+    schedules.resume("digest", queue="emails")
+    assert schedules.get("digest", queue="emails").next_at == tick + HOUR
+
+
+def test_a_change_of_its_times_forgets_what_is_skipped(keys):
+    hourly()
+    schedules.skip("digest", queue="emails")
+    assert schedules.update("digest", queue="emails", priority=5).skips
+    assert not schedules.update("digest", queue="emails", every=7200).skips
+
+
+@pytest.mark.parametrize(
+    ("tick", "said"),
+    [
+        (
+            "2999-01-01T00:00:01Z",
+            "has no tick at 2999-01-01T00:00:01.000Z; the next one after that is 2999-01-01T01:00",
+        ),
+        ("2001-01-01T00:00Z", "the tick of 2001-01-01T00:00:00.000Z has passed"),
+        ("tomorrow", "'tick' must be a time from 1970 on, .* not 'tomorrow'"),
+        (7, "'tick' must be a time from 1970 on"),
+    ],
+)
+def test_what_is_no_tick_to_come_is_not_skipped(keys, tick, said):
+    hourly()
+    with pytest.raises(InvalidSchedule, match=said):
+        schedules.skip("digest", queue="emails", tick=tick)
+    assert not schedules.get("digest", queue="emails").skips
+
+
+def test_there_is_no_tick_to_skip_after_the_end(keys, redis_client):
+    hourly(ends=datetime.now(UTC) + 2 * HOUR)
+    with pytest.raises(InvalidSchedule, match=r"has no tick at 2999.*; the next one after that is none"):
+        schedules.skip("digest", queue="emails", tick="2999-01-01T00:00Z")
+    ended = '{"every":3600,"message":"m","ends":"2001-01-01T00:00:00+00:00"}'
+    redis_client.hset(keys.runtime_schedules, "definition:digest", ended)
+    with pytest.raises(InvalidSchedule, match="it has no tick any more"):
+        schedules.skip("digest", queue="emails")
+    redis_client.hset(keys.runtime_schedules, "definition:digest", "{}")
+    with pytest.raises(InvalidSchedule, match="is not valid"):
+        schedules.skip("digest", queue="emails")
+
+
+def test_more_ticks_than_a_few_are_skipped_by_a_pause(keys):
+    first = hourly().next_at
+    for count in range(20):
+        schedules.skip("digest", queue="emails", tick=first + count * HOUR)
+    with pytest.raises(InvalidSchedule, match="skips 20 ticks already, the most that it may skip: pause it"):
+        schedules.skip("digest", queue="emails", tick=first + 20 * HOUR)
+
+
+@pytest.mark.usefixtures("in_code")
+def test_a_tick_of_a_schedule_in_code_is_skipped(keys):
+    tick = schedules.skip(CODE, queue="emails")
+    found = schedules.get(CODE, queue="emails")
+    assert (found.skips[0].tick_at, found.next_at > tick) == (tick, True)
+    assert schedules.unskip(CODE, queue="emails") == tick
 
 
 def test_one_that_others_broke_is_shown_replaced_and_deleted(keys, redis_client):
@@ -358,6 +451,8 @@ def test_every_method_has_an_asynchronous_version(keys):
         await schedules.acreate("digest", queue="emails", every=60, message="m")
         await schedules.apause("digest", queue="emails")
         await schedules.aresume("digest", queue="emails")
+        tick = await schedules.askip("digest", queue="emails")
+        assert await schedules.aunskip("digest", queue="emails") == tick
         await schedules.aupdate("digest", queue="emails", priority=1)
         found = await schedules.aget("digest", queue="emails")
         await schedules.afire("digest", queue="emails")

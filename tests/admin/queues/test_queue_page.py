@@ -270,6 +270,45 @@ def test_a_paused_schedule_is_shown_and_resumed(operator, digest):
     assert not plans.find("emails", "digest").paused
 
 
+def test_a_tick_is_skipped_and_fires_after_all_once_that_is_confirmed(operator, digest):
+    tick = plans.find("emails", "digest").next_ms
+    asked = act(operator, "skip")
+    assert "Skip the tick 20" in asked.content.decode()
+    assert f'name="tick" value="{tick}"' in asked.content.decode()
+    assert not plans.find("emails", "digest").skips
+    for _ in range(2):
+        assert " is skipped." in act(operator, "skip", tick=tick, confirmed="yes").content.decode()
+    (skipped,) = plans.find("emails", "digest").skips
+    assert skipped.tick_ms == tick
+    assert skipped.skipped_by
+    assert LogEntry.objects.last().change_message.startswith("Skipped a tick of schedule digest: 20")
+
+    page = operator.get(PAGE)
+    (row,) = page.context["schedules"]
+    assert "skips 20" in row["skips"][0]["note"]
+    assert "Do not skip…" in main_of(page)
+    asked = operator.post(row["skips"][0]["undo_url"], {"schedule": "digest"})
+    assert f'name="tick" value="{tick}"' in asked.content.decode()
+    act(operator, "unskip", tick=tick, confirmed="yes")
+    assert not plans.find("emails", "digest").skips
+    assert "The tick is not skipped." in act(operator, "unskip", tick=tick, confirmed="yes").content.decode()
+
+
+def test_the_page_offers_the_first_tick_that_is_not_skipped(operator, digest):
+    tick = plans.find("emails", "digest").next_ms
+    act(operator, "skip", tick=tick, confirmed="yes")
+    assert f'name="tick" value="{tick + 3_600_000}"' in act(operator, "skip").content.decode()
+
+
+@pytest.mark.parametrize("tick", ["", "x", "9" * 30])
+def test_what_is_no_tick_is_not_skipped(operator, digest, tick):
+    assert "The schedule has no such tick." in act(operator, "skip", tick=tick, confirmed="yes").content.decode()
+    assert "has no tick at 2001" in act(operator, "skip", tick=978307200001, confirmed="yes").content.decode()
+    assert "The tick is not skipped." in act(operator, "unskip", tick=tick, confirmed="yes").content.decode()
+    assert act(operator, "unskip").status_code == 200
+    assert not LogEntry.objects.exists()
+
+
 def test_a_schedule_that_left_the_code_is_forgotten_and_one_that_is_there_is_not(operator, digest, mq_settings):
     act(operator, "fire", confirmed="yes")
     assert "its state was not deleted" in act(operator, "forget", confirmed="yes").content.decode()

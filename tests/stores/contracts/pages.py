@@ -32,7 +32,7 @@ LONG = 30
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, schedules)
-    yield from (schedules_when_full, schedules_by_priority, created)
+    yield from (skips, schedules_when_full, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
         yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
@@ -217,6 +217,36 @@ def schedules(stage: Stage) -> None:
         found.resume("nightly")
 
 
+def skips(stage: Stage) -> None:
+    """Ticks that are skipped."""
+    store = stage.queue()
+    found = Schedules(store.config, stage.wire())
+    report = Scheduled(name="nightly", queue="emails", message="report", data=None, when=every(minutes=1))
+    with stage.under("a tick is skipped, also for a second time"):
+        found.skip(report, NOW_MS + 1000, who="ann")
+        found.skip(report, NOW_MS + 1000, who="ben")
+    with stage.under("a tick that has passed"):
+        found.skip(report, NOW_MS)
+        found.unskip("nightly", NOW_MS)
+    stage.client.hset(store.keys.schedules, "skips:nightly", f"{NOW_MS - 10} 5 ann\nodd\n{NOW_MS + 1000} 5 ann")
+    with stage.under("ticks that have passed are forgotten"):
+        found.skip(report, NOW_MS + 2000, who="ann")
+    with stage.under("as many as there may be"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mq_django.stores.schedule_state.MAX_SKIPS", 2)
+        found.skip(report, NOW_MS + 3000)
+    with stage.under("one fires after all, and one that is not skipped; then the last"):
+        found.unskip("nightly", NOW_MS + 2000)
+        found.unskip("nightly", NOW_MS + 2000)
+        found.unskip("nightly", NOW_MS + 1000)
+    stage.client.hset(store.keys.schedules, "skips:nightly", f"{NOW_MS - 10} 5 ann\n{NOW_MS + 1000} 5 ann")
+    with stage.under("its tick is skipped, and an earlier one was missed"):
+        found.fire(report, NOW_MS - 10, is_first=False)
+        found.fire(report, NOW_MS - 70_000)
+    stage.client.hset(store.keys.schedules, mapping={"skips:nightly": f"{NOW_MS - 10} 5 ann", "last:nightly": 5})
+    with stage.under("its tick is skipped, and was the only one"):
+        found.fire(report, NOW_MS - 10)
+
+
 def schedules_when_full(stage: Stage) -> None:
     store = stage.queue(MAX_DEPTH=2)
     store.publish([message_of(1)])
@@ -273,6 +303,11 @@ def created(stage: Stage) -> None:
         found.pause("nightly", who="ann")
         found.pause("nightly", who="ben")
         found.pause("gone")
+    with stage.under("a tick of another definition is not skipped"):
+        found.skip(loaded.parsed.entry, NOW_MS + 1000)
+    stage.client.hset(store.keys.runtime_schedules, "skips:nightly", f"{NOW_MS + 1000} 5 ann")
+    with stage.under("a change of its times forgets what is skipped"):
+        found.define("nightly", DAILY, before=HOURLY, who="ben", anew=True)
     with stage.under("deleted twice"):
         found.delete("nightly")
         found.delete("nightly")
