@@ -1,10 +1,12 @@
 """The ids of all messages of a queue, wherever they are."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.core.filters import Filterable
+from mq_django.core.lookup import Place
 from mq_django.core.numbers import score_ms
 from mq_django.inspector.readers import reader_of
 from mq_django.inspector.room_reader import place_in
@@ -17,19 +19,33 @@ MessageState = Literal["delayed", "unhandled", "parked", "ready", "pending", "de
 
 #: Messages read at a time.
 BATCH = 500
+DAY_MS = 86_400_000
 
 
-def expired_ms(name: str, message_id: str) -> int | None:
-    """Return when a message was discarded because it had expired, in ms since 1970; None if not within the last week.
+class Ended(NamedTuple):
+    """What became of a message, and when, in ms since 1970."""
+
+    place: Literal[Place.EXPIRED, Place.REPLACED]
+    ms: int
+
+
+def ended(name: str, message_id: str) -> Ended | None:
+    """Return that a message has expired within the last week, or was replaced within the last day; else None.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    (reply,) = open_wire("inspect", config.connection).trip([("ZSCORE", config.keys.expired, message_id)])
-    score = reply_or_raise(reply)
-    return None if score is None else score_ms(score)
+    keys = (config.keys.expired, config.keys.replaced)
+    replies = open_wire("inspect", config.connection).trip([("ZSCORE", key, message_id) for key in keys])
+    expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)
+    if expired_ms is not None:
+        return Ended(Place.EXPIRED, expired_ms)
+    # As in lua/parts/replaced.lua: the ids are deleted later.
+    if replaced_ms is not None and replaced_ms > clock.now_ms() - DAY_MS:
+        return Ended(Place.REPLACED, replaced_ms)
+    return None
 
 
 class _Ids(list[str]):

@@ -1,5 +1,6 @@
 """The ports of `runconsumer`: for probes, and for metrics."""
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -8,7 +9,7 @@ from django.utils.module_loading import import_string
 
 from mq_django.consumers.supervisor.health import Health
 from mq_django.consumers.supervisor.health_server import Route, serving
-from mq_django.management.ports import open_port
+from mq_django.management.ports import open_port, shown
 
 #: Loaded when it is needed: it needs the package prometheus-client.
 MEASURING = "mq_django.observability.process_metrics.measuring"
@@ -49,9 +50,8 @@ def check_ports(options: Mapping[str, Any]) -> None:
     """
     if options["metrics_port"]:
         import_string(MEASURING)
-    with ExitStack() as stack:
-        for where, option in _options(options).items():
-            stack.enter_context(open_port(option, where))
+    for listener in _listeners(options).values():
+        listener.close()
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def serving_ports(options: Mapping[str, Any]) -> Iterator[Ports]:
         metrics_at = options["metrics_port"]
         measuring = import_string(MEASURING) if metrics_at else None
         # Before the folder for metrics is created.
-        listeners = {where: open_port(option, where) for where, option in _options(options).items()}
+        listeners = _listeners(options)
         routes: dict[Address, dict[str, Route]] = {where: {} for where in listeners}
         if options["health_port"]:
             routes[options["health_port"]] |= health.routes()
@@ -82,6 +82,16 @@ def serving_ports(options: Mapping[str, Any]) -> Iterator[Ports]:
 def _started(measuring: Any) -> AbstractContextManager[Measured]:
     found: AbstractContextManager[Measured] = measuring()
     return found
+
+
+def _listeners(options: Mapping[str, Any]) -> dict[Address, socket.socket]:
+    """Return a socket for each address."""
+    users: dict[str, socket.socket] = {}
+    with ExitStack() as stack:
+        for where, option in _options(options).items():
+            users[f"{option} {shown(where)}"] = stack.enter_context(open_port(option, where, users=users))
+        stack.pop_all()
+    return dict(zip(_options(options), users.values(), strict=True))
 
 
 def _options(options: Mapping[str, Any]) -> Mapping[Address, str]:

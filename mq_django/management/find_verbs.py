@@ -9,12 +9,13 @@ from django.core.management.base import CommandError
 
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.lookup import Place
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
 from mq_django.inspector import dead_letters, entries, explain
 from mq_django.inspector.cause_sentences import reason, why
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.message_ids import expired_ms
+from mq_django.inspector.message_ids import Ended, ended
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.messages import search_waiting
 from mq_django.inspector.queues import queue as look_at
@@ -25,8 +26,15 @@ from mq_django.management.tables import table
 from mq_django.management.terminal import Heading, Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
 
-#: A message, or when it was discarded because it had expired, in ms since 1970.
-Found = View | int
+#: A message, or what became of it.
+Found = View | Ended
+
+
+#: What became of a message, as a sentence with the time.
+_ENDS = {
+    Place.EXPIRED: "It was discarded at {}, because it had expired.",
+    Place.REPLACED: "It was replaced at {} by another message with its unique key.",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def find(options: Options, _: Terminal) -> VerbResult:
     """Tell where a message is, or what became of it."""
     place, found = _find(options["queue"], options["id"])
-    known = {"id": options["id"], "at": moment_text(found)} if isinstance(found, int) else as_dict(found)
+    known = {"id": options["id"], "at": moment_text(found.ms)} if isinstance(found, Ended) else as_dict(found)
     row = {"place": place, **known}
     return VerbResult(row, table([row]))
 
@@ -53,7 +61,7 @@ def show(options: Options, terminal: Terminal) -> VerbResult:
     """Show all attributes of a message."""
     queue = options["queue"]
     place, found = _find(queue, options["id"])
-    if isinstance(found, int):
+    if isinstance(found, Ended):
         return find(options, terminal)
     found = whole(queue, found)
     row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found)}
@@ -77,9 +85,9 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     letter = None if dead is None else dead_letters.get(queue, dead)
     if letter is not None:
         return "dead", letter
-    expired = expired_ms(queue, message_id)
-    if expired is not None:
-        return "expired", expired
+    gone = ended(queue, message_id)
+    if gone is not None:
+        return gone.place.value, gone
     if message_id.startswith(UNIQUE_PREFIX):
         what = f"no waiting message with the unique key {escape(message_id.removeprefix(UNIQUE_PREFIX))}"
         raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
@@ -99,9 +107,8 @@ def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter)
 
 def _cause(queue: str, found: Found) -> dict[str, Any]:
     """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
-    if isinstance(found, int):
-        sentence = f"It was discarded at {moment_text(found)}, because it had expired."
-        return {"kind": "expired", "sentence": sentence}
+    if isinstance(found, Ended):
+        return {"kind": found.place.value, "sentence": _ENDS[found.place].format(moment_text(found.ms))}
     if isinstance(found, DeadLetterView):
         error = f" Error: {escape(found.error)}" if found.error else ""
         return {"kind": "dead", "sentence": f"It is a dead letter: {escape(reason(found.reason))}.{error}"}

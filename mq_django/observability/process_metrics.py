@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mq_django.consumers.measuring import Measurers
@@ -86,6 +86,15 @@ def measuring() -> Iterator[ProcessMetrics]:
             Measurers.supervisor = None
             metrics.stop()
             metrics.join(EVERY)
+            _end_own_gauges()
+
+
+def _end_own_gauges() -> None:
+    """End the live gauges of this process in the project's folder, if there is one: other programs may serve it."""
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        with suppress(OSError):
+            multiprocess.mark_process_dead(os.getpid(), folder)
 
 
 def _folder(stack: ExitStack) -> Path | None:

@@ -4,6 +4,7 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django import inspector
+from mq_django.conf import get_config
 from mq_django.core.outcomes import Expire
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import beat, bury, bury_many, publish, settle, take
@@ -39,6 +40,21 @@ def test_why_knows_waiting_dead_and_expired_messages():
     assert mq_json("why", "emails", expired)["kind"] == "expired"
     with pytest.raises(CommandError, match="has no message nope"):
         mq("why", "emails", "nope")
+
+
+def test_find_and_why_know_messages_that_were_replaced(redis_client):
+    replaced = publish("emails", "welcome", 1, delay=60, unique="cart:7")
+    publish("emails", "welcome", 2, delay=60, unique="cart:7", on_conflict="replace")
+    found = mq_json("find", "emails", replaced)
+    assert (found["place"], found["id"]) == ("replaced", replaced)
+    assert found["at"].endswith("Z")
+    why = mq_json("why", "emails", replaced)
+    assert (why["place"], why["kind"]) == ("replaced", "replaced")
+    assert why["sentence"] == f"It was replaced at {found['at']} by another message with its unique key."
+    assert mq_json("show", "emails", replaced) == found
+    redis_client.zincrby(get_config().queue("emails").keys.replaced, -86_400_000, replaced)
+    with pytest.raises(CommandError, match=f"has no message {replaced}: it was handled, cancelled, replaced"):
+        mq("find", "emails", replaced)
 
 
 def test_show_has_all_attributes_with_secrets_replaced():

@@ -46,6 +46,16 @@ def test_a_supervisor_is_measured_inside(process_metrics, folder):
 
 
 @needs_prometheus
+def test_the_live_gauges_of_a_supervisor_end_with_it_in_the_project_s_folder(process_metrics, folder):
+    own = [folder / f"{kind}_{os.getpid()}.db" for kind in ("gauge_livesum", "gauge_liveall", "counter")]
+    other = folder / f"gauge_livesum_{os.getpid()}1.db"
+    with process_metrics.measuring():
+        for file in (*own, other):
+            file.touch()
+    assert sorted(folder.iterdir()) == sorted([own[2], other])
+
+
+@needs_prometheus
 def test_the_files_of_ended_processes_are_merged_and_served(process_metrics, folder):
     mmap_dict = pytest.importorskip("prometheus_client.mmap_dict")
     with process_metrics.measuring() as metrics:

@@ -6,7 +6,7 @@ import pytest
 from mq_django import handler, queues, registry
 from mq_django.core.lookup import Place
 from mq_django.inspector import dead_letters
-from mq_django.inspector.message_ids import expired_ms
+from mq_django.inspector.message_ids import ended
 from tests import places
 from tests.waiting import wait_until
 from tests.working import work
@@ -47,7 +47,7 @@ def test_what_has_expired_is_found_by_its_id(emails, keys, redis_client, ran):
     found = emails.find(message_id)
     assert (found.place, found.message, bool(found)) == (Place.EXPIRED, None, False)
     assert before <= found.expired_ms <= places.now_ms(redis_client)
-    assert expired_ms("emails", message_id) == found.expired_ms
+    assert ended("emails", message_id) == (Place.EXPIRED, found.expired_ms)
     assert emails.find("other").place is Place.NOT_WAITING
 
 

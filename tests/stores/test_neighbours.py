@@ -193,7 +193,9 @@ def be_scheduled(client, mq_settings):
     schedules.skip(report, tick + 120_000, who="ann")
     schedules.skip(report, tick + 180_000, who="ann")
     schedules.unskip("nightly", tick + 180_000)
-    client.hset(queues["emails"].config.keys.schedules, mapping={"last:nightly": tick - 60_000, "skips:nightly": tick})
+    client.hset(
+        queues["emails"].config.keys.schedules, mapping={"last:nightly": tick - 60_000, "skips:nightly": tick - 60_000}
+    )
     schedules.fire(report, tick)
     assert statuses(queues["emails"].config, Session(get_client("consume"))).found
     schedules.pause("nightly")

@@ -5,13 +5,14 @@ from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import references, text
 from mq_django.admin.ui.page import SEE_DATA, Page
+from mq_django.core.lookup import Place
 from mq_django.core.visible import escape
 from mq_django.inspector import dead_letters, entries, message_ids
 from mq_django.inspector.messages import search_waiting
 
 
 def found_at_once(page: Page, name: str, message_id: str) -> str:
-    """Return the URL of a message's page; empty if it can only be found by a scan. Tells if it has expired."""
+    """Return the URL of a message's page; empty if it can only be found by a scan. Tells what became of it."""
     waiting = search_waiting(name, message_id, by_unique=page.can(SEE_DATA))
     if waiting is not None:
         return page.url("message", name, waiting.room, references.handle(page, waiting))
@@ -21,9 +22,12 @@ def found_at_once(page: Page, name: str, message_id: str) -> str:
     found = entries.find(name, message_id)
     if found is not None:
         return page.url("entry", name, found.source, text.to_url(found.entry))
-    expired_ms = message_ids.expired_ms(name, message_id)
-    if expired_ms is not None:
-        sentence = _("Message “%(id)s” was discarded %(time)s ago: it had expired before it was handled.")
-        ago = text.duration(max(0, text.now_ms() - expired_ms))
+    ended = message_ids.ended(name, message_id)
+    if ended is not None:
+        sentences = {
+            Place.EXPIRED: _("Message “%(id)s” was discarded %(time)s ago: it had expired before it was handled."),
+            Place.REPLACED: _("Message “%(id)s” was replaced %(time)s ago by another one with its unique key."),
+        }
+        sentence, ago = sentences[ended.place], text.duration(max(0, text.now_ms() - ended.ms))
         page.say(messages.WARNING, sentence % {"id": escape(message_id)[:200], "time": ago})
     return ""

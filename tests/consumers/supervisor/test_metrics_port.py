@@ -241,6 +241,18 @@ def test_a_port_in_use_is_refused(trees, scraper, folder, options):
 
 
 @pytest.mark.parametrize("options", [[], ["--autoreload"]])
+def test_one_port_at_two_hosts_is_refused_with_both_options(trees, scraper, folder, options):
+    metrics_at = f"127.0.0.1:{scraper.port}"
+    tree = trees("--health-port", str(scraper.port), "--metrics-port", metrics_at, *options)
+    assert tree.process.wait(PATIENCE) == 2
+    said = f"--health-port {scraper.port}: --metrics-port {metrics_at} uses this port."
+    assert f"{said} Use the same host and port for both, or another port." in tree.logged()
+    assert "another process" not in tree.logged()
+    assert "Handling" not in tree.logged()
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("options", [[], ["--autoreload"]])
 def test_without_the_package_it_says_which_extra_to_install(trees, scraper, tmp_path, monkeypatch, options):
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "prometheus_client.py").write_text("raise ImportError('No module named prometheus_client')")
