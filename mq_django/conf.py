@@ -21,6 +21,7 @@ from mq_django.core.options import URL_SCHEMES, WrongParts, options_of
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
+from mq_django.core.thresholds import Thresholds
 from mq_django.core.times import use_time_zone
 from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency
 
@@ -183,6 +184,9 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     configs = reader.queues(found.pop("queues", {"default": {}}), namespace, connection)
     logs = reader.topics(found.pop("topics", {}), namespace, connection, configs)
     schedules = reader.schedules(found.pop("schedules", {}), configs)
+    if "thresholds" in found:
+        figures = reader.options(found["thresholds"], Thresholds, 'MQ_DJANGO["THRESHOLDS"]')
+        found["thresholds"] = Thresholds(**figures)
     base = getattr(settings, "BASE_DIR", None)
     if base is not None and "directory" not in found:
         found["directory"] = Path(base) / ".mq_django"

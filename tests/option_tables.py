@@ -9,11 +9,12 @@ from typing import Any
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.limits import Limit
 from mq_django.core.options import Option, options_of
+from mq_django.core.thresholds import Thresholds
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 #: By their names in the comments that mark the tables.
-CONFIGS = {"project": Config, "queue": QueueConfig, "topic": TopicConfig, "rsmq": RsmqConfig}
+CONFIGS = {"project": Config, "queue": QueueConfig, "topic": TopicConfig, "rsmq": RsmqConfig, "thresholds": Thresholds}
 
 TIMES = [(86400, "days"), (60, "minutes"), (1, "s")]
 

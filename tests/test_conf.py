@@ -7,9 +7,10 @@ import pytest
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
-OTHER_FORMS = {"TEST", "QUEUES", "TOPICS", "SCHEDULES", "RATE_LIMIT", "CONCURRENCY", "VT"}
+OTHER_FORMS = {"TEST", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
 
 def one_problem(raw):
@@ -398,3 +399,31 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
 )
 def test_what_cannot_be_a_topic_is_a_problem(raw):
     assert one_problem(raw).setting.startswith('MQ_DJANGO["TOPICS"]')
+
+
+def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
+    assert read({})[0].thresholds == Thresholds()
+    config, problems = read({"THRESHOLDS": {"MAX_AGE": timedelta(minutes=5), "MAX_DEAD": 7, "MAX_BURIED": None}})
+    assert problems == []
+    assert config.thresholds == Thresholds(max_age=300, max_dead=7, max_buried=None)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "setting", "said"),
+    [
+        (7, "MQ_DJANGO['THRESHOLDS']", "must be a dict"),
+        ({"MAX_AGE": -1}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_AGE']", "must be a timedelta or a number of seconds from 0"),
+        (
+            {"MAX_AGE": "5m"},
+            "MQ_DJANGO[\"THRESHOLDS\"]['MAX_AGE']",
+            "must be a timedelta or a number of seconds from 0",
+        ),
+        ({"MAX_DEAD": 1.5}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
+        ({"MAX_DEAD": True}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
+        ({"max_dead": 1}, "MQ_DJANGO[\"THRESHOLDS\"]['max_dead']", "is not a setting"),
+    ],
+)
+def test_thresholds_that_are_none_are_refused(thresholds, setting, said):
+    problem = one_problem({"THRESHOLDS": thresholds})
+    assert problem.setting == setting
+    assert said in problem.message

@@ -8,8 +8,8 @@ from typing import get_args
 import django
 import pytest
 
+from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.queue_view import Problem
-from mq_django.inspector.thresholds import Thresholds
 from mq_django.management.commands import mq, runconsumer
 from mq_django.observability import problem_watch
 from mq_django.observability.problem_watch import ProblemWatcher

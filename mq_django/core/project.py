@@ -19,6 +19,7 @@ from mq_django.core.options import (
     read_test,
 )
 from mq_django.core.schedules import Scheduled
+from mq_django.core.thresholds import Thresholds
 from mq_django.errors import UnknownQueue, UnknownTopic
 
 EMBEDDED = "embedded"
@@ -80,6 +81,14 @@ class Config:
             '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of the ticks '
             "missed while nothing was running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks "
             "missed while the schedule was paused do not fire.",
+        ),
+    )
+    thresholds: Thresholds = field(
+        default=Thresholds(),
+        metadata=option(
+            read_options_by_name,
+            "The figures above which a queue [has a problem](health.md#problems): [thresholds](#thresholds).",
+            shown="`{}`",
         ),
     )
     test_connection: str = field(

@@ -4,10 +4,10 @@ Producers and consumers do not use it. Its views are frozen values, with the sec
 replaced (`mq_django.core.redaction`).
 """
 
+from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.found_problems import QueueProblem, problems
 from mq_django.inspector.message_ids import ids
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
-from mq_django.inspector.thresholds import Thresholds
 
 __all__ = [
     "QueueProblem",

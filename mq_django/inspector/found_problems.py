@@ -4,10 +4,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import get_args
 
+from mq_django.conf import get_config
+from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import STARVED_MS, Problem, QueueView
 from mq_django.inspector.queues import overview
-from mq_django.inspector.thresholds import USUAL, Thresholds
 
 KINDS: tuple[Problem, ...] = get_args(Problem)
 
@@ -28,7 +29,7 @@ class QueueProblem:
 
 
 def problems(
-    *queues: str, thresholds: Thresholds = USUAL, ignore: Collection[Problem] = frozenset()
+    *queues: str, thresholds: Thresholds | None = None, ignore: Collection[Problem] = frozenset()
 ) -> list[QueueProblem]:
     """Return the problems of queues and groups of topics, the worst first.
 
@@ -36,7 +37,7 @@ def problems(
 
     Args:
         queues: their names, a group as "topic:group"; without names all.
-        thresholds: the figures above which there is a problem.
+        thresholds: the figures above which there is a problem; None: those of MQ_DJANGO["THRESHOLDS"].
         ignore: the kinds of problems to leave out.
 
     Raises:
@@ -49,8 +50,9 @@ def problems(
     return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
 
 
-def problems_of(view: QueueView, thresholds: Thresholds = USUAL) -> list[QueueProblem]:
+def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[QueueProblem]:
     """Return the problems of a queue that was read, the worst first."""
+    thresholds = thresholds or get_config().thresholds
     return [_problem(view, kind, thresholds) for kind in view.problems(thresholds)]
 
 

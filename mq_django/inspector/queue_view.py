@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mq_django.conf import get_config
+from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
-from mq_django.inspector.thresholds import USUAL, Thresholds, exceeds
 from mq_django.stores.background_jobs import BackgroundJob
 from mq_django.stores.damage import DamageNote
 from mq_django.stores.found_messages import MessagePlace
@@ -207,8 +208,9 @@ class QueueView:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
         return sum(self.activity.published[first:last]) - gone
 
-    def problems(self, thresholds: Thresholds = USUAL) -> list[Problem]:
-        """Return the problems of the queue, the worst first."""
+    def problems(self, thresholds: Thresholds | None = None) -> list[Problem]:
+        """Return the problems of the queue, the worst first. None: by the thresholds of the settings."""
+        thresholds = thresholds or get_config().thresholds
         flows = self.is_served and not self.paused
         age = (self.waited_ms or 0) / 1000
         wrong: dict[Problem, bool] = {

@@ -1,16 +1,17 @@
 """The verb `status` of the command `mq`."""
 
 import argparse
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 from django.core.management.base import CommandError
 
 from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.thresholds import Thresholds
 from mq_django.core.visible import escape
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, problems
 from mq_django.inspector.queue_view import QueueView
-from mq_django.inspector.thresholds import USUAL, Thresholds
 from mq_django.management.argument_types import count, period
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import away_text, busy_with, table
@@ -38,12 +39,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "max_growth": "the queue has grown by more messages in ten minutes",
     }
     for name in THRESHOLDS:
-        default = getattr(USUAL, name)
+        default = getattr(Thresholds(), name)
         usual = "no limit" if default is None else f"{default:g}"
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             type=period if name == "max_age" else count,
-            help=f"With --check: it is a problem if {what[name]}. Default: {usual}.",
+            help=f"With --check: it is a problem if {what[name]}. Default: as in THRESHOLDS, {usual}.",
         )
     parser.add_argument(
         "--ignore", action="append", choices=KINDS, help="With --check: leave out this problem. May be repeated."
@@ -76,8 +77,9 @@ def _status(options: Options) -> VerbResult:
 def _check(options: Options) -> VerbResult:
     """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
     given = {name: options[name] for name in THRESHOLDS if options[name] is not None}
+    thresholds = replace(get_config().thresholds, **given)
     try:
-        found = problems(*options["queues"], thresholds=Thresholds(**given), ignore=options["ignore"] or ())
+        found = problems(*options["queues"], thresholds=thresholds, ignore=options["ignore"] or ())
     except StoreError as error:
         unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
         return VerbResult([unreachable], [_line("unreadable", str(error))], code=1)

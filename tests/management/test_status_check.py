@@ -6,8 +6,8 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django.inspector import actions
-from mq_django.inspector.thresholds import Thresholds
+from mq_django.core.thresholds import Thresholds
+from mq_django.inspector import actions, problems
 from mq_django.management.commands.mq import Command
 from mq_django.management.status_verb import THRESHOLDS
 from mq_django.producers import queues
@@ -42,6 +42,18 @@ def test_each_problem_is_a_line():
     assert unconsumed == "[unconsumed] emails has 1 message and no running consumer. Is runconsumer started?"
     assert paused.startswith("[paused] default is paused. Paused by ops")
     assert "a deploy<U+000A>is going on" in paused
+
+
+def test_the_settings_have_the_thresholds_and_arguments_override_them(mq_settings):
+    beat("emails")
+    bury_many("emails", 2)
+    assert check("emails")[0] == 1
+    mq_settings(THRESHOLDS={"MAX_BURIED": 2, "MAX_DEAD": 1})
+    assert check("emails") == (1, ["[dead] emails has 2 dead letters."])
+    assert check("emails", "--max-dead", "2") == (0, ["OK: no problems."])
+    assert check("emails", "--max-buried", "0", "--max-dead", "2")[0] == 1
+    assert [problem.threshold for problem in problems("emails")] == [1]
+    assert problems("emails", thresholds=Thresholds(max_buried=2)) == []
 
 
 def test_the_queues_the_thresholds_and_what_to_ignore_are_arguments():

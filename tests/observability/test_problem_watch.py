@@ -85,6 +85,17 @@ def test_a_problem_begins_when_two_looks_have_found_it(look, heard):
     assert len(heard) == 1
 
 
+def test_the_thresholds_of_the_settings_decide_what_is_a_problem(look, heard, mq_settings):
+    mq_settings(THRESHOLDS={"MAX_READY": 2})
+    beat("emails")
+    publish_many("emails", [("welcome", n) for n in range(2)])
+    look(2)
+    assert heard == []
+    publish_many("emails", [("welcome", 3)])
+    look(2)
+    assert heard == [("began", "emails", "ready")]
+
+
 def test_it_ends_when_none_has_found_it_for_a_while(look, heard, no_quiet_time):
     actions.pause("emails")
     look(2)

@@ -1,0 +1,67 @@
+"""The figures above which a queue has a problem."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mq_django.core.options import option
+from mq_django.core.times import read_duration
+
+
+def _read_age(value: Any) -> float | None:
+    if value is None:
+        return None
+    words = "a timedelta or a number of seconds from 0, or None for no limit"
+    try:
+        seconds = read_duration(value).total_seconds()
+    except TypeError as error:
+        raise TypeError(words) from error
+    if seconds < 0:
+        raise TypeError(words)
+    return seconds
+
+
+def _read_count(value: Any) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise TypeError("a whole number from 0, or None for no limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The figures above which a queue has a problem. None: no figure is a problem."""
+
+    #: Seconds for which the oldest message that is ready, or was fetched and has not started, has waited.
+    max_age: float | None = field(
+        default=60,
+        metadata=option(_read_age, "How long the oldest message that has not started has waited.", shown="60 s"),
+    )
+    #: Ready messages, and those that were fetched and have not started.
+    max_ready: int | None = field(
+        default=None, metadata=option(_read_count, "Messages that have not started.", shown="no limit")
+    )
+    #: Dead letters, however old.
+    max_dead: int | None = field(
+        default=None, metadata=option(_read_count, "Dead letters, however old.", shown="no limit")
+    )
+    #: Messages that became dead letters in the last half hour.
+    max_buried: int | None = field(
+        default=0, metadata=option(_read_count, "Messages that became dead letters in the last half hour.")
+    )
+    #: Messages without a handler in any consumer.
+    max_unhandled: int | None = field(
+        default=0, metadata=option(_read_count, "Messages without a handler in any consumer.")
+    )
+    #: Messages by which the queue has grown in ten minutes. Growth that is not steady, or below 100, counts as 0.
+    max_growth: int | None = field(
+        default=0,
+        metadata=option(
+            _read_count,
+            "Messages by which the queue has grown in ten minutes. Growth that is not steady, or below 100, counts as "
+            "0.",
+        ),
+    )
+
+
+def exceeds(figure: float, most: float | None) -> bool:
+    """Return whether a figure is above its threshold."""
+    return most is not None and figure > most
