@@ -18,8 +18,14 @@ DJANGO_NAMES = {"Command", "Queue"}
 SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 320, 250
-#: Where the kind of a queue is asked, to choose its store, its dead letters and its reader.
-CHOOSERS = {"stores/__init__": 3, "stores/dead_letter_queue": 1, "stores/found_messages": 1, "inspector/readers": 2}
+#: Where the kind of a queue is asked, to choose its store, its dead letters, how it accepts others', and its reader.
+CHOOSERS = {
+    "stores/__init__": 3,
+    "stores/dead_letter_queue": 1,
+    "stores/found_messages": 1,
+    "stores/moving": 1,
+    "inspector/readers": 2,
+}
 #: The clock itself, and what compares the times of files. Everything else takes its times from `core/clock.py`.
 READ_THE_MACHINES_CLOCK = {
     "core/clock",

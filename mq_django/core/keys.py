@@ -38,6 +38,7 @@ KINDS = (
     "replaced",
     "expired",
     "claims",
+    "moved",
     "dead",
     "dead_ids",
     "dead_groups",
@@ -91,6 +92,8 @@ class QueueKeys:
     expired: str = field(init=False)
     #: HASH: unique keys taken by `unique_for`: `k:` + key -> the time of the end and the id, `i:` + id -> key.
     claims: str = field(init=False)
+    #: ZSET, score the time in ms: the origins of messages that were moved here from other queues, for a week.
+    moved: str = field(init=False)
     #: STREAM: dead letters.
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
@@ -295,6 +298,6 @@ class RsmqKeys(QueueKeys):
         return ()
 
     def own(self) -> list[str]:
-        """Return our keys that are deleted with the queue: all except dead letters, their job, and counters."""
+        """Return our keys that are deleted with the queue: all but dead letters, their job, counters and `moved`."""
         waiting = [self.notes, self.retried, self.unhandled, self.expired, self.message_job]
         return [self.owners, *waiting, self.control, self.consumers]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.core.visible import escape, truncate
-from mq_django.errors import StoreError
+from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.stores import open_store
 from mq_django.stores.control import Control, changed, pause_command, resume_command
@@ -31,12 +31,12 @@ class Outcome:
     done: int = 0
     #: No longer existed.
     missing: int = 0
-    #: Could not be redriven, because they are not valid messages.
+    #: Could not be redriven or moved, because they are not valid messages, or the other queue does not accept them.
     refused: int = 0
     #: The time limit was reached, and messages are left.
     more: bool = False
     #: The error that ended the action. One more batch may have been processed than is counted.
-    error: StoreError | None = None
+    error: StoreError | QueueFull | None = None
     #: Some of the affected messages, for the log.
     examples: list[str] = field(default_factory=list)
 

@@ -4,12 +4,13 @@
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
+from mq_django.inspector.moves import check_target
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, MessageJobs, What
 from mq_django.stores.found_messages import MessagePlace
@@ -41,21 +42,28 @@ class Begun:
     total: int = 0
 
 
-def begin(name: str, what: What, *, who: str, criteria: Filter = NOTHING, until: str = "", rate: int = 0) -> Begun:
-    """Start a job that redrives or deletes the dead letters that match, up to the entry `until` or to the newest now.
+def begin(
+    name: str, what: What, *, who: str, criteria: Filter = NOTHING, until: str = "", rate: int = 0, target: str = ""
+) -> Begun:
+    """Start a job that redrives, moves or deletes the dead letters that match, up to the entry `until`, or all now.
 
     Messages buried later are not included, so one that fails again is redriven only once. `rate` is the limit in
-    messages per second; 0: no limit.
+    messages per second; 0: no limit. `target` is the queue to which they are moved. While that is at its MAX_DEPTH, the
+    job waits.
 
     Raises:
-        UnknownQueue: the queue is not configured.
+        UnknownQueue: a queue is not configured.
+        NotSupported: dead letters cannot be moved there.
         InvalidFilter: `until` is not an entry id, or the rate is below zero.
         StoreError: cannot reach Redis.
     """
+    if what == "move":
+        check_target(name, target)
     found = dead_letters.count(name, until=until)
     if not found.count:
         return Begun("nothing")
-    done = _jobs(name).begin(what, who=who, criteria=criteria, until=found.until, total=found.count, rate=rate)
+    which: dict[str, Any] = {"criteria": criteria, "until": found.until, "target": target if what == "move" else ""}
+    done = _jobs(name).begin(what, who=who, total=found.count, rate=rate, **which)
     return Begun("begun" if done else "busy", found.count)
 
 

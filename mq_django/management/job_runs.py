@@ -43,15 +43,17 @@ def add_job_options(parser: argparse.ArgumentParser, *, when: str = "") -> None:
     parser.add_argument("--background", action="store_true", help=text(background))
 
 
-def preview(options: Options, terminal: Terminal, done: str) -> VerbResult:
-    """Return how many messages match, and the first of them."""
+def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] | None = None) -> VerbResult:
+    """Return how many messages match, and the first of them. Adds the names of those that were read to `names`."""
     queue, place, where = options["queue"], _place(options), filter_of(options)
     total, examples, counted, more = quick_stats(queue).own(place), list[View](), 0, False
+    names = set() if names is None else names
     scanned = 0
     for found in scans(queue, place, where, with_log=False):
         examples += found.rows[: EXAMPLES - len(examples)]
         counted, scanned = counted + len(found.rows), scanned + found.scanned
         more = bool(found.after)
+        names.update(view.message.name for view in found.rows)
         if where == NOTHING or counted >= MAX_COUNTED:
             break
         terminal.progress(scanned, total, f"{counted} found, {scanned} of {total} scanned")
@@ -83,7 +85,7 @@ def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) ->
     queue, who, place = options["queue"], f"{user_name()}, mq", _place(options)
     criteria, rate = filter_of(options), options["rate"] or 0
     if place == "dead":
-        begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate)
+        begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate, target=options.get("target") or "")
     else:
         begun = jobs.begin_deleting(queue, place, who=who, criteria=criteria, rate=rate)
     if begun.word == "busy":

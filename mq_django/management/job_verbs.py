@@ -88,7 +88,7 @@ def _watch(queue: str, kind: Kind, terminal: Terminal) -> VerbResult:
 
 
 def _done(job: BackgroundJob) -> str:
-    return "redriven" if job.what == "redrive" else "deleted"
+    return {"redrive": "redriven", "move": "moved", "delete": "deleted"}[job.what]
 
 
 def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
@@ -97,6 +97,7 @@ def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
         "queue": queue,
         "kind": "messages" if job.place else "dead",
         "what": job.what,
+        "target": job.target or None,
         "place": job.place or "dead",
         "state": job.state,
         "filter": job.criteria.as_dict(),
@@ -116,7 +117,8 @@ def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     terms = " ".join(f"{name}={value}" for name, value in row["filter"].items())
-    return {**{name: row[name] for name in _SHOWN}, "filter": terms or None}
+    what = f"move to {row['target']}" if row["target"] else row["what"]
+    return {**{name: row[name] for name in _SHOWN}, "what": what, "filter": terms or None}
 
 
 VERBS = (Verb("jobs", "Show background jobs; watch and cancel them.", run, add_actions),)

@@ -1,4 +1,4 @@
-"""Background jobs that redrive or delete many messages: per queue one on dead letters and one on other messages.
+"""Background jobs that redrive, move or delete many messages: per queue one on dead letters and one on other messages.
 
 A job is a hash in Redis. One worker at a time runs it. It has a lease of some seconds. Every step renews the lease and
 updates the job's counts in the script that moves the messages, so another worker can continue when one dies.
@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import score, whole
 from mq_django.core.wire import entry_ms
-from mq_django.errors import DecodeError, InvalidFilter
+from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores.dead_letter_queue import BATCH, Step, is_entry, next_to, open_dead_letters
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace
+from mq_django.stores.moving import Mover
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -30,9 +31,11 @@ MAX_MOVED = 100
 STEPS = 5
 #: Seconds until a worker looks for a job again when there is none for it.
 IDLE = 60.0
+#: Seconds until a job looks again whether the queue that it moves to has room.
+FULL = 1.0
 
 #: What is done to dead letters; all other messages are deleted.
-What = Literal["redrive", "delete"]
+What = Literal["redrive", "move", "delete"]
 State = Literal["running", "finished", "cancelled"]
 
 
@@ -51,13 +54,15 @@ class BackgroundJob:
     after: str
     #: Of a job on ready or waiting messages; empty for dead letters.
     place: MessagePlace | Literal[""] = ""
+    #: The queue to which it moves dead letters; empty for a job that does not.
+    target: str = ""
     #: Messages per second; 0: no limit.
     rate: int
     #: Dead letters to check, and checked.
     total: int
     looked: int
     done: int
-    #: No longer existed; could not be redriven because they are not valid messages.
+    #: No longer existed; could not be redriven or moved: they are not valid messages, or the target refuses them.
     missing: int
     refused: int
     since_ms: int
@@ -89,6 +94,7 @@ class BackgroundJobs:
         total: int,
         rate: int = 0,
         place: MessagePlace | Literal[""] = "",
+        target: str = "",
     ) -> bool:
         """Start a job for the messages up to the entry `until` that match; False: another job is running.
 
@@ -105,6 +111,7 @@ class BackgroundJobs:
             "total": total,
             "rate": rate,
             **({"place": place} if place else {}),
+            **({"target": target} if target else {}),
         }
         args: list[Argument] = [self._wake, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
@@ -143,10 +150,31 @@ class BackgroundJobs:
             if job.criteria.matches(letter, letter.error):
                 chosen.append(letter.entry)
             if len(chosen) == limit or looked == len(found):
+                if job.what == "move":
+                    return self._move(job, worker, chosen, [each.entry for each in found[:looked]])
                 act = self._letters.redrive if job.what == "redrive" else self._letters.delete
                 act(chosen, step=Step(worker, letter.entry, looked, LEASE_MS))
                 break
         return len(chosen) / job.rate if job.rate else 0.0
+
+    def _move(self, job: BackgroundJob, worker: str, chosen: list[str], looked: list[str]) -> float:
+        """Move the chosen ones of the dead letters that were looked at, as far as they fit into the target."""
+        try:
+            target = get_config().queue(job.target)
+        except UnknownQueue:
+            # This project has other settings than the one that started the job.
+            self._run("jobs_end", ["cancelled", worker])
+            return IDLE
+        mover = Mover(self._config, self._wire, target)
+        words, is_full = mover.write(chosen)
+        if len(words) < len(chosen):
+            if not words:
+                return FULL
+            looked = looked[: looked.index(chosen[len(words) - 1]) + 1]
+        mover.remove(chosen, words, step=Step(worker, looked[-1], len(looked), LEASE_MS))
+        if is_full:
+            return FULL
+        return len(words) / job.rate if job.rate else 0.0
 
     def _end(self, worker: str) -> float:
         self._run("jobs_end", ["finished", worker])
@@ -193,12 +221,14 @@ def job_of(flat: object) -> BackgroundJob | None:
     if not isinstance(flat, list) or not flat:
         return None
     found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
-    what, state, until, place = (text_of(found.get(name)) for name in (b"what", b"state", b"until", b"place"))
+    names = (b"what", b"state", b"until", b"place", b"target")
+    what, state, until, place, target = (text_of(found.get(name)) for name in names)
     if (
         what not in get_args(What)
         or place not in ("", *get_args(MessagePlace))
         or state not in get_args(State)
         or not is_entry(until)
+        or (what == "move") != bool(target)
     ):
         return None
     try:
@@ -217,6 +247,7 @@ def job_of(flat: object) -> BackgroundJob | None:
         state=state,  # type: ignore[arg-type]
         until=until,
         place=place,  # type: ignore[arg-type]
+        target=target,
         criteria=criteria,
         rate=rate,
         since_ms=whole(found.get(b"since")) or 0,

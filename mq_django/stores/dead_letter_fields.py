@@ -1,11 +1,15 @@
 """What is written when a delivery has failed: its attempt history, and the fields of its dead letter."""
 
+from collections.abc import Mapping
+
 from mq_django.core import clock
 from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
+from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.wire import encode_entry, moment
 from mq_django.stores.base import Settlement
+from mq_django.stores.entry_fields import text_of
 
 #: Bytes stored of an entry that could not be decoded.
 MAX_RAW = 64 * 1024
@@ -56,3 +60,12 @@ def failure_fields(delivery: Delivery | Undecodable, outcome: Bury) -> list[str 
         *("deadattempts", str(message.attempt if message else 1)),
         *("deadfirst", str(first or "")),
     ]
+
+
+def buried_history(fields: Mapping[bytes, bytes]) -> str:
+    """Return the attempt history of a dead letter with the traceback of the last attempt, as a redrive writes it."""
+    history = text_of(fields.get(b"deadstory"))
+    if not history.endswith("}"):
+        return history
+    traceback = dumps(text_of(fields.get(b"deadtraceback"))).decode()
+    return f'{history[:-1]},"traceback":{traceback}}}'

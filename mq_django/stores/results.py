@@ -140,6 +140,26 @@ def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_i
     return None
 
 
+def copy_results(source: tuple[QueueConfig, Wire], target: tuple[QueueConfig, Wire], ids: Sequence[str]) -> list[str]:
+    """Copy the results of tasks to another queue, unless that has them. Returns the keys of those that there are.
+
+    A result that cannot be read is left where it is.
+    """
+    keys = [source[0].keys.result(each) for each in ids]
+    found = source[1].trip([("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys])
+    there, commands = list[str](), list[Command]()
+    for key, message_id, text in zip(keys, ids, found, strict=True):
+        head, _, attempts = text.partition(b"\n") if isinstance(text, bytes) else (b"", b"", b"")
+        if fields := read_line(head):
+            line = dumps({**fields, "queue": target[0].name})
+            value = b"%b\n%b" % (line, attempts) if attempts else line
+            commands.append(("SET", target[0].keys.result(message_id), value, "PX", _unfinished_ms(target[0]), "NX"))
+            there.append(key)
+    for reply in target[1].trip(commands) if commands else ():
+        reply_or_raise(reply)
+    return there
+
+
 def read_result(text: bytes) -> Result | None:
     """Return the result in the value of a key, or None if another program has written it."""
     head, *lines = map(read_line, text.split(b"\n"))

@@ -93,6 +93,8 @@ VISITS = [
     Visit("dead_act", "emails/dead/chosen/", OPERATE, "post", {"action": "delete", "_selected_action": "1-1", **YES}),
     Visit("dead_all", "emails/dead/all/redrive/", OPERATE),
     Visit("dead_all", "emails/dead/all/redrive/", OPERATE, "post", {"until": "1-1", **YES}),
+    Visit("dead_all", "emails/dead/all/move/", OPERATE),
+    Visit("dead_all", "emails/dead/all/move/", OPERATE, "post", {"until": "1-1", "target": "default", **YES}),
     Visit("dead_all", "emails/dead/all/delete/", PURGE),
     Visit("dead_all", "emails/dead/all/delete/", PURGE, "post", {"until": "1-1", **YES}),
     Visit("purge", "emails/purge/ready/", PURGE),

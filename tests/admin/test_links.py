@@ -31,7 +31,7 @@ def test_the_log_of_a_topic_links_back_to_it(viewer):
     assert f'href="{BASE}orders/change/"' in crumbs
 
 
-@pytest.mark.parametrize("action", ["redrive", "delete"])
+@pytest.mark.parametrize("action", ["redrive", "move", "delete"])
 def test_dead_letters_stay_filtered_after_an_action(operator, action):
     bury("emails", "welcome")
     bury("emails", "other")
@@ -41,7 +41,7 @@ def test_dead_letters_stay_filtered_after_an_action(operator, action):
 
     asked = operator.post(shown.context["act_url"], chosen)
     assert asked.context["back_url"] == f"{BASE}emails/dead/{QUERY}"
-    done = operator.post(asked.context["act_url"], {**chosen, **YES})
+    done = operator.post(asked.context["act_url"], {**chosen, **YES, "target": "default"})
 
     assert done.url == f"{BASE}emails/dead/{QUERY}"
     assert inspector.queue("emails").dead == 1

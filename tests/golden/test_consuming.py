@@ -28,6 +28,7 @@ FEATURES = {
     "undecodable": ("An entry of another program was no message.", "{undecodable}:*"),
     "expire": ("A message of another program had expired.", "{expired}:*"),
     "redrive": ("A dead letter was put back.", "{redriven}:*"),
+    "move": ("A dead letter was moved to another queue.", "{moved}:*", "{gathered}:*"),
     "job": ("All dead letters were put back in the background, and failed again.", "{worked}:*"),
     "set-aside": ("Nobody had a handler of that name.", "{unknown}:*"),
     "limits": ("The second of two messages of one key was over its limit.", "{limited}:*"),
@@ -47,6 +48,7 @@ ENDS = {
     "{undecodable}:dead": 1,
     "{expired}:ready": 0,
     "{redriven}:dead": 1,
+    "{moved}:dead": 1,
     "{worked}:dead": 2,
     "{unknown}:unhandled": 1,
     "{limited}:ready": 0,
@@ -108,6 +110,7 @@ def publish(client, namespace):
     client.xadd(f"{namespace}:{{undecodable}}:ready", {"data": "1"})
     client.xadd(f"{namespace}:{{expired}}:ready", {"type": "end", "data": "1", "expires": "2020-01-01T00:00:00Z"})
     queues["redriven"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})
+    queues["moved"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})
     queues["worked"].publish_many([("end", {"end": "raise"}), ("end", {"end": "raise"})])
     queues["unknown"].publish("nobody", {"n": 1}, key="user:7", headers={"tenant": "a"})
     queues["limited"].publish_many([("end", {"n": 1}), ("end", {"n": 2})], key="user:7")
@@ -158,6 +161,11 @@ def redrive(client, namespace):
     call_command("mq", "redrive", "redriven", letter[b"id"].decode())
 
 
+def move(client, namespace):
+    ((_, letter),) = client.xrange(f"{namespace}:{{moved}}:dead")
+    call_command("mq", "move", "moved", "gathered", letter[b"id"].decode())
+
+
 def test_what_a_consumer_writes(project, redis_url, redis_client, namespace, tmp_path, capsys):
     publish(redis_client, namespace)
     with consumer(redis_url, namespace, tmp_path / "log"):
@@ -165,6 +173,7 @@ def test_what_a_consumer_writes(project, redis_url, redis_client, namespace, tmp
         work_in_the_background(redis_client, namespace)
         texts = {"consume-heartbeat": heartbeat(redis_client, namespace)}
     redrive(redis_client, namespace)
+    move(redis_client, namespace)
     for feature, (told, *keys) in FEATURES.items():
         texts[f"consume-{feature}"] = f"# {told}\n\n{dump(redis_client, namespace, *keys)}"
     files.check(KEYS, texts)

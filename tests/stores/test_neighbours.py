@@ -8,7 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
-from mq_django.core.outcomes import ACK, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
@@ -17,7 +17,9 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.log import Log
+from mq_django.stores.moving import Mover
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -118,7 +120,17 @@ def record(recorder, mq_settings, namespace):
         mq_settings(**{"QUEUES": {}, **case.settings})
         use(case)
         recorder.restore({})
-    for act in (be_ranked, be_limited, be_scheduled, be_expired, be_unique, be_strange, be_a_log, be_looked_at):
+    for act in (
+        be_ranked,
+        be_limited,
+        be_scheduled,
+        be_expired,
+        be_unique,
+        be_strange,
+        be_a_log,
+        be_looked_at,
+        be_moved,
+    ):
         mq_settings()
         act(recorder.client, mq_settings)
         recorder.restore({})
@@ -132,6 +144,23 @@ def store_of(queue="emails"):
 
 def settle(store, outcome, items):
     assert store.settle(ME, [Settlement(item, outcome) for item in items]) == []
+
+
+def be_moved(client, mq_settings):
+    """Move dead letters to a queue in streams, and to one in RSMQ's format."""
+    rsmq = {"STORE": "rsmq", "NAMESPACE": f"{get_config().queue('emails').namespace}:r"}
+    mq_settings(QUEUES={"emails": {}, "bulk": {}, "jobs": rsmq})
+    source, wire = store_of(), Session(get_client("inspect"))
+    for target in ("bulk", "jobs"):
+        store_of(target)
+        source.publish([outgoing(data=marked()) for _ in range(3)])
+        settle(source, Bury("no", reason="attempts"), take_all(source, ME))
+        mover = Mover(source.config, wire, get_config().queue(target))
+        entries = [letter.entry for letter in open_dead_letters(source.config, wire).traits(limit=9)]
+        assert mover.write(entries[:1]).words == ["ACCEPTED"]
+        words = mover.write(entries).words
+        assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
+        mover.remove(entries, words)
 
 
 def be_ranked(client, mq_settings):

@@ -6,9 +6,15 @@ import socket
 import pytest
 import redis
 
+from mq_django import inspector
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.errors import StoreError
+from mq_django.inspector import jobs as jobs_of
+from mq_django.inspector import moves
 from mq_django.producers import queues
+from mq_django.stores.background_jobs import IDLE
 from mq_django.transport.private_server import PrivateServer
+from tests.seeding import bury
 from tests.stores.cases import RSMQ, STREAM, TOPIC, RsmqCase
 from tests.stores.everything import use
 from tests.users import rules_of, user
@@ -57,6 +63,18 @@ def cluster():
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
             wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True))
         yield server.url
+
+
+@pytest.mark.parametrize("target", ["bulk", "jobs"])
+def test_dead_letters_are_moved_between_slots_of_a_cluster(mq_settings, cluster, target):
+    rsmq = {"STORE": "rsmq", "NAMESPACE": "{moved}"}
+    mq_settings(CONNECTION=cluster, QUEUES={"emails": {}, "bulk": {}, "jobs": rsmq})
+    ids = [bury("emails", "welcome", {"n": number}) for number in range(3)]
+    assert moves.move_messages("emails", target, ids[:1]).done == 1
+    assert jobs_of.begin("emails", "move", who="me", target=target).total == 2
+    while work_here("emails", "w1") != IDLE:
+        pass
+    assert (inspector.queue("emails").dead, inspector.queue(target).ready) == (0, 3)
 
 
 @pytest.mark.parametrize("case", [STREAM, TOPIC, jobs("{rsmq}")], ids=["stream", "topic", "rsmq"])

@@ -16,7 +16,7 @@ from mq_django.admin.ui.tabs import tabs
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
-from mq_django.inspector import dead_letters
+from mq_django.inspector import dead_letters, moves
 from mq_django.inspector.dead_letters import DeadGroup
 from mq_django.inspector.exports import exported_dead_letters
 from mq_django.inspector.resubmit import resubmit
@@ -107,6 +107,7 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
         "error": text.visible(error, limit=80) if error else "",
         "url": f"{page.url('dead', name)}?{query}",
         "redrive_url": f"{page.url('dead_all', name, 'redrive')}?{query}",
+        "move_url": f"{page.url('dead_all', name, 'move')}?{query}" if moves.targets(name) else "",
         "delete_url": f"{page.url('dead_all', name, 'delete')}?{query}",
     }
 

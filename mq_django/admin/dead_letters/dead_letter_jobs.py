@@ -1,7 +1,8 @@
-"""Redrive or delete many dead letters in the background: start, watch and cancel the job."""
+"""Redrive, move or delete many dead letters in the background: start, watch and cancel the job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
@@ -16,21 +17,28 @@ from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.visible import escape
-from mq_django.inspector import dead_letters, jobs
+from mq_django.errors import InvalidFilter
+from mq_django.inspector import dead_letters, jobs, moves
 from mq_django.inspector.dead_letters import DeadCount
 from mq_django.inspector.jobs import What
 
-REDRIVE, DELETE = "redrive", "delete"
+REDRIVE, MOVE, DELETE = "redrive", "move", "delete"
+
+#: The form field with the queue to which dead letters are moved.
+TARGET = "target"
 
 PAGES = JobPages("dead")
 
 
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, what: str) -> HttpResponse:
-    """Redrive or delete all matching dead letters in the background."""
-    filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR, "until", "rate")
+    """Redrive, move or delete all matching dead letters in the background."""
+    own = ("until", "rate", *([TARGET] if what == MOVE else []))
+    filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR, *own)
     if what == REDRIVE:
         return _act_on_all(page, name, "redrive")
+    if what == MOVE:
+        return _act_on_all(page, name, "move")
     if what == DELETE:
         return _delete_all(page, name=name)
     return HttpResponseBadRequest()
@@ -47,22 +55,38 @@ def _act_on_all(page: Page, name: str, what: What) -> HttpResponse:
         return _ask(page, name, what)
     criteria, rate = filter_form.criteria(page), job_text.read_rate(filter_form.given(page, "rate") or "")
     counted = _counted(page, name, criteria)
-    who = escape(request.user.get_username())
-    begun = jobs.begin(name, what, who=who, criteria=criteria, until=filter_form.given(page, "until") or "", rate=rate)
+    target = chosen_target(page, name) if what == MOVE else ""
+    which: dict[str, Any] = {"criteria": criteria, "until": filter_form.given(page, "until") or "", "target": target}
+    begun = jobs.begin(name, what, who=escape(request.user.get_username()), rate=rate, **which)
     if begun.word == "nothing":
         page.say(messages.INFO, _("There are no dead letters."))
         return HttpResponseRedirect(page.url("dead", name))
     if begun.word == "busy":
         page.say(messages.WARNING, _("Another job is running. Wait until it finishes, or cancel it."))
         return HttpResponseRedirect(page.url("dead_job", name))
-    verb = "redrive" if what == REDRIVE else "delete"
-    description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
-    which = f" where {description}" if description else ""
-    limit = "up to " if counted.at_most else ""
-    page.log(name, f"Began to {verb} {limit}{text.number(counted.count)} dead letters{which}{most}")
+    _log(page, name, counted, what, target, rate)
     if begun.total <= AT_ONCE and not rate:
         work_at_once(lambda worker: work_here(name, worker))
     return HttpResponseRedirect(page.url("dead_job", name))
+
+
+def _log(page: Page, name: str, counted: DeadCount, what: What, target: str, rate: int) -> None:
+    description, most = filter_form.describe(page, log=True), f", at most {rate}/s" if rate else ""
+    which = f" where {description}" if description else ""
+    limit, where = "up to " if counted.at_most else "", f" to {target}" if target else ""
+    page.log(name, f"Began to {what} {limit}{text.number(counted.count)} dead letters{where}{which}{most}")
+
+
+def chosen_target(page: Page, name: str) -> str:
+    """Return the queue to which a user moves dead letters.
+
+    Raises:
+        InvalidFilter: none was selected, or one to which they cannot be moved.
+    """
+    target = filter_form.given(page, TARGET) or ""
+    if target not in moves.targets(name):
+        raise InvalidFilter(_("Select the queue to which the dead letters are moved."))
+    return target
 
 
 def _ask(page: Page, name: str, what: What) -> HttpResponse:
@@ -110,23 +134,12 @@ def confirm_act(
     unlisted: int = 0,
     at_most: bool = False,
     more: str = "",
-    inputs: Sequence[dict[str, str]] = (),
+    inputs: Sequence[Mapping[str, Any]] = (),
 ) -> HttpResponse:
-    """Render the confirmation page to redrive or delete dead letters."""
-    if what == REDRIVE:
-        title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
-        sentence = ngettext(
-            "It returns to the queue and restarts at its first attempt.",
-            "They return to the queue, and each restarts at its first attempt.",
-            count,
-        )
-    else:
-        title = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count)
-        sentence = _("Deleted messages cannot be restored and are never handled.")
-    words = {
-        REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
-        DELETE: (_("Yes, delete it"), _("Yes, delete them")),
-    }
+    """Render the confirmation page to redrive, move or delete dead letters."""
+    title, sentence, button = _question(what, count)
+    if what == MOVE:
+        inputs = [_target_input(name), *inputs]
     number = text.number(count)
     return confirm(
         page,
@@ -134,7 +147,7 @@ def confirm_act(
         title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
         tab="dead",
         sentence=f"{sentence} {more}" if more else sentence,
-        button=words[what][count != 1],
+        button=button,
         act_url=act_url,
         back_url=page.url("dead", name) + filter_form.query(page),
         fields=fields,
@@ -143,3 +156,42 @@ def confirm_act(
         dangerous=what == DELETE,
         inputs=inputs,
     )
+
+
+def _question(what: str, count: int) -> tuple[str, str, str]:
+    """Return the title, the sentence and the button of the confirmation page of an action."""
+    if what == REDRIVE:
+        title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
+        sentence = ngettext(
+            "It returns to the queue and restarts at its first attempt.",
+            "They return to the queue, and each restarts at its first attempt.",
+            count,
+        )
+    elif what == MOVE:
+        title = ngettext(
+            "Move %(count)s dead letter to another queue?", "Move %(count)s dead letters to another queue?", count
+        )
+        sentence = ngettext(
+            "It becomes ready in the queue that you select, and restarts at its first attempt.",
+            "They become ready in the queue that you select, and each restarts at its first attempt.",
+            count,
+        )
+    else:
+        title = ngettext("Delete %(count)s dead letter?", "Delete %(count)s dead letters?", count)
+        sentence = _("Deleted messages cannot be restored and are never handled.")
+    words = {
+        REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
+        MOVE: (_("Yes, move it"), _("Yes, move them")),
+        DELETE: (_("Yes, delete it"), _("Yes, delete them")),
+    }
+    return title, sentence, words[what][count != 1]
+
+
+def _target_input(name: str) -> dict[str, Any]:
+    """Return the field for the queue to which dead letters are moved."""
+    return {
+        "name": TARGET,
+        "label": _("To queue"),
+        "choices": moves.targets(name),
+        "help": _("It needs handlers for these messages. Without one, they wait."),
+    }

@@ -7,14 +7,21 @@ from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedire
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.dead_letters.dead_letter_jobs import DELETE, PAGES, REDRIVE, confirm_act
+from mq_django.admin.dead_letters.dead_letter_jobs import (
+    DELETE,
+    MOVE,
+    PAGES,
+    REDRIVE,
+    chosen_target,
+    confirm_act,
+)
 from mq_django.admin.messages.message_rows import facts, listed, shown_error
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
-from mq_django.inspector import dead_letters
+from mq_django.inspector import dead_letters, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.cause_sentences import reason
 from mq_django.inspector.dead_letters import DeadLetterView
@@ -72,6 +79,7 @@ def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
     return {
         "act_url": page.url("dead_act", name) + query,
         "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
+        "move_all_url": page.url("dead_all", name, MOVE) + query if moves.targets(name) else "",
         "groups_url": page.url("dead_groups", name),
         "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
         **PAGES.line(page, name),
@@ -109,6 +117,7 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
         has_traceback=bool(view.traceback),
         raw=text.visible_bytes(view.raw) if view.raw and can_see_data else "",
         can_go_back=view.can_go_back,
+        can_move=view.can_go_back and bool(moves.targets(name)),
         edit_url=page.url("dead_edit", name, entry) if page.can(SEE_DATA, OPERATE) else "",
         act_url=page.url("dead_act", name) + filter_form.query(page),
         chosen_field=CHOSEN,
@@ -118,9 +127,9 @@ def letter(page: Page, name: str, entry: str) -> HttpResponse:
 
 @needs(VIEW, OPERATE)
 def act(page: Page, name: str) -> HttpResponse:
-    """Redrive or delete the selected dead letters, after confirmation."""
+    """Redrive, move or delete the selected dead letters, after confirmation."""
     what = page.request.POST.get("action", "")
-    if what not in (REDRIVE, DELETE):
+    if what not in (REDRIVE, MOVE, DELETE):
         return HttpResponseBadRequest()
     entries, query = chosen(page), filter_form.query(page)
     list_url = page.url("dead", name) + query
@@ -139,9 +148,28 @@ def act(page: Page, name: str) -> HttpResponse:
             listed=[text.visible(label, limit=200) for label in labels],
             unlisted=len(entries) - len(labels),
         )
-    outcome = dead_letters.redrive(name, entries) if what == REDRIVE else dead_letters.delete(name, entries)
-    _report(page, name, what, outcome, f": {', '.join(labels)}")
+    which = f": {', '.join(labels)}"
+    if what == MOVE:
+        target = chosen_target(page, name)
+        _report_moved(page, name, target, moves.move(name, target, entries), which)
+    else:
+        outcome = dead_letters.redrive(name, entries) if what == REDRIVE else dead_letters.delete(name, entries)
+        _report(page, name, what, outcome, which)
     return HttpResponseRedirect(list_url)
+
+
+def _report_moved(page: Page, name: str, target: str, outcome: Outcome, which: str) -> None:
+    done = ngettext(
+        "%(count)s dead letter was moved to %(target)s.",
+        "%(count)s dead letters were moved to %(target)s.",
+        outcome.done,
+    )
+    refused = _(
+        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids."
+    )
+    count = text.number(outcome.done)
+    logged = f"Moved {count} dead letters to {target}{which}"
+    report(page, name, outcome, done=done % {"count": count, "target": target}, logged=logged, refused=refused)
 
 
 def _report(page: Page, name: str, what: str, outcome: Outcome, which: str) -> None:

@@ -1,6 +1,6 @@
 """The confirmation page of an action, and its result messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -43,7 +43,7 @@ def confirm(
     listed: Sequence[SafeString] = (),
     unlisted: int = 0,
     dangerous: bool = False,
-    inputs: Sequence[dict[str, str]] = (),
+    inputs: Sequence[Mapping[str, Any]] = (),
 ) -> HttpResponse:
     """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty."""
     context: dict[str, Any] = {
@@ -62,13 +62,16 @@ def confirm(
     return page.render("confirm", title, **context)
 
 
-def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str) -> None:
-    """Show the result of an action to the user, and write it to the admin's log."""
+def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, refused: str = "") -> None:
+    """Show the result of an action to the user, and write it to the admin's log.
+
+    `refused` is the sentence about messages that were refused, if it is not that they cannot be redriven.
+    """
     if outcome.done:
         page.say(messages.SUCCESS, done)
     for count, sentence in (
         (outcome.missing, _("%(count)s no longer existed.")),
-        (outcome.refused, _("%(count)s are not valid messages and cannot be redriven.")),
+        (outcome.refused, refused or _("%(count)s are not valid messages and cannot be redriven.")),
     ):
         if count:
             page.say(messages.WARNING, sentence % {"count": number(count)})

@@ -141,6 +141,7 @@ class JobPages:
 
 def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
     return [
+        (_("To queue"), text.visible(found.target, limit=160) if found.target else ""),
         (_("Started by"), text.visible(found.who, limit=100)),
         (_("Started"), text.moment(found.since_ms)),
         (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms)),
@@ -148,5 +149,8 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
         (_("Worker"), text.visible(found.worker, limit=100) if found.worker else ""),
         (_("Scanned"), job_text.scanned(found)),
         (_("No longer existed"), text.number(found.missing) if found.missing else ""),
-        (_("Not valid messages"), text.number(found.refused) if found.refused else ""),
+        (
+            _("Refused") if found.target else _("Not valid messages"),
+            text.number(found.refused) if found.refused else "",
+        ),
     ]

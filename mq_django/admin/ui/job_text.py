@@ -5,6 +5,7 @@ from django.utils.translation import gettext as _
 from mq_django.admin.ui import text
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.core.filters import FailureGroup, is_exception
+from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector.jobs import BackgroundJob, pace_of
 
@@ -50,11 +51,14 @@ def progress(found: BackgroundJob) -> str:
         ("redrive", "running"): _("Redriving: %(done)s so far."),
         ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
         ("redrive", "cancelled"): _("Cancelled after %(done)s dead letters were redriven."),
+        ("move", "running"): _("Moving to %(target)s: %(done)s so far."),
+        ("move", "finished"): _("Moved to %(target)s: %(done)s dead letters."),
+        ("move", "cancelled"): _("Cancelled after %(done)s dead letters were moved to %(target)s."),
         ("delete", "running"): _("Deleting: %(done)s so far."),
         ("delete", "finished"): _("Deleted: %(done)s dead letters."),
         ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
     }
-    return sentences[found.what, found.state] % {"done": done}
+    return sentences[found.what, found.state] % {"done": done, "target": escape(found.target)[:160]}
 
 
 def _deleted(state: str, done: str) -> str:

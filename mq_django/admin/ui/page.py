@@ -31,6 +31,7 @@ from mq_django.errors import (
     InvalidFilter,
     MQError,
     NotSupported,
+    QueueFull,
     StoreError,
     UnknownQueue,
 )
@@ -229,4 +230,6 @@ def sentence_of(error: MQError) -> str:
         return _("The setting MQ_DJANGO is invalid. Run manage.py check for details.")
     if isinstance(error, NotSupported):
         return _("The store of this queue cannot do that.")
+    if isinstance(error, QueueFull):
+        return _("The queue is at its MAX_DEPTH.")
     return _("Redis could not perform this operation.")

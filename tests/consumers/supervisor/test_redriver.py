@@ -5,6 +5,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import jobs
+from mq_django.transport.private_server import PrivateServer
 from tests.seeding import bury_many, publish, settle, take
 from tests.waiting import wait_until
 
@@ -31,6 +32,21 @@ def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, re
 
     redriver("default", "emails").run_once()
 
+    assert inspector.queue("emails").ready == 1
+
+
+def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_there(mq_settings):
+    with PrivateServer() as server:
+        mq_settings(QUEUES={"default": {}, "emails": {}, "bulk": {"CONNECTION": server.url}})
+        for queue in ("default", "emails"):
+            bury_many(queue, 1)
+        jobs.begin("default", "move", who="ann", target="bulk")
+        jobs.begin("emails", "redrive", who="ann")
+        server.kill()
+
+        redriver("default", "emails").run_once()
+
+    assert (jobs.look("default").state, inspector.queue("default").dead) == ("running", 1)
     assert inspector.queue("emails").ready == 1
 
 

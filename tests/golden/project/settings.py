@@ -30,6 +30,8 @@ def options(connection: str, namespace: str) -> dict[str, Any]:
             "undecodable": {},
             "expired": {},
             "redriven": {"MAX_ATTEMPTS": 1},
+            "moved": {"MAX_ATTEMPTS": 1},
+            "gathered": {},
             "worked": {"MAX_ATTEMPTS": 1},
             "unknown": {},
             "limited": {"RATE_LIMIT": {"key": "1/h"}, "CONCURRENCY": {"queue": 5, "key": 1}},

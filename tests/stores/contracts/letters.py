@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mq_django.conf import get_config
 from mq_django.core.filters import Filter
+from mq_django.core.keys import RsmqKeys
 from mq_django.core.outcomes import Bury
 from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
 from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
+from mq_django.stores.moving import Mover
 from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
@@ -23,6 +26,8 @@ def scenes() -> Iterator[Any]:
     for scene in (read, redrive, redrive_in_a_step, delete, resubmit, job):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, *buried(stage, open_one(stage)))
+    for open_target in opened:
+        yield lambda stage, open_target=open_target: accept(stage, open_target)
 
 
 def buried(stage: Stage, store: Store) -> tuple[DeadLetters, list[str], Store]:
@@ -93,6 +98,36 @@ def resubmit(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) 
         with stage.under(title):
             words.append(dead.resubmit(entry, message_id=message_of(9).message.id, text=b'{"n":9}'))
     assert words == ["RESUBMITTED", "UNDECODABLE", "MISSING"]
+
+
+def accept(stage: Stage, open_target: Callable[..., Store]) -> None:
+    """Write dead letters of a queue to another one."""
+    source = stage.queue()
+    _, entries, _ = buried(stage, source)
+    keys = open_target(stage, MAX_DEPTH=2).keys
+
+    def write(*chosen: str) -> list[str]:
+        return [*Mover(source.config, stage.wire(), get_config().queue("emails")).write(chosen).words]
+
+    stage.client.zadd(keys.moved, {"long ago": 1})
+    with stage.under("one, with its history"):
+        assert write(entries[0]) == ["ACCEPTED"]
+    with stage.under("the same again, and another"):
+        assert write(entries[0], entries[1]) == ["KNOWN", "ACCEPTED"]
+    with stage.under("full"):
+        assert write(entries[2]) == []
+    if isinstance(keys, RsmqKeys):
+        stage.rsmq(REALTIME=True)
+        stage.client.hset(keys.hash, rsmq_id(3), "another")
+        with stage.under("another message has its id"):
+            assert write(entries[2]) == ["EXISTS"]
+        stage.client.hdel(keys.hash, rsmq_id(3))
+        stage.client.hset(keys.hash, "maxsize", 10)
+        with stage.under("too long"):
+            assert write(entries[2]) == ["TOOLONG"]
+        stage.client.delete(keys.hash)
+        with stage.under("no queue is there, then a new one; other programs listen"):
+            assert write(entries[2]) == ["ACCEPTED"]
 
 
 def job(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

@@ -1,0 +1,137 @@
+"""Dead letters are moved to another queue: selected ones, and all that match, by who may redrive them."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import inspector
+from mq_django.admin.dead_letters import dead_letter_jobs
+from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.inspector import jobs
+from tests.admin.conftest import BASE
+from tests.seeding import bury, bury_garbage, bury_many, dead_entry
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+DEAD = f"{BASE}emails/dead/"
+CHOSEN = f"{DEAD}chosen/"
+ALL = f"{DEAD}all/move/"
+
+
+def numbers():
+    """Return the dead letters of `emails`, and what is ready in `default`."""
+    return inspector.queue("emails").dead, inspector.queue("default").ready
+
+
+def test_one_is_moved_once_its_queue_was_selected_and_that_was_confirmed(operator):
+    message_id = bury("emails", "welcome", {"user_id": 7})
+    fields = {"action": "move", "_selected_action": dead_entry("emails")}
+
+    asked = operator.post(CHOSEN, fields)
+    page = asked.content.decode()
+    assert "Move 1 dead letter to another queue?" in page
+    assert message_id in page
+    assert '<option value="default">default</option>' in page
+    assert '<option value="emails">' not in page
+    assert numbers() == (1, 0)
+    done = operator.post(CHOSEN, {**dict(asked.context["fields"]), "target": "default"}, follow=True)
+
+    assert "1 dead letter was moved to default." in done.content.decode()
+    assert numbers() == (0, 1)
+    assert LogEntry.objects.get().change_message == f"Moved 1 dead letters to default: {message_id}"
+
+
+@pytest.mark.parametrize("target", [None, "", "emails", "orders", "orders:typo", "nope"])
+@pytest.mark.parametrize("address", [CHOSEN, ALL])
+def test_without_a_queue_that_can_have_them_nothing_is_moved(operator, mq_settings, address, target):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
+    bury("emails")
+    fields = {"confirmed": "yes", **({} if target is None else {"target": target})}
+    if address == CHOSEN:
+        fields |= {"action": "move", "_selected_action": dead_entry("emails")}
+
+    answer = operator.post(address, fields)
+
+    assert answer.status_code == 400
+    assert "Select the queue to which the dead letters are moved." in answer.content.decode()
+    assert (numbers(), jobs.look("emails")) == ((1, 0), None)
+    assert not LogEntry.objects.exists()
+
+
+def test_what_cannot_be_moved_is_told(operator, redis_client):
+    bury_garbage(redis_client, "emails", {"x": "y"})
+    fields = {"action": "move", "_selected_action": dead_entry("emails"), "target": "default", "confirmed": "yes"}
+    page = operator.post(CHOSEN, fields, follow=True).content.decode()
+    assert "1 stay here: they are not valid messages" in page
+    assert numbers() == (1, 0)
+
+
+def test_a_full_queue_is_told(operator, mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {"MAX_DEPTH": 1}})
+    bury_many("emails", 2)
+    entries = [str(row["entry"]) for row in operator.get(DEAD).context["rows"]]
+    fields = {"action": "move", "_selected_action": entries, "target": "default", "confirmed": "yes"}
+    page = operator.post(CHOSEN, fields, follow=True).content.decode()
+    assert "1 dead letter was moved to default." in page
+    assert "The queue is at its MAX_DEPTH." in page
+    assert numbers() == (1, 1)
+
+
+def test_all_that_match_are_moved_in_the_background(operator):
+    bury_many("emails", 3)
+    for _ in range(2):
+        bury("emails", "remind", error="SMTPError: refused")
+    url = operator.get(DEAD, {"name": "remind"}).context["move_all_url"]
+
+    asked = operator.get(url)
+    assert "Move up to 5 dead letters to another queue?" in asked.content.decode()
+    fields = {**dict(asked.context["fields"]), "target": "default", "rate": ""}
+    done = operator.post(ALL, fields, follow=True)
+
+    assert "Moved to default: 2 dead letters." in done.content.decode()
+    assert numbers() == (3, 2)
+    expected = "Began to move up to 5 dead letters to default where name contains “remind”"
+    assert LogEntry.objects.get().change_message == expected
+
+
+def test_a_job_tells_where_to_and_how_far_it_is_and_is_cancelled(operator, monkeypatch):
+    monkeypatch.setattr(dead_letter_jobs, "AT_ONCE", -1)
+    bury_many("emails", 150)
+    fields = dict(operator.get(ALL).context["fields"])
+
+    begun = operator.post(ALL, {**fields, "target": "default"}, follow=True).content.decode()
+    assert "Moving to default: 0 so far." in begun
+    assert "To queue" in begun
+    work_here("emails", "s1")
+    done = operator.post(f"{DEAD}job/cancel/", {"confirmed": "yes"}, follow=True).content.decode()
+
+    assert "Cancelled after 100 dead letters were moved to default." in done
+    assert numbers() == (50, 100)
+
+
+def test_a_group_is_moved_from_its_row(operator):
+    bury_many("emails", 3)
+    bury("emails", "remind", error="SMTPError: refused")
+    (most, _) = operator.get(f"{DEAD}groups/").context["rows"]
+    asked = operator.get(most["move_url"])
+    assert "Move 3 dead letters to another queue?" in asked.content.decode()
+    operator.post(ALL, {**dict(asked.context["fields"]), "target": "default"})
+    assert numbers() == (1, 3)
+
+
+def test_moving_is_offered_where_there_is_another_queue(operator, viewer, mq_settings):
+    bury("emails")
+    letter = f"{DEAD}{dead_entry('emails')}/"
+    for address in (DEAD, letter):
+        assert "Move" in operator.get(address).content.decode()
+        assert "Move" not in viewer.get(address).content.decode()
+    mq_settings(QUEUES={"emails": {}}, TOPICS={})
+    for address in (DEAD, letter, f"{DEAD}groups/"):
+        assert "Move" not in operator.get(address).content.decode()
+
+
+def test_who_may_only_look_moves_nothing(viewer):
+    bury("emails")
+    fields = {"action": "move", "_selected_action": dead_entry("emails"), "target": "default", "confirmed": "yes"}
+    assert viewer.post(CHOSEN, fields).status_code == 403
+    assert viewer.post(ALL, {"target": "default", "confirmed": "yes"}).status_code == 403
+    assert numbers() == (1, 0)

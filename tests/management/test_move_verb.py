@@ -1,0 +1,121 @@
+"""`manage.py mq move`: dead letters into another queue."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from mq_django import inspector
+from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.inspector import jobs
+from mq_django.stores.background_jobs import IDLE
+from tests.management.test_mq import mq, mq_json
+from tests.seeding import bury, bury_many
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def counts():
+    """Return the dead letters of `emails`, and what is ready in `default`."""
+    return inspector.queue("emails").dead, inspector.queue("default").ready
+
+
+def test_some_or_all_are_moved_and_never_guessed():
+    ids = bury_many("emails", 3)
+
+    assert mq_json("move", "emails", "default", ids[0]) == {"moved": 1, "missing": 0, "refused": 0}
+    for unclear in (["emails", "default"], ["emails", "default", ids[1], "--all"]):
+        with pytest.raises(CommandError, match="--all") as raised:
+            mq("move", *unclear)
+        assert raised.value.returncode == 2
+    assert mq("move", "emails", "default", "--all") == "2 moved\n"
+    assert counts() == (0, 3)
+
+
+def test_those_that_match_are_moved():
+    bury_many("emails", 3)
+    bury("emails", "remind", error="SMTPError: refused")
+
+    assert mq_json("move", "emails", "default", "--all", "--name", "REMIND", "--error", "smtp")["moved"] == 1
+    assert counts() == (3, 1)
+    assert mq("move", "emails", "default", "--all", "--name", "nope") == "0 moved\n"
+
+
+def test_an_id_that_is_not_there_is_an_error_after_the_others_were_moved():
+    bury("emails", message_id="m1")
+    out = StringIO()
+    with pytest.raises(CommandError, match="1 of 2 ids were not found") as raised:
+        call_command("mq", "move", "emails", "default", "m1", "gone", stdout=out)
+    assert raised.value.returncode == 1
+    assert out.getvalue() == "1 moved, 1 missing\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "code"),
+    [
+        (["nope", "default", "--all"], "No queue 'nope'", 1),
+        (["emails", "nope", "--all"], "No queue 'nope'", 1),
+        (["emails", "emails", "--all"], "redrive them", 1),
+        (["emails", "orders", "--all"], "is a topic", 1),
+        (["emails", "orders:typo", "m1"], "has no group 'typo'", 1),
+        (["orders", "emails", "--all"], "'orders' is a topic", 1),
+        (["emails", "default", "m1", "--name", "remind"], "need --all", 2),
+        (["emails", "default", "m1", "--dry-run"], "need --all", 2),
+        (["emails", "default", "--all", "--name", ""], "--name is ''", 2),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_and_changes_nothing(mq_settings, arguments, sentence, code):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
+    bury("emails", message_id="m1")
+
+    with pytest.raises(CommandError, match=sentence) as raised:
+        mq("move", *arguments)
+
+    assert raised.value.returncode == code
+    assert (counts(), jobs.look("emails")) == ((1, 0), None)
+
+
+def test_a_preview_tells_how_many_and_which_nobody_would_handle():
+    bury_many("emails", 3)
+    bury("emails", "remind", error="SMTPError: refused")
+    out, err = StringIO(), StringIO()
+
+    call_command("mq", "move", "emails", "default", "--all", "--dry-run", stdout=out, stderr=err)
+
+    assert out.getvalue().startswith("4 dead letters would be moved to default.")
+    assert "Queue default has no handler for remind, welcome: such messages wait until it has one." in err.getvalue()
+    found = mq_json("move", "emails", "default", "--all", "--name", "remind", "--dry-run")
+    assert (found["count"], found["without_handler"]) == (1, ["remind"])
+    assert counts() == (4, 0)
+
+
+def test_a_preview_names_no_names_if_all_are_handled(mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {"CONSUME": False}})
+    bury("emails")
+    out, err = StringIO(), StringIO()
+    call_command("mq", "move", "emails", "default", "--all", "--dry-run", stdout=out, stderr=err)
+    assert "no handler" not in err.getvalue()
+
+
+def test_it_is_left_to_consumers_when_that_is_wished_and_jobs_say_where_to():
+    bury_many("emails", 3)
+
+    begun = mq_json("move", "emails", "default", "--all", "--background", "--rate", "5")
+    assert begun == {"begun": True, "total": 3}
+    with pytest.raises(CommandError, match="Another job is running"):
+        mq("redrive", "emails", "--all")
+    (row,) = mq_json("jobs")
+    assert (row["what"], row["target"], row["rate"]) == ("move", "default", 5)
+    assert "move to default" in mq("jobs")
+    while work_here("emails", "w1") != IDLE:
+        pass
+    assert mq("jobs", "watch", "emails") == "finished: 3 moved, 3 of 3 scanned\n"
+    assert counts() == (0, 3)
+
+
+def test_a_full_queue_is_an_error_for_ids(mq_settings):
+    mq_settings(QUEUES={"emails": {}, "default": {"MAX_DEPTH": 1}})
+    ids = bury_many("emails", 2)
+    with pytest.raises(CommandError, match="Queue 'default' is at its MAX_DEPTH of 1"):
+        mq("move", "emails", "default", *ids)
+    assert counts() == (1, 1)
