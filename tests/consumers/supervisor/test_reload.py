@@ -193,7 +193,7 @@ def test_asked_to_stop_while_it_restarts_it_stops_without_haste(site, start, pub
     tree.signal(signal.SIGTERM)
     wait_until(lambda: "stops instead of restarting" in tree.logged())
     gate.touch()
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
     assert history.counts() == {message_id: 1}
     assert starts(tree) == 1
 
