@@ -501,6 +501,8 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     }
     first = trees(wrap=["env", *(f"{name}={value}" for name, value in faked.items())], QUEUES=FAST)
     second = trees(QUEUES=FAST)
+    for tree in (first, second):
+        tree.wait_until_ready()
     ids = []
     for number, offset in enumerate(("+3600", "-3600", "+0")):
         # Not asleep: libfaketime makes an error of Python's sleep.
