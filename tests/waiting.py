@@ -12,13 +12,17 @@ T = TypeVar("T")
 #: Seconds between two looks: short against what tests wait for, long against a look at Redis.
 POLL_INTERVAL = 0.01
 
-#: Timeouts in tests are what a quiet machine may need. One that is shared needs a multiple of that, and a condition that
-#: comes true ends the wait: patience costs nothing but in a test that fails.
+#: Timeouts in tests are what a quiet machine may need. A shared one needs a multiple of that, and waiting for longer
+#: costs nothing but in a test that fails.
 PATIENCE = 4.0
 
 
 def wait_until(condition: Callable[[], T], *, timeout: float = 10.0, message: str = "") -> T:
-    """Return the condition's first true value; fail when there is none within the timeout, in seconds of a quiet machine."""
+    """Return the condition's first true value; fail when there is none within the timeout.
+
+    Args:
+        timeout: in seconds, on a quiet machine.
+    """
     deadline = time.monotonic() + timeout * PATIENCE
     while True:
         value = condition()

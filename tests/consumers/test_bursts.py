@@ -24,8 +24,6 @@ from tests import places
 from tests.consumers.trees import ROOT
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 MANY = 100_000
 PROMOTERS = 4
 #: Redis serves nobody else while a script runs. A batch takes about 1 ms; the rest is for slow machines.

@@ -10,8 +10,6 @@ import pytest
 from tests.e2e.conftest import HERE
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 

@@ -17,7 +17,7 @@ from mq_django.transport.servers import BUNDLES
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 def processes() -> dict[int, int]:
