@@ -54,7 +54,7 @@ class Shop:
     def manage(self, *arguments: str) -> str:
         """Run one of manage.py's commands, and return what it says."""
         command = [sys.executable, "-m", "django", *arguments]
-        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -197,5 +197,5 @@ def axe():
     if not script.exists():
         npm = shutil.which("npm") or pytest.fail("npm is needed to install axe-core")
         command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
-        subprocess.run(command, cwd=HERE, check=True, timeout=120)
+        subprocess.run(command, cwd=HERE, check=True, timeout=280)
     return script

@@ -254,7 +254,9 @@ def test_the_rows_that_were_used_last_are_kept_up_to_a_size(monkeypatch):
 
 
 def test_300_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operator, mq_settings, monkeypatch):
-    mq_settings(QUEUES={f"queue_{number:03}": {} for number in range(300)})
+    # Longer than it takes to write and to show all of them.
+    lasting = {"VISIBILITY_TIMEOUT": 600}
+    mq_settings(QUEUES={f"queue_{number:03}": lasting for number in range(300)})
     for name in get_config().queues:
         beat(name, consumers=50)
     sent, send = [], Session.send

@@ -243,7 +243,7 @@ with SignalPipe() as pipe:
     os.kill(os.getpid(), signal.{number})
     print(pipe.hold())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=True)
     assert done.stdout.strip() == goes_on
 
 
