@@ -23,15 +23,25 @@ def wait_until(condition: Callable[[], T], *, timeout: float = 10.0, message: st
     Args:
         timeout: in seconds, on a quiet machine.
     """
-    deadline = time.monotonic() + timeout * PATIENCE
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() >= deadline:
-            what = message or getattr(condition, "__name__", repr(condition))
-            raise AssertionError(f"not true within {timeout * PATIENCE:g} s: {what} (last value: {value!r})")
+    timeout *= PATIENCE
+    value = _value(condition, timeout)
+    if not value:
+        what = message or getattr(condition, "__name__", repr(condition))
+        raise AssertionError(f"not true within {timeout:g} s: {what} (last value: {value!r})")
+    return value
+
+
+def becomes_true(condition: Callable[[], object], *, within: float) -> bool:
+    """Return whether a condition comes true within so many seconds, on any machine."""
+    return bool(_value(condition, within))
+
+
+def _value(condition: Callable[[], T], seconds: float) -> T:
+    """Return the condition's first true value, or its last one when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL)
+    return value
 
 
 def moment_between(client: redis.Redis) -> datetime:

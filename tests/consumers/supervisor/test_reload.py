@@ -140,7 +140,7 @@ def test_no_message_is_lost_or_handled_twice(site, start, publish, history, stor
     tree = start("--processes", "2")
     ids = []
     for number in (1, 2):
-        ids += [publish(["sleep", 0.1]) for _ in range(400)]
+        ids += [publish(["sleep", 0.2]) for _ in range(400)]
         site.write("changes.json", f'{{"QUEUES": {{"default": {{"VISIBILITY_TIMEOUT": {10 + number}}}}}}}')
         history.wait_for("effect", 400 * number - 300)
         assert history.counts().total() < len(ids)
