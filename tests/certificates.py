@@ -46,4 +46,4 @@ def make_certificates(folder: Path) -> None:
 
 
 def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=280)

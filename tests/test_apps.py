@@ -24,7 +24,7 @@ def run(program):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ def test_only_a_test_that_says_why_runs_once_more(tmp_path):
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_collection_modifyitems\n")
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert "1 failed, 1 passed, 1 rerun in" in done.stdout
 
 

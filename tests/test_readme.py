@@ -23,7 +23,6 @@ def test_the_readme_fits_on_two_screens():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_readme_works_from_top_to_bottom(tmp_path: Path):
     with newcomer(tmp_path) as reader:
         for step in steps(README):

@@ -24,7 +24,7 @@ def manage(server_url, namespace):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=280,
         )
 
     return run

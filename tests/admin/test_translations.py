@@ -44,7 +44,7 @@ def test_a_catalogue_has_the_sentences_of_the_pages(tmp_path):
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
 

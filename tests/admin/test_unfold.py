@@ -49,7 +49,7 @@ def test_each_page_renders_and_each_button_works_with_unfold(mq_settings, tmp_pa
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -110,7 +110,7 @@ def _scenarios(store: str, options: argparse.Namespace, seed: str, number: int, 
 
 
 def _version(program: Path) -> str:
-    told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
+    told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True, timeout=280).stdout
     return " ".join(told.split()[:1]) + " " + next(word[2:] for word in told.split() if word.startswith("v="))
 
 

@@ -25,7 +25,7 @@ from tests.chaos.surroundings import (
     stepping_clock,
 )
 from tests.chaos.trees import Tree, kill, send
-from tests.waiting import wait_until
+from tests.waiting import becomes_true, wait_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +117,7 @@ def _provoked(stage: Stage, point: str, armed: Path) -> bool:
     if point == "reclaiming":
         pid = _child(stage)
         stage.heal(stage.strike("kill", lambda: kill(pid), pids=[pid]))
-    try:
-        wait_until(lambda: not armed.exists(), timeout=3)
-    except AssertionError:
-        return False
-    return True
+    return becomes_true(lambda: not armed.exists(), within=3)
 
 
 def _ended(stage: Stage) -> Tree:

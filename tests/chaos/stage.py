@@ -30,7 +30,7 @@ from tests.chaos.proxy import Road
 from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
-from tests.waiting import wait_until
+from tests.waiting import becomes_true, wait_until
 
 #: Seconds until the last of what a fault hit must have gone on. The promise is the visibility timeout and 2 s; the
 #: rest is for the work that stands before it, on a machine that others use, too.
@@ -148,10 +148,10 @@ class Stage:
         self.producer.stop()
         keys = self.keys
         with self.client as client:
-            drained = _becomes(lambda: places.left(client, keys) == 0, DRAIN)
+            drained = becomes_true(lambda: places.left(client, keys) == 0, within=DRAIN)
             given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
             # Not looked at again when there is none: a consumer that ends just then is known for a moment longer.
-            settled = _becomes(lambda: not self._strangers(client), SETTLE_DOWN)
+            settled = becomes_true(lambda: not self._strangers(client), within=SETTLE_DOWN)
             strangers = set() if settled else self._strangers(client)
             given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
             rest = places.look(client, keys)
@@ -220,14 +220,6 @@ def staged(
         stage.close()
         if not os.environ.get("CHAOS_KEEP"):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _becomes(condition: Callable[[], bool], timeout: float) -> bool:
-    try:
-        wait_until(condition, timeout=timeout)
-    except AssertionError:
-        return False
-    return True
 
 
 def _stopped(rest: Rest) -> Rest:

@@ -60,7 +60,7 @@ def stepping_clock(binary: ServerBinary) -> Iterator[Surroundings]:
     if library is None:
         raise Unavailable("libfaketime is not installed")
     told = subprocess.run(
-        [str(binary.path), "--version"], capture_output=True, text=True, check=True, timeout=30
+        [str(binary.path), "--version"], capture_output=True, text=True, check=True, timeout=280
     ).stdout
     if "malloc=jemalloc" in told:
         raise Unavailable("a server with jemalloc hangs under libfaketime")

@@ -29,7 +29,7 @@ def run(*arguments: str, site: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

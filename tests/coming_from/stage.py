@@ -10,7 +10,7 @@ from typing import Self
 
 from tests.coming_from.boxes import Box
 from tests.shell import shell_environment
-from tests.waiting import wait_until
+from tests.waiting import becomes_true, wait_until
 
 PROJECT = Path(__file__).parent / "project"
 #: The address on the pages. Nothing connects to it: the boxes get that of the test's server.
@@ -60,11 +60,9 @@ class Stage:
                 self._look_before_the_start(boxes[place:])
             getattr(self, f"_{box.kind}")(box, box.text.replace(ADDRESS, self._address))
         expected = [text for box in boxes if box.kind in ("shell", "wait") for text in box.expected]
-        try:
-            wait_until(lambda: all(text in self.printed for text in expected), timeout=END)
-        except AssertionError:
+        if not becomes_true(lambda: all(text in self.printed for text in expected), within=END):
             missing = [text for text in expected if text not in self.printed]
-            raise AssertionError(f"{missing} not printed:\n{self.printed}") from None
+            raise AssertionError(f"{missing} not printed:\n{self.printed}")
 
     def _look_before_the_start(self, boxes: list[Box]) -> None:
         for box in boxes:

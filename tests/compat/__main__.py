@@ -19,7 +19,7 @@ from mq_django.transport.private_server import PrivateServer
 from tests.compat.history import read
 from tests.compat.judge import Account, faults
 from tests.compat.versions import OLD_COMMIT, ROOT, NoHistory, Version, export, stop
-from tests.waiting import wait_until
+from tests.waiting import becomes_true
 
 #: Seconds to work everything off after the last publish.
 DRAIN = 60.0
@@ -72,16 +72,10 @@ def _come_to_rest(folder: Path, url: str) -> Iterator[str]:
         account = Account(read(folder))
         return not account.missing()
 
-    try:
-        wait_until(is_done, timeout=DRAIN, message="everything is worked off")
-    except AssertionError:
+    if not becomes_true(is_done, within=DRAIN):
         yield f"after {DRAIN:g} s there was still something to do"
     with redis.Redis.from_url(url, protocol=2, socket_timeout=10) as client:
-        try:
-            wait_until(
-                lambda: client.xlen("mq:{plain}:dead") == len(account.dying), timeout=DRAIN, message="all are buried"
-            )
-        except AssertionError:
+        if not becomes_true(lambda: client.xlen("mq:{plain}:dead") == len(account.dying), within=DRAIN):
             yield f"{client.xlen('mq:{plain}:dead')} dead letters instead of {len(account.dying)}"
         for queue in ("limited", "log:first", "log:second"):
             if dead := client.xlen(f"mq:{{{queue}}}:dead"):

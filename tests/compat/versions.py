@@ -47,7 +47,7 @@ class Version:
             env=self._environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=280,
             check=False,
         )
         if done.returncode:
@@ -88,7 +88,7 @@ def export(commit: str, folder: Path) -> None:
         NoHistory: this is no checkout, or one without that commit.
     """
     archive = subprocess.run(
-        ["git", "archive", commit, "mq_django"], cwd=ROOT, capture_output=True, timeout=60, check=False
+        ["git", "archive", commit, "mq_django"], cwd=ROOT, capture_output=True, timeout=280, check=False
     )
     if archive.returncode:
         raise NoHistory(f"Commit {commit} is needed (git fetch --unshallow): {archive.stderr.decode().strip()}")

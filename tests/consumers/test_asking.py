@@ -110,7 +110,7 @@ def test_a_consumer_that_is_asked_to_stop_is_not_replaced_and_the_others_go_on(t
     assert all(count == 1 for count in history.counts().values())
 
     processes.ask(second.id, "stop")
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
 
 
 def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, history, store, redis_client, tmp_path):
@@ -127,7 +127,7 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
     wait_until(lambda: "waiting for running handlers" in tree.logged() or "was asked to stop" in tree.logged())
     (tmp_path / "go").touch()
 
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
     assert history.counts() == {held: 1}
     assert redis_client.hgetall(store.keys.consumers) == {}
     assert processes.ask(found.id, "stop") == []
@@ -168,5 +168,5 @@ def test_other_stores_tell_and_obey_as_well(trees, history, mq_settings, tmp_pat
     processes.ask(one.id, "stop")
     wait_until(lambda: living(1) and living(1)[0].state == "stopping")
     (tmp_path / "go").touch()
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
     assert len(history.lines("effect")) == 1

@@ -92,12 +92,12 @@ def test_a_supervisor_without_consumers_stops_when_asked(trees):
     members = open_members(get_config().queue("default"), Pooled(get_client("chores")))
     (who,) = members.beat("me", {}, {}).supervisors.keys() - {"me"}
     assert members.ask(who, "stop") == "ASKED"
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
 
 
 def test_a_group_of_a_topic_that_others_handle_is_promoted_and_not_fetched(trees, publish):
     tree = trees("orders:theirs", "--housekeeping", TOPICS={"orders": {"VISIBILITY_TIMEOUT": 1}})
-    assert tree.process.wait(20) == 1
+    assert tree.wait(20) == 1
     assert "Topic 'orders' has no group 'theirs'" in tree.logged()
 
     theirs = opened("orders:theirs")
@@ -118,7 +118,7 @@ def test_a_group_of_a_topic_that_others_handle_is_promoted_and_not_fetched(trees
 @pytest.mark.parametrize(("arguments", "config"), [(["--housekeeping"], {}), (["a"], {"QUEUES": FOREIGN})])
 def test_nothing_to_consume_cannot_be_drained(trees, arguments, config):
     tree = trees("--drain", *arguments, **config)
-    assert tree.process.wait(20) == 2
+    assert tree.wait(20) == 2
     assert "--drain needs a queue to consume." in tree.logged()
 
 

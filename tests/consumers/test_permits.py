@@ -6,8 +6,6 @@ from mq_django import queues
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 #: Calls between two heartbeats of a tree at rest are about five; who looks every 50 ms makes a hundred.
 FEW = 30
 ONE = {"CONCURRENCY": {"queue": 1, "key": 1}}

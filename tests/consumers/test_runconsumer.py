@@ -21,7 +21,7 @@ def server():
 
 def test_a_server_that_would_lose_messages_is_refused(trees, server):
     tree = trees(CONNECTION=server.url)
-    assert tree.process.wait(20) == 1
+    assert tree.wait(20) == 1
     assert "messages would be lost. Set it to noeviction." in tree.logged()
     assert "Traceback" not in tree.logged()
 
@@ -54,7 +54,7 @@ def test_what_the_checks_find_is_shown_once(trees, settings):
 
 def test_with_json_an_error_of_the_command_is_an_object(trees):
     tree = trees("nowhere", "--log-format", "json")
-    assert tree.process.wait(20) == 1
+    assert tree.wait(20) == 1
     last = json.loads(tree.logged().splitlines()[-1])
     assert (last["level"], last["message"][:18]) == ("error", "No queue 'nowhere'")
 
@@ -62,7 +62,7 @@ def test_with_json_an_error_of_the_command_is_an_object(trees):
 @pytest.mark.parametrize("count", [257, 1000])
 def test_more_queues_than_it_handles_are_refused_with_advice(trees, count):
     tree = trees(QUEUES={f"q{number}": {} for number in range(count)})
-    assert tree.process.wait(20) == 1
+    assert tree.wait(20) == 1
     assert f"up to 256 queues and groups, not {count}" in tree.logged()
     assert "manage.py runconsumer QUEUE QUEUE" in tree.logged()
     assert "Traceback" not in tree.logged()

@@ -100,7 +100,7 @@ def test_a_supervisor_is_asked_to_stop_once(trees, publish, history, apart):
     processes.ask(supervisor.id, "quiet")
     wait_until(lambda: "quiet" in tree.logged())
     assert processes.ask(supervisor.id, "stop") == ["default", APART, "news:readers"]
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
     # A second request would have handed the running messages back.
     assert len(history.lines("effect")) == 2
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from django.conf import settings
 
 from tests.consumers.project.history import read
 from tests.processes import is_stopped, processes
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -60,13 +61,21 @@ class Tree:
         children = self.children()
         for pid in (self.pid, *children):
             kill(pid)
-        self.process.wait(10)
+        self.wait(10)
 
     def stop(self, timeout: float = 20.0) -> int:
         """Ask it to stop, and return its exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
-        return self.process.wait(timeout)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """Return its exit code when it has ended."""
+        return self.process.wait(timeout * PATIENCE)
+
+    def wait_until_ready(self, consumers: int = 1) -> None:
+        """Wait until so many of its consumers, replaced ones too, have said that they handle queues."""
+        wait_until(lambda: len(re.findall("Consumer .* handles", self.logged())) >= consumers, timeout=20)
 
     def logged(self) -> str:
         return self.log.read_text(errors="replace")

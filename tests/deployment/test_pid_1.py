@@ -67,7 +67,7 @@ def test_it_is_number_1_and_sigterm_lets_handlers_finish(container, publish, his
     publish(["sleep", 3])
     history.wait_for("start")
     kill(first, signal.SIGTERM)
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
     assert len(history.lines("effect")) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_second_sigterm_ends_it_before_the_handler(container, publish, history
     kill(first, signal.SIGTERM)
     wait_until(lambda: "waiting for running handlers" in tree.logged())
     kill(first, signal.SIGTERM)
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
     assert not history.lines("effect")
 
 
@@ -94,7 +94,7 @@ def test_sighup_loads_new_code(container, history, publish):
 
     wait_until(has_changed, timeout=30)
     kill(first, signal.SIGTERM)
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
 
 
 def orphan(container, publish, history, init):
@@ -112,7 +112,7 @@ def test_without_an_init_a_process_that_a_handler_has_left_stays_in_the_process_
     tree, first = orphan(container, publish, history, [])
     wait_until(lambda: zombies(first), timeout=30)
     kill(first, signal.SIGTERM)
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
 
 
 @pytest.mark.skipif(not shutil.which("tini"), reason="needs tini")
@@ -123,5 +123,5 @@ def test_with_tini_nothing_stays_and_signals_arrive(container, publish, history)
     publish(["sleep", 3])
     history.wait_for("start", 3)
     kill(first, signal.SIGTERM)
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
     assert len(history.lines("effect")) == 3

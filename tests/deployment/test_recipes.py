@@ -38,7 +38,7 @@ def tool(name):
 
 
 def outcome(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     return done.returncode, done.stdout + done.stderr
 
 

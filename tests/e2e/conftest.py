@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.urls import resolve
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="make e2e installs Playwright")
 
@@ -54,7 +54,7 @@ class Shop:
     def manage(self, *arguments: str) -> str:
         """Run one of manage.py's commands, and return what it says."""
         command = [sys.executable, "-m", "django", *arguments]
-        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -160,7 +160,7 @@ class Window:
 
     def expect(self, text: str, *, seconds: float = 15) -> None:
         """Wait until the page says something."""
-        playwright.expect(self.page.locator("#container")).to_contain_text(text, timeout=seconds * 1000)
+        playwright.expect(self.page.locator("#container")).to_contain_text(text, timeout=seconds * 1000 * PATIENCE)
 
     def picture(self, name: str) -> None:
         """Keep a picture for the documentation, when that is asked for."""
@@ -204,7 +204,7 @@ def window(browser: Any, shop: Shop) -> Iterator[Open]:
 
     def open_page(**options: Any) -> Window:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(15_000 * PATIENCE)
         found = Window(context.new_page(), shop)
         opened.append((found, context))
         found.log_in()

@@ -10,8 +10,6 @@ import pytest
 from tests.e2e.conftest import HERE
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
@@ -199,5 +197,5 @@ def axe():
     if not script.exists():
         npm = shutil.which("npm") or pytest.fail("npm is needed to install axe-core")
         command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
-        subprocess.run(command, cwd=HERE, check=True, timeout=120)
+        subprocess.run(command, cwd=HERE, check=True, timeout=280)
     return script

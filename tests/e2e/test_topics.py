@@ -6,8 +6,6 @@ import pytest
 
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def order(shop, *numbers):
     """Publish orders to the topic."""

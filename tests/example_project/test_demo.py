@@ -17,7 +17,7 @@ from mq_django.transport.servers import BUNDLES
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 def processes() -> dict[int, int]:
@@ -196,7 +196,7 @@ def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
         env={"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert answer.returncode == 1
@@ -212,7 +212,7 @@ def test_a_second_demo_keeps_out_of_the_folder_of_the_first(start_demo: StartDem
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert answer.returncode == 1

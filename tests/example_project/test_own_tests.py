@@ -27,7 +27,7 @@ def run(*arguments: str, folder: Path) -> str:
         env=shell_environment(EXAMPLE_PROJECT_DIR=str(folder), **often),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

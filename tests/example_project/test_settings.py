@@ -37,7 +37,7 @@ def manage(folder: Path, *arguments: str, url: str = "") -> str:
         env={**env, "EXAMPLE_PROJECT_DIR": str(folder), "MQ_REDIS_URL": url},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def website(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
         "EXAMPLE_PROJECT_OFTEN_SECONDS": "86400",
     }
     subprocess.run(
-        [sys.executable, "example_project/manage.py", "openshop", "-v0"], cwd=ROOT, env=env, check=True, timeout=60
+        [sys.executable, "example_project/manage.py", "openshop", "-v0"], cwd=ROOT, env=env, check=True, timeout=280
     )
     with listen() as listener:
         site = address(listener)

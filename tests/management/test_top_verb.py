@@ -120,7 +120,7 @@ def test_a_closed_output_ends_any_verb_without_a_traceback(where):
         read, write = os.pipe()
         os.close(read)
         command = [sys.executable, "-c", PROGRAM, *where, *arguments]
-        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=280)
         os.close(write)
         assert (done.returncode, done.stderr.decode().splitlines()[1:]) == (141, [])
         assert b"Traceback" not in done.stderr

@@ -51,7 +51,7 @@ HAPPENED = {
 
 def promtool(*arguments: str, folder: Path) -> str:
     found = [program("promtool") or "", *arguments]
-    done = subprocess.run(found, cwd=folder, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(found, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

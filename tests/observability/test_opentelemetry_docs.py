@@ -96,7 +96,6 @@ def spans(text):
 
 
 #: It starts three processes, which import a lot.
-@pytest.mark.timeout(240)
 @needs_opentelemetry
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_request_and_its_handler_are_in_one_trace_and_have_one_correlation_id(start, form):

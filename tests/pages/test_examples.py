@@ -22,7 +22,7 @@ def test_each_example_runs(tmp_path, folder):
     environment = shell_environment(DJANGO_SETTINGS_MODULE="settings", FOLDER=str(DOCS / folder))
     command = [sys.executable, "-m", "pytest", "test_examples.py", "-rA", "-W", "error", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout
     with_examples = {

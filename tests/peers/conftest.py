@@ -42,7 +42,7 @@ def node() -> str:
         wanted = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
         if not all((HERE / "node_modules" / name).exists() for name in wanted):
             command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
-            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=100)
+            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=280)
             if done.returncode:
                 missing(f"npm cannot install {', '.join(wanted)}: {done.stderr[-300:]}")
     return str(program)
@@ -55,9 +55,9 @@ def pyrsmq() -> str:
     python = folder / "bin" / "python"
     with one_at_a_time(HERE / ".pyrsmq.lock"):
         if not (folder / "ready").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=100)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=280)
             command = [str(python), "-m", "pip", "install", "--quiet", "PyRSMQ==0.6.1"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
             if done.returncode:
                 missing(f"pip cannot install PyRSMQ: {done.stderr[-300:]}")
             (folder / "ready").touch()

@@ -43,7 +43,7 @@ class Program:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         try:
-            output, _ = self.process.communicate(timeout=15)
+            output, _ = self.process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             output, _ = self.process.communicate()
@@ -60,7 +60,7 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ class Peer:
 
     def stop(self) -> None:
         """End the program."""
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
     def create(self, queue: str, **options: Any) -> None:
         self.ask("createQueue", qname=queue, **options)

@@ -10,7 +10,7 @@ from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.peers.programs import NODE_PROGRAMS
-from tests.waiting import wait_until
+from tests.waiting import becomes_true, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("node")]
 
@@ -57,11 +57,10 @@ def hold_and_kill(node, ids, redis_client):
     def stops_while_it_waits():
         # Stopped between two reads it gets no message.
         node.process.send_signal(signal.SIGSTOP)
-        try:
-            return wait_until(holds, timeout=2)
-        except AssertionError:
-            node.process.send_signal(signal.SIGCONT)
-            return False
+        if becomes_true(holds, within=2):
+            return True
+        node.process.send_signal(signal.SIGCONT)
+        return False
 
     wait_until(stops_while_it_waits, timeout=40)
     node.stop(kill=True)

@@ -73,7 +73,7 @@ def type_in(redis_url, namespace, tmp_path):
             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=280,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ def test_rsmqs_own_tests_pass(node):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=280,
         )
     # The tests print a line before the report.
     report = json.loads(done.stdout[done.stdout.index("{\n") :])

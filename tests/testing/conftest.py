@@ -48,7 +48,7 @@ def run(project: Path, environment: dict[str, str]) -> Run:
     def run(*arguments: str, code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *arguments]
         done = subprocess.run(
-            command, cwd=project, env=environment | more, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=project, env=environment | more, capture_output=True, text=True, timeout=280, check=False
         )
         assert code is None or done.returncode == code, f"{done.stdout}\n{done.stderr}"
         return done

@@ -15,7 +15,7 @@ def test_a_consumer_confirms(mq):
     order = Order.objects.create(email="ann@shop.example")
     confirm.enqueue(order.pk)
     done = subprocess.run(
-        [sys.executable, "manage.py", "runconsumer", "--drain"], capture_output=True, text=True, timeout=60
+        [sys.executable, "manage.py", "runconsumer", "--drain"], capture_output=True, text=True, timeout=280
     )
     assert done.returncode == CODE, done.stderr
     assert MESSAGE in done.stderr
@@ -123,7 +123,7 @@ def test_what_has_expired_is_not_handled(mq):
     mq.advance(days=2)
     emails.publish("welcome", {"email": "ann@shop.example"}, expires=60)
     mq.advance(hours=1)
-    subprocess.run([sys.executable, "manage.py", "runconsumer", "--drain"], timeout=60, check=True)
+    subprocess.run([sys.executable, "manage.py", "runconsumer", "--drain"], timeout=280, check=True)
     assert mq.messages("emails") == []
     from mq_django import queues
     assert queues["emails"].find(mq.published("emails")[0].id).place.name == "EXPIRED"

@@ -38,7 +38,7 @@ def trace(tree: Path, folder: Path, *, messages: int = MESSAGES) -> dict[str, Mo
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
         )
     if done.returncode:

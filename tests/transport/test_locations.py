@@ -277,6 +277,6 @@ print(queues["default"].publish("welcome", 1))
 """
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280, env=environment
     )
     assert answer.returncode == 0, answer.stderr

@@ -7,21 +7,28 @@ from pathlib import Path
 
 from django.apps import AppConfig
 
-from mq_django.consumers.supervisor import supervisor
+from mq_django.consumers.supervisor import listener, supervisor
 from mq_django.consumers.supervisor.trimmer import Trimmer
 
 
 class Stuck(AppConfig):
-    """Blocks the trimmer once."""
+    """Blocks the trimmer of the first supervisor from the moment at which a file named in the environment is there."""
 
     name = "tests.consumers.project.stuck"
     label = "stuck"
 
     def ready(self) -> None:
         """Block it, if this is the first supervisor."""
-        done = Path(os.environ["MQ_TEST_STUCK"])
-        if "--orders" in sys.argv or done.exists():
+        begin = Path(os.environ["MQ_TEST_STUCK"])
+        if "--orders" in sys.argv or begin.exists():
             return
-        done.touch()
-        supervisor.STUCK = 3.0
-        Trimmer.run_once = lambda self: time.sleep(3600) or 1.0  # type: ignore[method-assign,func-returns-value]
+
+        def stand_still(self: Trimmer) -> float:
+            if begin.exists():
+                time.sleep(3600)
+            return 0.1
+
+        supervisor.STUCK = 4.0
+        # A listener that hears nothing must not be taken for one that is stuck.
+        listener.LISTEN = 0.5
+        Trimmer.run_once = stand_still  # type: ignore[method-assign]

@@ -68,7 +68,7 @@ def test_it_becomes_ready_and_while_it_shuts_down_it_is_only_alive(trees, publis
     tree.signal(signal.SIGTERM)
     probes.wait_for(200, 503, 200)
     assert "It is shutting down." in probes.ask("/ready")[1]
-    assert tree.process.wait(20) == 0
+    assert tree.wait(20) == 0
     assert len(history.lines("effect")) == 1
     assert probes.state() == (0, 0, 0)
 
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_refused_before_any_consumer_starts(trees, port, probes
     probes.wait_for(200, 200, 200)
     for options in ([], ["--autoreload"]):
         second = trees("--health-port", str(port), *options)
-        assert second.process.wait(20) == 1
+        assert second.wait(20) == 1
         assert f"--health-port {port}: another process uses this port." in second.logged()
         assert "Handling" not in second.logged()
         assert "Traceback" not in second.logged()
@@ -154,7 +154,7 @@ def test_two_supervisors_have_a_port_each(trees, port, probes):
 )
 def test_a_value_that_cannot_be_used_is_one_sentence(trees, value, code, said):
     tree = trees("--health-port", value)
-    assert tree.process.wait(20) == code
+    assert tree.wait(20) == code
     assert said in tree.logged()
     assert "Traceback" not in tree.logged()
 

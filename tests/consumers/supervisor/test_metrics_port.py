@@ -234,7 +234,7 @@ def test_each_may_have_a_port_of_its_own(trees, scraper, folder):
 def test_a_port_in_use_is_refused(trees, scraper, folder, options):
     with socket.create_server(("127.0.0.1", scraper.port)):
         tree = trees("--metrics-port", f"127.0.0.1:{scraper.port}", *options)
-        assert tree.process.wait(PATIENCE) == 1
+        assert tree.wait(PATIENCE) == 1
     assert f"--metrics-port 127.0.0.1:{scraper.port}: another process uses this port." in tree.logged()
     assert "Traceback" not in tree.logged()
     assert not list(folder.iterdir())
@@ -258,7 +258,7 @@ def test_without_the_package_it_says_which_extra_to_install(trees, scraper, tmp_
     (tmp_path / "without" / "prometheus_client.py").write_text("raise ImportError('No module named prometheus_client')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "without"))
     tree = trees("--metrics-port", str(scraper.port), *options)
-    assert tree.process.wait(PATIENCE) == 1
+    assert tree.wait(PATIENCE) == 1
     assert "python -m pip install 'mq-django[prometheus]'" in tree.logged()
     assert "Traceback" not in tree.logged()
     assert "Handling" not in tree.logged()

@@ -44,13 +44,13 @@ def test_it_can_be_stopped_while_it_waits(trees, number):
     wait_until(lambda: "Still trying" in tree.logged(), timeout=20)
     assert len(errors(tree)) == 1
     tree.signal(number)
-    assert tree.process.wait(10) == 0
+    assert tree.wait(10) == 0
     assert "Traceback" not in tree.logged()
 
 
 def test_draining_ends_when_there_is_nothing_to_reach(trees):
     tree = trees("--drain", CONNECTION="redis://127.0.0.1:1")
-    assert tree.process.wait(30) == 1
+    assert tree.wait(30) == 1
     assert tree.logged().splitlines()[-1].startswith("CommandError: Cannot reach Redis at 127.0.0.1:1")
 
 
@@ -58,7 +58,7 @@ def test_a_wrong_password_is_one_line_and_the_end(trees, server):
     with redis.Redis.from_url(server.url) as client:
         client.config_set("requirepass", "right")
     tree = trees(CONNECTION=server.url.replace("redis://", "redis://:wr0ng@"))
-    assert tree.process.wait(20) == 1
+    assert tree.wait(20) == 1
     (line,) = tree.logged().splitlines()
     assert line.startswith("CommandError: Redis at 127.0.0.1:")
     assert "wr0ng" not in line

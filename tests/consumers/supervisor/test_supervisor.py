@@ -501,6 +501,8 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     }
     first = trees(wrap=["env", *(f"{name}={value}" for name, value in faked.items())], QUEUES=FAST)
     second = trees(QUEUES=FAST)
+    for tree in (first, second):
+        tree.wait_until_ready()
     ids = []
     for number, offset in enumerate(("+3600", "-3600", "+0")):
         # Not asleep: libfaketime makes an error of Python's sleep.
@@ -642,6 +644,7 @@ def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publ
     running = publish(["wait", str(gate)])
     history.wait_for("start")
     second = trees("--threads", "2")
+    second.wait_until_ready()
     ids = [publish(["sleep", 0.02]) for _ in range(300)]
     wait_until(lambda: len({line["pid"] for line in history.lines("start")}) == 2)
     first.signal(signal.SIGTERM)
@@ -649,7 +652,7 @@ def test_asked_to_stop_it_finishes_what_runs_and_gives_the_rest_away(trees, publ
     wait_until(lambda: len(store.held_by(consumer, limit=100)) == 1, timeout=2.0)
     history.wait_for("effect", 300, timeout=30)
     gate.touch()
-    assert first.process.wait(10) == 0
+    assert first.wait(10) == 0
     wait_until(lambda: empty(store))
     assert history.counts() == dict.fromkeys([running, *ids], 1)
     assert {line["attempt"] for line in history.lines("start")} == {1}
@@ -664,7 +667,7 @@ def test_asked_twice_it_gives_back_at_once_what_runs(trees, publish, history, st
     tree.signal(signal.SIGTERM)
     wait_until(lambda: "waiting for running handlers" in tree.logged())
     tree.signal(second)
-    assert tree.process.wait(8) == 0
+    assert tree.wait(8) == 0
     assert store.depths().ready == 1
     (again,) = store.take("x", count=1)
     assert (again.message.id, again.message.attempt) == (message_id, 1)
@@ -756,7 +759,7 @@ def test_grown_too_large_a_process_is_replaced(trees, publish, history, store):
 def test_draining_ends_when_nothing_is_left(trees, publish, history, store):
     ids = [publish() for _ in range(20)]
     tree = trees("--drain", "--processes", "2")
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
     assert history.counts() == dict.fromkeys(ids, 1)
     assert len(re.findall("handles", tree.logged())) == 2
 
@@ -765,7 +768,7 @@ def test_draining_handles_unhandled_messages_that_have_a_handler_and_leaves_the_
     handled = set_aside("default", "act", {"do": []})
     left = set_aside("default", "unknown")
     tree = trees("--drain")
-    assert tree.process.wait(30) == 0
+    assert tree.wait(30) == 0
     assert history.counts() == {handled: 1}
     assert [view.message.id for view in messages.waiting("default", "unhandled", start=0, limit=5).waiting] == [left]
 
@@ -776,6 +779,6 @@ def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(trees, publish, his
     history.wait_for("start")
     for pid in (*tree.children(), tree.pid):
         kill(pid, signal.SIGINT)
-    assert tree.process.wait(10) == 0
+    assert tree.wait(10) == 0
     assert history.counts() == {message_id: 1}
     assert "Traceback" not in tree.logged()
