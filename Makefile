@@ -26,6 +26,8 @@ CHAOS_SEED ?=
 CHAOS ?=
 # How long `make slow` goes on.
 SLOW_MINUTES ?= 60
+# Which tests `make test` runs, by their marks.
+MARKS ?= not slow
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
@@ -64,7 +66,7 @@ demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 test: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist worksteal $(PYTEST)
+	$(BIN)/python -m pytest -m '$(MARKS)' -n $(WORKERS) --dist worksteal $(PYTEST)
 
 test-slow: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m pytest -m 'slow and not coming_from' -n $(WORKERS) --dist worksteal $(PYTEST)

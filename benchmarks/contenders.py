@@ -37,6 +37,8 @@ class Contender:
     environment: str
     #: What its environment has, in the words of pip or npm.
     packages: tuple[str, ...] = ()
+    #: The oldest Python that these run on, such as 3.12; any that this suite runs on if empty.
+    oldest_python: str = ""
     #: Messages for a second or three of work: published one by one, in bulk (0: it has no such call), handled.
     one_by_one: int
     bulk: int

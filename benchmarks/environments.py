@@ -12,6 +12,8 @@ from benchmarks.trees import ROOT
 
 #: Where the environments are; kept over runs.
 HOME = Path(os.environ.get("MQ_BENCH_HOME") or ROOT)
+#: Versions of Python that are looked for where a contender needs a newer one than that of the suite.
+NEWER = ("3.12", "3.13", "3.14", "3.15")
 #: Seconds that an installation may take.
 PATIENCE = 600
 
@@ -39,18 +41,29 @@ def prepare(contender: Contender) -> str:
     """Make a contender's environment; return why it cannot be made, or ''."""
     if contender.environment == OURS:
         return ""
-    return install(contender.environment, contender.packages, is_python=contender.is_python)
+    return install(
+        contender.environment,
+        contender.packages,
+        is_python=contender.is_python,
+        oldest_python=contender.oldest_python,
+    )
 
 
-def install(name: str, packages: Sequence[str], *, is_python: bool = True) -> str:
+def install(name: str, packages: Sequence[str], *, is_python: bool = True, oldest_python: str = "") -> str:
     """Make an environment with packages; return why it cannot be made, or ''."""
     place, wanted = folder(name), "\n".join(packages)
     stamp = place / ".ready"
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return ""
+    python = _python(oldest_python)
+    if python is None:
+        return f"Python {oldest_python} or newer is not installed"
     print(f"Installing {name} ...", file=sys.stderr, flush=True)
     try:
-        (_with_pip if is_python else _with_npm)(place, packages)
+        if is_python:
+            _with_pip(place, packages, python)
+        else:
+            _with_npm(place, packages)
     except subprocess.CalledProcessError as error:
         return f"{' '.join(map(str, error.cmd[-3:]))} ended with {error.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -59,8 +72,31 @@ def install(name: str, packages: Sequence[str], *, is_python: bool = True) -> st
     return ""
 
 
-def _with_pip(place: Path, packages: Sequence[str]) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True, timeout=PATIENCE)
+def interpreter(version: str) -> str | None:
+    """Return a working interpreter of a version such as 3.12, if there is one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for candidate in [shutil.which(f"python{version}"), *map(str, pyenv.glob(f"{version}.*/bin/python"))]:
+        # A name on PATH may be pyenv's, for a version that is not switched on.
+        code = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+        if candidate and subprocess.run([candidate, "-c", code], check=False, capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def _python(oldest: str) -> str | None:
+    """Return an interpreter of this version or a newer one: that of the suite if it can be."""
+    if not oldest or _parts(oldest) <= sys.version_info[:2]:
+        return sys.executable
+    found = (interpreter(version) for version in NEWER if _parts(version) >= _parts(oldest))
+    return next((python for python in found if python), None)
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _with_pip(place: Path, packages: Sequence[str], python: str) -> None:
+    subprocess.run([python, "-m", "venv", "--clear", str(place)], check=True, timeout=PATIENCE)
     pip = [str(place / "bin" / "python"), "-m", "pip", "-qq", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", *packages], check=True, timeout=PATIENCE)
 

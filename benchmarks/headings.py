@@ -39,14 +39,23 @@ def read(path: Path) -> list[Contender]:
         raise WrongHeading(f"{path.name} has no heading between '# /// script' and '# ///'")
     try:
         heading = tomllib.loads(SIGNS.sub("", found[1]))
-        return _contenders(path, heading["dependencies"], **heading["tool"]["bench"])
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        oldest = _oldest_python(heading.get("requires-python", ""))
+        return _contenders(path, heading["dependencies"], oldest, **heading["tool"]["bench"])
+    except (KeyError, TypeError, ValueError) as error:
         raise WrongHeading(f"{path.name}: {error}") from error
+
+
+def _oldest_python(required: str) -> str:
+    """Return the version in `>=3.12`, the only form that a heading may have."""
+    if required and not re.fullmatch(r">=3\.\d+", required):
+        raise ValueError(f"requires-python is {required!r}, and not such as '>=3.12'")
+    return required.removeprefix(">=")
 
 
 def _contenders(
     path: Path,
     packages: Sequence[str],
+    oldest_python: str,
     *,
     name: str,
     remaining: str,
@@ -63,6 +72,7 @@ def _contenders(
             remaining=evaluated(remaining),
             environment=path.stem,
             packages=tuple(packages),
+            oldest_python=oldest_python,
             variables={"BENCH_MODE": "safe" if is_safest else "fast"},
             settings=safe if is_safest else fast,
             is_safest=is_safest,

@@ -57,8 +57,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit(str(error), 2)
 
 
+@pytest.hookimpl(trylast=True)  # after the plugin that shuffles
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`."""
+    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests."""
     for item in items:
         if item.get_closest_marker("flaky"):
             raise pytest.UsageError(f"{item.nodeid}: use the mark retried(why=...) in place of flaky")
@@ -66,6 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
                 raise pytest.UsageError(f"{item.nodeid}: the mark retried needs its reason: retried(why=...)")
             item.add_marker(pytest.mark.flaky(reruns=1))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)

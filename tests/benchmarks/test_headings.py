@@ -57,6 +57,7 @@ def test_a_heading_makes_a_fastest_and_a_safest_contender(written, name, sign, m
         HEADING.replace("handled = 20\n", ""),
         HEADING.replace("[tool.bench]\n", ""),
         HEADING.replace("= 10", "="),
+        HEADING.replace("dependencies", 'requires-python = "~=3.12"\ndependencies'),
     ],
 )
 def test_a_wrong_heading_is_told_with_its_file(written, text):
@@ -64,9 +65,15 @@ def test_a_wrong_heading_is_told_with_its_file(written, text):
         headings.read(written("q.py", text, "#"))
 
 
+def test_a_heading_may_ask_for_a_newer_python(written):
+    text = HEADING.replace("dependencies", 'requires-python = ">=3.12"\ndependencies')
+    assert [one.oldest_python for one in headings.read(written("q.py", text, "#"))] == ["3.12", "3.12"]
+    assert headings.read(written("r.py", HEADING, "#"))[0].oldest_python == ""
+
+
 def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
     peers = headings.peers()
-    assert len(peers) >= 18
+    assert len(peers) >= 20
     assert len({peer.name for peer in peers}) == len(peers)
     assert all(("," in peer.name) == peer.is_safest for peer in peers), "the drawing tells variants by their comma"
     for peer in peers:

@@ -158,7 +158,7 @@ class TestOptions:
     def test_commands_of_the_page_can_be_parsed(self):
         page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
         commands = {"mq": mq, "runconsumer": runconsumer}
-        lines = re.findall(r"^python manage.py (.+)|`(?:manage.py )?((?:mq|runconsumer) [^`]+)`", page, re.MULTILINE)
+        lines = re.findall(r"^\$ manage.py (.+)|`(?:manage.py )?((?:mq|runconsumer) [^`]+)`", page, re.MULTILINE)
         found = [(line or span).split() for line, span in lines]
         assert len(found) >= 5
         for verb, *arguments in [words for words in found if words[0] in commands]:

@@ -15,10 +15,31 @@ from tests.e2e.conftest import ROOT, playwright
 
 pytest.importorskip("sphinx", reason="make e2e installs Sphinx")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="make e2e installs axe")
+AXE_SCRIPT = axe.Axe().axe_script
 
-#: One of each kind: axe needs seconds for each.
+#: One of each kind, on which axe measures the contrast of each word. That takes seconds for each.
 KINDS = ["faq", "reference/handlers", "reference/errors", "tasks", "search"]
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+CONTRAST = "color-contrast"
+#: Marks the first element with text of each colour, background, size and weight; returns how many there are.
+MARK = """() => {
+    const background = element => {
+        const found = []
+        for (let at = element; at; at = at.parentElement) found.push(getComputedStyle(at).backgroundColor)
+        return found.filter(colour => colour !== 'rgba(0, 0, 0, 0)')[0]
+    }
+    const known = new Set()
+    for (const element of document.querySelectorAll('[data-sample]')) element.removeAttribute('data-sample')
+    for (const element of document.body.querySelectorAll('*')) {
+        const has_text = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())
+        if (!has_text || !element.checkVisibility()) continue
+        const style = getComputedStyle(element)
+        const key = [style.color, background(element), style.fontSize, style.fontWeight, style.opacity].join()
+        if (!known.has(key)) element.setAttribute('data-sample', '')
+        known.add(key)
+    }
+    return known.size
+}"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -78,16 +99,53 @@ def test_no_page_is_wider_than_the_screen(open_page, site, names, size):
     assert wider == []
 
 
+def violations(page: Any, context: Any = None, **options: Any) -> list[Any]:
+    """Return what axe finds on a page as it is now: the rule, and the first elements."""
+    options = {"resultTypes": ["violations"], "preload": False, **options}
+    runner = axe.Axe("0" if page.evaluate("'axe' in window") else AXE_SCRIPT)  # it is large: once a page
+    response = runner.run(page, context=context, options=options).response
+    return [(each["id"], [node["target"] for node in each["nodes"][:3]]) for each in response["violations"]]
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(open_page, site, scheme):
     page, found = open_page(PHONE if scheme == "dark" else DESKTOP, scheme), {}
     for name in KINDS:
         page.goto(f"{site}/{name}.html")
-        violations = axe.Axe().run(page).response["violations"]
-        if violations:
-            found[name] = [(each["id"], [node["target"] for node in each["nodes"][:3]]) for each in violations]
-    assert found == {}
+        found[name] = violations(page)
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def contrasts(page: Any) -> list[Any]:
+    """Return where the contrast is too low, of each combination of colours once."""
+    assert page.evaluate(MARK) > 3
+    return violations(page, {"include": [["[data-sample]"]]}, runOnly=[CONTRAST])
+
+
+@pytest.mark.timeout(900)
+def test_axe_finds_no_violation_on_any_page(open_page, site, names):
+    page, found = open_page(DESKTOP, "light"), []
+    # Rules about colours take longer than all the others. A link has the same colours on a phone.
+    others = {CONTRAST: {"enabled": False}}
+    on_a_phone = {**others, "link-in-text-block": {"enabled": False}}
+    for name in names:
+        page.set_viewport_size(DESKTOP)
+        page.emulate_media(color_scheme="light")
+        page.goto(f"{site}/{name}")
+        found += [(name, "light", each) for each in [*violations(page, rules=others), *contrasts(page)]]
+        page.set_viewport_size(PHONE)
+        found += [(name, "phone", each) for each in violations(page, rules=on_a_phone)]
+        page.emulate_media(color_scheme="dark")
+        found += [(name, "dark", each) for each in contrasts(page)]
+    assert found == []
+
+
+def test_axe_finds_a_contrast_that_is_too_low(open_page, site):
+    page = open_page(DESKTOP, "light")
+    page.goto(f"{site}/faq.html")
+    page.add_style_tag(content="article h2 { color: #ddd }")
+    assert [rule for rule, _ in contrasts(page)] == [CONTRAST]
 
 
 def test_the_search_finds_a_public_name(open_page, site):

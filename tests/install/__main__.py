@@ -5,7 +5,6 @@ Prints a table, and ends with 1 when anything failed.
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import redis
 
+from benchmarks.environments import interpreter
 from mq_django.errors import ConnectionLost
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.servers import ServerBinary, find_server
@@ -66,17 +66,6 @@ class Place:
     caches: Mapping[str, object]
     #: What the error line of `runconsumer` says where there is to be one.
     refusal: str = ""
-
-
-def interpreter(version: str) -> str | None:
-    """Return a working interpreter of a version such as 3.12, if there is one."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for candidate in [shutil.which(f"python{version}"), *map(str, pyenv.glob(f"{version}.*/bin/python"))]:
-        # A name on PATH may be pyenv's, for a version that is not switched on.
-        code = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
-        if candidate and subprocess.run([candidate, "-c", code], check=False, capture_output=True).returncode == 0:
-            return candidate
-    return None
 
 
 def places(stack: ExitStack, folder: Path, binary: ServerBinary) -> Iterator[Place]:

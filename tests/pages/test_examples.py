@@ -1,4 +1,4 @@
-"""The examples in docs/reference/ and docs/howto/, run as tests of a project."""
+"""The examples of the pages in docs/, run as tests of a project."""
 
 import re
 import shutil
@@ -8,24 +8,40 @@ from pathlib import Path
 
 import pytest
 
-from tests.optional import needs_croniter
-from tests.shell import ROOT, shell_environment
+from tests.optional import needs_croniter, needs_opentelemetry, needs_prometheus, needs_sentry
+from tests.pages.boxes import DOCS, run_here
+from tests.shell import shell_environment
 
-DOCS = ROOT / "docs"
 HERE = Path(__file__).parent
+FOLDERS = ["", "howto", "reference"]
+
+
+def folder_of(page: str) -> str:
+    return page.rpartition("/")[0]
 
 
 @needs_croniter
-@pytest.mark.parametrize("folder", ["reference", "howto"])
+@needs_opentelemetry
+@needs_prometheus
+@needs_sentry
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder or "docs")
 def test_each_example_runs(tmp_path, folder):
     project = shutil.copytree(HERE / "project", tmp_path / "project")
-    environment = shell_environment(DJANGO_SETTINGS_MODULE="settings", FOLDER=str(DOCS / folder))
-    command = [sys.executable, "-m", "pytest", "test_examples.py", "-rA", "-W", "error", "-p", "no:cacheprovider"]
+    expected = {page for page in run_here() if folder_of(page) == folder}
+    environment = shell_environment(DJANGO_SETTINGS_MODULE="settings", DOCS=str(DOCS), PAGES=" ".join(sorted(expected)))
+    options = ["-rA", "--tb=short", "-W", "error", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-m", "pytest", "test_examples.py", *options],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
-    with_examples = {
-        path.stem for path in (DOCS / folder).glob("*.md") if "\n```python\n" in path.read_text(encoding="utf-8")
-    }
-    assert set(re.findall(r"^PASSED .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)) == with_examples
+    assert set(re.findall(r"^PASSED .*\[([\w/-]+)\]$", done.stdout, re.MULTILINE)) == expected
+
+
+def test_each_folder_is_run():
+    assert {folder_of(page) for page in run_here()} == set(FOLDERS)

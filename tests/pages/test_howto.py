@@ -1,10 +1,8 @@
 """docs/howto/: its contents, its boxes, and a page for each of the troubles that users of queues report."""
 
-import json
 import re
 
 import pytest
-import yaml
 
 from tests.shell import ROOT
 
@@ -12,7 +10,7 @@ DOCS = ROOT / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "howto").glob("*.md"))}
 INDEX = PAGES.pop("index")
 BOX = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: Python and commands are run by test_examples.py.
+#: Python and commands are run by test_examples.py, and data is checked by test_data.py.
 LANGUAGES = {"python", "console", "yaml", "json"}
 
 #: What users of other queues complain about most, and the page that answers it.
@@ -75,6 +73,3 @@ def test_each_box_is_in_a_language_that_is_checked(page):
     boxes = BOX.findall(PAGES[page])
     assert len(boxes) * 2 == len(re.findall(r"^```", PAGES[page], re.MULTILINE))
     assert {language for language, _ in boxes} <= LANGUAGES
-    for language, text in boxes:
-        if language in ("yaml", "json"):
-            assert {"yaml": yaml.safe_load, "json": json.loads}[language](text)

@@ -15,8 +15,10 @@ ENDLESS = {"top", "metrics", "health", "doctor"}
 
 def run_commands(example):
     """Run each command of a box, and compare what it prints if the box shows that."""
-    for line, shown in re.findall(r"^\$ (.*)\n?((?:(?!\$ ).*\n?)*)", example.parsed, re.MULTILINE):
-        program, command, *arguments = shlex.split(line)
+    commands = re.findall(r"^\$ (.*)\n?((?:(?!\$ ).*\n?)*)", example.parsed, re.MULTILINE)
+    assert commands, "no line begins with '$ '"
+    for line, shown in commands:
+        program, command, *arguments = shlex.split(line, comments=True)
         assert program == "manage.py"
         if command in PARSED:
             load_command_class(PARSED[command], command).create_parser("manage.py", command).parse_args(arguments)

@@ -1,6 +1,8 @@
-"""The project of the examples in docs/reference/ and docs/howto/."""
+"""The project of the examples in docs/."""
 
 from importlib.util import find_spec
+
+from django import VERSION
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
@@ -13,6 +15,13 @@ INSTALLED_APPS = [
     "shop",
 ]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+ROOT_URLCONF = "shop.urls"
+ADMINS = ["ops@example.com"] if VERSION >= (6, 0) else [("Ops", "ops@example.com")]
+#: "mq" is the alias that pages name for queues.
+CACHES = {
+    alias: {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"unix:///nowhere/{alias}.sock"}
+    for alias in ("default", "mq")
+}
 TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": []}}
 MQ_DJANGO = {
     "CONNECTION": "unix:///nowhere/redis.sock",

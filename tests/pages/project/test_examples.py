@@ -1,4 +1,8 @@
-"""The examples of a page run in one namespace, as a module. Its commands run after the examples that precede them."""
+"""The examples of a page run in one namespace, as a module. Its commands run after the examples that precede them.
+
+A comment of a page that begins with `invisible-code-block: python` runs, too: it has what an example needs and a reader
+has anyway, or what has come of the example. `fixture(name)` gives it a fixture of pytest.
+"""
 
 import os
 import sys
@@ -7,27 +11,31 @@ from types import ModuleType
 
 import pytest
 from console import run_commands
-from django.conf import settings as django_settings
+from django.core.checks import ERROR, run_checks
 from sybil.document import Document
 from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser
 
 from mq_django import registry
 
-FOLDER = Path(os.environ["FOLDER"])
-PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if "\n```python\n" in path.read_text(encoding="utf-8"))
+DOCS = Path(os.environ["DOCS"])
+PAGES = os.environ["PAGES"].split()
 #: These show what tests in a transaction do. The others publish as code outside of `atomic()` does.
-IN_A_TRANSACTION = {"testing", "triggers", "idempotent-handlers"}
+IN_A_TRANSACTION = {"reference/testing", "reference/triggers", "howto/idempotent-handlers"}
+#: What a box may set. Of queues and topics there are those of all boxes.
+SETTINGS = ("MQ_DJANGO", "TASKS", "CACHES")
 
 
-def use_settings(settings, document):
-    """Let the queues and topics of the page exist: those of boxes that begin with `MQ_DJANGO = `."""
-    for example in document.examples():
-        if str(example.parsed).startswith("MQ_DJANGO = "):
-            example.evaluate()
-            shown = document.namespace.pop("MQ_DJANGO")
-            together = {**django_settings.MQ_DJANGO, **shown}
-            together["QUEUES"] = {**django_settings.MQ_DJANGO["QUEUES"], **shown.get("QUEUES", {})}
-            settings.MQ_DJANGO = together
+def use_settings(settings, namespace):
+    """Let the project have the settings that a box has just assigned, in which the checks find no error."""
+    shown = {name: namespace.pop(name) for name in SETTINGS if name in namespace}
+    if "MQ_DJANGO" in shown:
+        before, now = settings.MQ_DJANGO, shown["MQ_DJANGO"]
+        both = {kind: {**before[kind], **now.get(kind, {})} for kind in ("QUEUES", "TOPICS")}
+        shown["MQ_DJANGO"] = {**before, **now, **both}
+    for name, value in shown.items():
+        setattr(settings, name, value)
+    if shown:
+        assert [str(message) for message in run_checks(tags=["mq_django"]) if message.level >= ERROR] == []
 
 
 @pytest.mark.parametrize(
@@ -39,12 +47,12 @@ def test_examples(page, request, settings, monkeypatch):
     monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
     for name in ("_starts", "_schedules", "_kinds"):
         monkeypatch.setattr(registry, name, {})
-    module = ModuleType(f"examples_of_{page.replace('-', '_')}")
+    module = ModuleType(f"examples_of_{page.rpartition('/')[2].replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     parsers = (PythonCodeBlockParser(), CodeBlockParser("console", run_commands))
-    document = Document.parse(str(FOLDER / f"{page}.md"), *parsers)
+    document = Document.parse(str(DOCS / f"{page}.md"), *parsers)
     document.namespace = vars(module)
-    use_settings(settings, document)
-    module.mq = request.getfixturevalue("mq")
+    module.mq, module.fixture = request.getfixturevalue("mq"), request.getfixturevalue
     for example in document.examples():
         example.evaluate()
+        use_settings(settings, document.namespace)

@@ -1,0 +1,2 @@
+def bill_again(message):
+    """Send the bill of an order again."""
