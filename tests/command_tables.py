@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from django.core.management import load_command_class
@@ -14,6 +15,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 OF_ALL = {action.dest for action in BaseCommand().create_parser("", "")._actions} | {"json"}
 
 
+@cache
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of the commands, of the verbs and of their actions, by their names."""
     found = {}

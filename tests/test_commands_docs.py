@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from mq_django.management.commands import mq, runconsumer
+from mq_django.management.commands import mq
 from tests.command_tables import PAGE, arguments, parsers, renewed
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -40,8 +40,7 @@ def test_every_argument_has_a_help():
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_each_example_can_be_parsed(line):
     verb, *rest = shlex.split(line)
-    command = {"mq": mq, "runconsumer": runconsumer}[verb].Command()
-    assert command.create_parser("manage.py", verb).parse_args(rest)
+    assert parsers()[verb].parse_args(rest)
 
 
 def test_each_verb_has_an_example_or_is_dangerous():

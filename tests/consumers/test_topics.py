@@ -84,7 +84,7 @@ def test_an_orderly_stop_loses_and_doubles_nothing(shop):
 def test_nothing_to_handle_is_a_sentence(mq_settings, redis_client):
     empty = Project(mq_settings(QUEUES={}, TOPICS={"other": {}}), redis_client)
     program = empty.runconsumer("other")
-    assert program.wait(20) == 1
+    assert program.process.wait(100) == 1
     assert "No queue is configured" in program.stop_and_tell()
 
 
@@ -92,7 +92,7 @@ def test_a_group_is_drained(shop):
     topics["orders"].group("billing").subscribe()
     topics["orders"].publish_many([("order.paid", n) for n in range(30)])
     program = shop.runconsumer("orders:billing", "--drain")
-    assert program.wait(30) == 0
+    assert program.process.wait(100) == 0
     assert sorted(of(shop.handled(), "billing")) == list(range(30))
     assert (groups()["billing"].position.lag, groups()["billing"].position.pending) == (0, 0)
 

@@ -5,6 +5,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from http.cookiejar import CookieJar
 
 from tests.waiting import wait_until
@@ -25,17 +26,20 @@ class Browser:
 
     def wait_for(self, address: str) -> str:
         """Open a page of a server that may be loading new code."""
-        pages: list[str] = []
+        return self._patiently(lambda: self.open(address), address)
 
-        def is_there() -> bool:
+    def log_in(self, address: str, **fields: str) -> str:
+        """Open the page to log in, of such a server, and send its form; return the page that follows."""
+        return self._patiently(lambda: self.press(self.open(address), "login-form", **fields), address)
+
+    def _patiently(self, visit: Callable[[], str], address: str) -> str:
+        def seen() -> str:
             try:
-                pages.append(self.open(address))
-            except urllib.error.URLError:
-                return False
-            return True
+                return visit()
+            except (urllib.error.URLError, ConnectionError):
+                return ""
 
-        wait_until(is_there, timeout=30, message=address)
-        return pages[0]
+        return wait_until(seen, timeout=30, message=address)
 
     def press(self, page: str, name: str, **fields: str) -> str:
         """Send the form of this class or id, filled in."""

@@ -221,8 +221,8 @@ class Newcomer:
         what, _, texts = argument.partition(" => ")
         queue, error = what.split(maxsplit=1)
         browser, place = self._browser, f"/admin/mq_django/queue/{queue}/dead/"
-        login = browser.wait_for(self._adapt("http://127.0.0.1:8000/admin/login/?next=/admin/mq_django/queue/"))
-        assert queue in browser.press(login, "login-form", username="admin", password=PASSWORD)
+        login = self._adapt("http://127.0.0.1:8000/admin/login/?next=/admin/mq_django/queue/")
+        assert queue in browser.log_in(login, username="admin", password=PASSWORD)
         letters = sorted(set(re.findall(rf'href="({place}[\d-]+/)"', browser.open(place))))
         pages = {letter: browser.open(letter) for letter in letters}
         assert {"Traceback" in page for page in pages.values()} == {True}

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,6 +33,14 @@ class _Held:
     depth: int
     autocommit: bool
 
+    @classmethod
+    def of(cls, connection: BaseDatabaseWrapper) -> Self:
+        """Return a connection in its state now, or as it will be when it is opened."""
+        if connection.connection is None:
+            # Django sets its state only then.
+            return cls(connection, 0, connection.settings_dict["AUTOCOMMIT"])
+        return cls(connection, len(connection.atomic_blocks), connection.autocommit)
+
     def is_as_found(self) -> bool:
         connection = self.connection
         if connection.connection is None:
@@ -48,10 +57,7 @@ class Databases:
 
     def __init__(self) -> None:
         #: The connections. Replaced as a whole, because the event loop reads it while another thread adds one.
-        self.held = tuple(
-            _Held(connection, len(connection.atomic_blocks), connection.autocommit)
-            for connection in connections.all(initialized_only=True)
-        )
+        self.held = tuple(_Held.of(connection) for connection in connections.all(initialized_only=True))
         #: The time of the last refresh() on the monotonic clock.
         self.checked = time.monotonic()
         #: How many times clean_up() has rolled something back.

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -187,6 +188,22 @@ def test_within_the_transaction_of_a_test_its_depth_is_restored():
         assert not databases.is_disturbed()
         Group.objects.create(name="also of the test")
     assert set(Group.objects.values_list("name", flat=True)) == {"of the test", "also of the test"}
+
+
+def test_a_connection_that_was_named_and_not_opened_is_none_that_was_left(mq_settings):
+    """As `apublish()` does, which looks for a transaction."""
+
+    def in_a_new_thread():
+        assert not connection.in_atomic_block
+        assert connection.connection is None
+        with databases_within() as found:
+            Group.objects.count()
+            was_disturbed = found.is_disturbed()
+            connection.close()
+        return was_disturbed
+
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(in_a_new_thread).result()
 
 
 def test_a_broken_connection_costs_one_error(rig, monkeypatch):

@@ -17,6 +17,8 @@ INSTALLED_APPS = [
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 ROOT_URLCONF = "shop.urls"
 ADMINS = ["ops@example.com"] if VERSION >= (6, 0) else [("Ops", "ops@example.com")]
+if VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 #: "mq" is the alias that pages name for queues.
 CACHES = {
     alias: {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"unix:///nowhere/{alias}.sock"}
