@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
@@ -73,39 +74,49 @@ class Neighbours(Recorder):
     def messages(self) -> Counter[bytes]:
         """Return how often each message is somewhere whence it comes to a consumer or a person."""
         found: Counter[bytes] = Counter()
-        kinds = {key: self.client.type(key) for key in self.keys()}
-        for key, kind in kinds.items():
-            if kind == b"stream":
-                self._in_stream(key, found)
-            elif kind == b"zset":
-                self._in_waiting(key, kinds, found)
+        keys = self.keys()
+        kinds = dict(zip(keys, self._together(("type", key) for key in keys), strict=True))
+        for key, (entries, groups) in self._streams([key for key in keys if kinds[key] == b"stream"]).items():
+            for entry, fields in entries:
+                # Each group has its own place in a log.
+                names = [name for name, awaits in groups.items() if awaits(entry)]
+                if key.endswith(b":log"):
+                    found.update(mark + b"@" + name for name in names for mark in _marks(fields))
+                elif names or not groups:
+                    found.update(_marks(fields))
+        bodies = {key: _bodies(key) for key in keys if kinds[key] == b"zset" and kinds.get(_bodies(key)) == b"hash"}
+        members = self._together(("zrange", key, 0, -1) for key in bodies)
+        each = [(body, member) for body, some in zip(bodies.values(), members, strict=True) for member in some]
+        for body in self._together(("hget", *place) for place in each):
+            found.update(set(MARK.findall(body or b"")))
         return found
 
-    def _in_stream(self, key: bytes, found: Counter[bytes]) -> None:
-        entries = dict(self.client.xrange(key))
-        for entry, fields in [] if key.endswith(b":log") else entries.items():
-            if self._comes(key, entry):
-                found.update(_marks(fields))
-        for group in self.client.xinfo_groups(key) if key.endswith(b":log") else []:
-            # Each group has its own place in a log.
-            for entry, fields in entries.items():
-                if self._awaits(key, group, entry):
-                    found.update(mark + b"@" + group["name"] for mark in _marks(fields))
+    def _streams(self, keys: Sequence[bytes]) -> dict[bytes, tuple[Any, dict[bytes, Callable[[bytes], bool]]]]:
+        """Return the entries of streams, and for each of their groups a function whether an entry awaits it."""
+        replies = self._together(call for key in keys for call in (("xrange", key), ("xinfo_groups", key)))
+        groups = [(key, group) for key, found in zip(keys, replies[1::2], strict=True) for group in found]
+        pending = self._together(("xpending_range", key, group["name"], "-", "+", 10_000) for key, group in groups)
+        awaited: dict[bytes, dict[bytes, Callable[[bytes], bool]]] = {key: {} for key in keys}
+        for (key, group), rows in zip(groups, pending, strict=True):
+            awaited[key][group["name"]] = partial(_awaits, group, {row["message_id"] for row in rows})
+        return {key: (entries, awaited[key]) for key, entries in zip(keys, replies[::2], strict=True)}
 
-    def _comes(self, key: bytes, entry: bytes) -> bool:
-        groups = self.client.xinfo_groups(key)
-        return not groups or any(self._awaits(key, group, entry) for group in groups)
+    def _together(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Call methods of the client, each with its arguments, in one round trip."""
+        pipeline = self.client.pipeline(transaction=False)
+        for method, *arguments in calls:
+            getattr(pipeline, method)(*arguments)
+        return pipeline.execute()
 
-    def _awaits(self, key: bytes, group: Mapping[str, Any], entry: bytes) -> bool:
-        later = _place(entry) > _place(group["last-delivered-id"])
-        return later or bool(self.client.xpending_range(key, group["name"], entry, entry, 1))
 
-    def _in_waiting(self, key: bytes, kinds: Mapping[bytes, bytes], found: Counter[bytes]) -> None:
-        name, _, kind = key.rpartition(b":")
-        body = name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked") else key + b":Q"
-        if kinds.get(body) == b"hash":
-            for member in self.client.zrange(key, 0, -1):
-                found.update(set(MARK.findall(self.client.hget(body, member) or b"")))
+def _awaits(group: Mapping[str, Any], pending: Collection[bytes], entry: bytes) -> bool:
+    return entry in pending or _place(entry) > _place(group["last-delivered-id"])
+
+
+def _bodies(key: bytes) -> bytes:
+    """Return the key of the bodies of what waits in another one."""
+    name, _, kind = key.rpartition(b":")
+    return name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked") else key + b":Q"
 
 
 def _marks(fields: Mapping[bytes, bytes] | None) -> set[bytes]:
