@@ -9,8 +9,8 @@ import redis
 
 T = TypeVar("T")
 
-#: Seconds between two looks: short against what tests wait for, long against a look at Redis.
-POLL_INTERVAL = 0.01
+#: Seconds between two looks: at first, and after a second. Consumers that are waited for need the processors.
+POLL_INTERVAL, LONGEST_INTERVAL = 0.01, 0.05
 
 #: Timeouts in tests are what a quiet machine may need. A shared one needs a multiple of that, and waiting for longer
 #: costs nothing but in a test that fails.
@@ -38,10 +38,15 @@ def becomes_true(condition: Callable[[], object], *, within: float) -> bool:
 
 def _value(condition: Callable[[], T], seconds: float) -> T:
     """Return the condition's first true value, or its last one when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < deadline:
-        time.sleep(POLL_INTERVAL)
-    return value
+    began = time.monotonic()
+    while True:
+        looked = time.monotonic()
+        value = condition()
+        now = time.monotonic()
+        if value or now - began >= seconds:
+            return value
+        # A look that takes long, such as at many lines of a log, pauses longer.
+        time.sleep(max(2 * (now - looked), min(LONGEST_INTERVAL, POLL_INTERVAL + (now - began) / 25)))
 
 
 def moment_between(client: redis.Redis) -> datetime:
