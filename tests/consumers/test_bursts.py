@@ -77,8 +77,8 @@ def test_a_burst_promoted_by_four_processes_loses_and_doubles_nothing_and_never_
     config = mq_settings()
     keys, go = get_config().queue("default").keys, f"{config['NAMESPACE']}:go"
     slowest = []
-    # What else runs on this machine can only make a script longer: the quietest of three bursts tells.
-    while len(slowest) < 3 and min(slowest, default=LONGEST_MS) >= LONGEST_MS:
+    # What else runs on this machine can only make a script longer: the quietest of five bursts tells.
+    while len(slowest) < 5 and min(slowest, default=LONGEST_MS) >= LONGEST_MS:
         redis_client.delete(keys.ready, go)
         let_wait(redis_client, keys, MANY, due_ms=1)
         with ExitStack() as stack:

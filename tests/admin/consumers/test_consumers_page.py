@@ -29,7 +29,7 @@ def words(page):
 def work(queue="emails", **told):
     """Let a consumer run the message that is ready, and tell so."""
     (delivery,) = take(queue, 1)
-    running = [[delivery.stream, delivery.entry.decode(), 12_000], [0, "1-1", 99_000]]
+    running = [[delivery.stream, delivery.entry.decode(), 720_000], [0, "1-1", 99_000]]
     members(queue).beat("s1", {"host": "web1", "version": "0.1.0"}, {CONSUMER: {"running": running, **told}})
 
 
@@ -41,7 +41,7 @@ def test_it_shows_who_consumes_and_what_each_handles(viewer):
 
     assert "1 consumer is running." in page
     assert "web1" in page
-    assert "welcome emails · for 12 s" in page
+    assert "welcome emails · for 12 min" in page
     assert "1,234 2 emails" in page
     assert "process 7 · threads: 8" in page
     # What is no longer there has ended since the heartbeat.
@@ -58,10 +58,10 @@ def test_what_a_consumer_handles_leads_to_the_message(operator):
     (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
 
     page = operator.get(link).content.decode()
-    assert "for 12 s" in page
+    assert "for 12 min" in page
     assert "Why it is not running" not in page
     (row,) = operator.get(f"{BASE}emails/pending/").context["rows"]
-    assert row["running"] == "12 s"
+    assert row["running"] == "12 min"
 
 
 @pytest.mark.parametrize(("what", "said"), [("quiet", "was asked to go quiet"), ("stop", "was asked to stop")])
@@ -151,12 +151,12 @@ def test_starvation_names_the_handler_that_holds_all_threads_on_every_page(viewe
     """The queues, the queue, its message and its consumers tell it."""
     publish("default", "crunch", 1)
     (delivery,) = take("default", 1)
-    full = {"threads": ["default", delivery.stream, delivery.entry.decode(), 47_000, 40_000]}
-    for queue, running in (("default", [[delivery.stream, delivery.entry.decode(), 47_000]]), ("emails", [])):
+    full = {"threads": ["default", delivery.stream, delivery.entry.decode(), 2_820_000, 2_400_000]}
+    for queue, running in (("default", [[delivery.stream, delivery.entry.decode(), 2_820_000]]), ("emails", [])):
         told = {"threads": 4, "busy": [4, 2], "full": full, "running": running}
         members(queue).beat("s1", {"host": "web1"}, {CONSUMER: told})
     publish("emails", "welcome", 1, message_id="m1")
-    said = "All 4 threads of its consumers are busy: “crunch” of default for 47 s."
+    said = "All 4 threads of its consumers are busy: “crunch” of default for 47 min."
 
     overview = words(viewer.get(BASE).content.decode())
     queue = words(viewer.get(f"{BASE}emails/change/").content.decode())
