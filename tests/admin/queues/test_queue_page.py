@@ -1,5 +1,6 @@
 """The page of a queue: charts, by handler, limits, schedules."""
 
+import re
 from datetime import timedelta
 from math import inf
 
@@ -64,7 +65,7 @@ def test_pending_messages_that_have_not_started_are_told_apart(operator):
     running = {"threads": 1, "running": [[first.stream, first.entry.decode(), 5]]}
     Members(get_config().queue("emails"), Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: running})
 
-    assert "not started: 2, oldest: 0 s" in main_of(operator.get(PAGE))
+    assert re.search(r"not started: 2, oldest: \d+ s", main_of(operator.get(PAGE)))
 
 
 def test_an_unknown_kind_of_damage_is_shown_as_text(operator, redis_client):
