@@ -102,13 +102,14 @@ compat: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.compat --seconds $(COMPAT_SECONDS)
 
 # One process: tests of the same page share an environment, which the first of them makes.
-slow: $(VENV)/.test $(BUNDLED)
+slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest -m coming_from tests/coming_from
+	$(BIN)/python -m pytest tests/e2e -m slow -o addopts=
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
 e2e: $(VENV)/.e2e $(BUNDLED)
-	$(BIN)/python -m pytest tests/e2e -o addopts= $(PYTEST)
+	$(BIN)/python -m pytest tests/e2e -m 'not slow' -o addopts= $(PYTEST)
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .demo .coverage* htmlcov

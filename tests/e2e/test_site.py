@@ -123,6 +123,7 @@ def contrasts(page: Any) -> list[Any]:
     return violations(page, {"include": [["[data-sample]"]]}, runOnly=[CONTRAST])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_axe_finds_no_violation_on_any_page(open_page, site, names):
     page, found = open_page(DESKTOP, "light"), []
