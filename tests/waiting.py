@@ -11,19 +11,24 @@ T = TypeVar("T")
 
 #: Seconds between two looks: at first, and after a second. Consumers that are waited for need the processors.
 POLL_INTERVAL, LONGEST_INTERVAL = 0.01, 0.05
+#: And at most, however long a look takes.
+LONGEST_PAUSE = 0.5
 
 #: Timeouts in tests are what a quiet machine may need. A shared one needs a multiple of that, and waiting for longer
 #: costs nothing but in a test that fails.
 PATIENCE = 4.0
 
 
-def wait_until(condition: Callable[[], T], *, timeout: float = 10.0, message: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T], *, timeout: float = 10.0, within: float | None = None, message: str = ""
+) -> T:
     """Return the condition's first true value; fail when there is none within the timeout.
 
     Args:
         timeout: in seconds, on a quiet machine.
+        within: instead: seconds on any machine, where a later value would show that something else was waited for.
     """
-    timeout *= PATIENCE
+    timeout = timeout * PATIENCE if within is None else within
     value = _value(condition, timeout)
     if not value:
         what = message or getattr(condition, "__name__", repr(condition))
@@ -46,7 +51,8 @@ def _value(condition: Callable[[], T], seconds: float) -> T:
         if value or now - began >= seconds:
             return value
         # A look that takes long, such as at many lines of a log, pauses longer.
-        time.sleep(max(2 * (now - looked), min(LONGEST_INTERVAL, POLL_INTERVAL + (now - began) / 25)))
+        pause = max(2 * (now - looked), min(LONGEST_INTERVAL, POLL_INTERVAL + (now - began) / 25))
+        time.sleep(min(pause, LONGEST_PAUSE, began + seconds - now))
 
 
 def moment_between(client: redis.Redis) -> datetime:

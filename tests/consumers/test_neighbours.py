@@ -45,7 +45,7 @@ def test_what_waits_on_a_blocked_event_loop_goes_on_within_seconds(trees, publis
     ids = [publish(["sleep", 1], name="aact") for _ in range(5)]
     history.wait_for("start", 5)
     publish(["loop", "block"], name="aact")
-    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), timeout=18)
+    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), within=28)
     wait_until(lambda: store.depths().dead == 1, timeout=20)
 
 
@@ -54,7 +54,7 @@ def test_a_process_whose_event_loop_has_ended_is_replaced_at_once(trees, publish
     publish(["loop", "end"], name="aact")
     ended = history.wait_for("effect")[0]["pid"]
     ids = [publish(name="aact") for _ in range(5)]
-    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), timeout=15)
+    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids), within=28)
     assert "must be replaced: mq_django loop has ended" in tree.logged()
     wait_until(lambda: ended not in tree.children())
     began = time.monotonic()
@@ -82,7 +82,7 @@ def test_coroutines_do_not_wait_behind_slow_threads(trees, publish, history):
         publish(["sleep", 8])
     history.wait_for("start", 2)
     published = publish(name="aact")
-    wait_until(lambda: history.counts()[published], timeout=5)
+    wait_until(lambda: history.counts()[published], within=7)
 
 
 def test_threads_do_not_wait_behind_slow_coroutines(trees, publish, history):
@@ -91,7 +91,7 @@ def test_threads_do_not_wait_behind_slow_coroutines(trees, publish, history):
         publish(["sleep", 8], name="aact")
     history.wait_for("start", 100)
     published = publish()
-    wait_until(lambda: history.counts()[published], timeout=5)
+    wait_until(lambda: history.counts()[published], within=7)
 
 
 def test_nor_across_queues(trees, publish, history, mq_settings):
@@ -100,7 +100,7 @@ def test_nor_across_queues(trees, publish, history, mq_settings):
         publish(["sleep", 8], queue="a")
     history.wait_for("start", 2)
     published = publish(name="aact", queue="b")
-    wait_until(lambda: history.counts()[published], timeout=5)
+    wait_until(lambda: history.counts()[published], within=7)
 
 
 @pytest.mark.parametrize(("name", "code"), [("act", 0), ("act", 1), ("aact", 0)])

@@ -62,7 +62,7 @@ def test_a_server_that_is_down_stops_no_queue_of_another(trees, publish, history
     for number in range(3):
         publish()
         publish(delay=0.5)
-        history.wait_for("effect", 2 + 2 * (number + 1), timeout=10)
+        history.wait_for("effect", 2 + 2 * (number + 1), within=10)
     # Longer than the visibility timeout: the consumer keeps the messages of the server that can be reached.
     other.start()
     publish(queue=APART)

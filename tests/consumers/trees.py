@@ -63,15 +63,15 @@ class Tree:
             kill(pid)
         self.wait(10)
 
-    def stop(self, timeout: float = 20.0) -> int:
-        """Ask it to stop, and return its exit code."""
+    def stop(self) -> int:
+        """Ask it to stop, and return its exit code. It does not wait for the usual grace of 30 s."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
-        return self.wait(timeout)
+        return self.wait(within=28)
 
-    def wait(self, timeout: float = 20.0) -> int:
-        """Return its exit code when it has ended."""
-        return self.process.wait(timeout * PATIENCE)
+    def wait(self, timeout: float = 20.0, *, within: float | None = None) -> int:
+        """Return its exit code when it has ended; see wait_until() for the times."""
+        return self.process.wait(timeout * PATIENCE if within is None else within)
 
     def wait_until_ready(self, consumers: int = 1) -> None:
         """Wait until so many of its consumers, replaced ones too, have said that they handle queues."""
@@ -104,12 +104,14 @@ class History:
     def counts(self, kind: str = "effect") -> Counter[str]:
         return Counter(line["id"] for line in self.lines(kind))
 
-    def wait_for(self, kind: str, count: int = 1, *, timeout: float = 20.0) -> list[dict[str, Any]]:
+    def wait_for(
+        self, kind: str, count: int = 1, *, timeout: float = 20.0, within: float | None = None
+    ) -> list[dict[str, Any]]:
         def enough() -> list[dict[str, Any]]:
             found = self.lines(kind)
             return found if len(found) >= count else []
 
-        return wait_until(enough, timeout=timeout, message=f"{count} lines of {kind}")
+        return wait_until(enough, timeout=timeout, within=within, message=f"{count} lines of {kind}")
 
 
 def end(trees: Sequence[Tree]) -> None:

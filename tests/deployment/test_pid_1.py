@@ -78,7 +78,7 @@ def test_a_second_sigterm_ends_it_before_the_handler(container, publish, history
     kill(first, signal.SIGTERM)
     wait_until(lambda: "waiting for running handlers" in tree.logged())
     kill(first, signal.SIGTERM)
-    assert tree.wait(30) == 0
+    assert tree.wait(within=25) == 0
     assert not history.lines("effect")
 
 

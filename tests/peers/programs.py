@@ -118,11 +118,12 @@ class Project:
         """Return what the handlers have written down."""
         return [json.loads(line) for line in self._client.lrange(f"{self.namespace}:handled", 0, -1)]
 
-    def wait_handled(self, count: int, *, timeout: float = 20.0) -> list[dict[str, Any]]:
+    def wait_handled(self, count: int, *, timeout: float = 20.0, within: float | None = None) -> list[dict[str, Any]]:
         """Wait until so many messages were handled, and return them."""
         wait_until(
             lambda: self._client.llen(f"{self.namespace}:handled") >= count,
             timeout=timeout,
+            within=within,
             message=f"{count} messages handled",
         )
         return self.handled()

@@ -109,7 +109,7 @@ def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_cl
     idle.start()
     wait_until(lambda: redis_client.info("clients")[blocked] == 2)
 
-    wait_until(lambda: not read.is_alive(), timeout=2)
+    wait_until(lambda: not read.is_alive(), within=4)
     publish()
     idle.join(5)
     assert len(found) == 1
