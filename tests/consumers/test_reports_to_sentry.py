@@ -12,9 +12,6 @@ pytestmark = needs_sentry
 
 MIDDLEWARE = [f"mq_django.observability.sentry.{name}" for name in ("report_burials", "trace_publishing")]
 
-#: Seconds: each process of the tree imports the SDK with its integrations, which takes long on a busy machine.
-PATIENCE = 45.0
-
 
 @pytest.fixture
 def reported(tmp_path, monkeypatch):
@@ -32,8 +29,8 @@ def reported(tmp_path, monkeypatch):
 def test_each_burial_is_one_event(trees, publish, store, reported):
     tree = trees(QUEUES={"default": {"MAX_ATTEMPTS": 1}}, MIDDLEWARE=MIDDLEWARE)
     sent = {publish(["raise", "in a thread"]): "act", publish(["raise", "on the loop"], name="aact"): "act_async"}
-    wait_until(lambda: store.depths().dead == 2, timeout=PATIENCE)
-    assert tree.stop(PATIENCE) == 0
+    wait_until(lambda: store.depths().dead == 2, timeout=20)
+    assert tree.stop() == 0
     found = [(event["tags"]["mq.message_id"], event["transaction"].rpartition(".")[2]) for event in reported()]
     assert sorted(found) == sorted(sent.items())
     assert {event["exception"]["values"][0]["type"] for event in reported()} == {"ValueError"}
@@ -42,8 +39,8 @@ def test_each_burial_is_one_event(trees, publish, store, reported):
 def test_the_supervisor_reports_what_killed_its_process(trees, publish, store, reported):
     tree = trees(QUEUES={"default": {"MAX_ATTEMPTS": 1}}, MIDDLEWARE=MIDDLEWARE)
     sent = publish(["exit", 3])
-    wait_until(lambda: store.depths().dead == 1, timeout=PATIENCE)
-    assert tree.stop(PATIENCE) == 0
+    wait_until(lambda: store.depths().dead == 1, timeout=20)
+    assert tree.stop() == 0
     (buried,) = [event for event in reported() if "mq.message_id" in event.get("tags", {})]
     assert (buried["tags"]["mq.message_id"], buried["tags"]["mq.reason"]) == (sent, "crashed")
     assert (buried["tags"]["mq.message"], buried["transaction"]) == ("act", "tests.consumers.project.handlers.act")
@@ -56,9 +53,9 @@ def test_events_are_sent_before_a_consumer_is_replaced(trees, publish, store, re
     arguments = ("--max-messages", "1") if how == "max-messages" else ()
     tree = trees(*arguments, QUEUES={"default": {"MAX_ATTEMPTS": 1}}, MIDDLEWARE=MIDDLEWARE)
     sent = publish(["raise", "on purpose"])
-    wait_until(lambda: store.depths().dead == 1, timeout=PATIENCE)
+    wait_until(lambda: store.depths().dead == 1, timeout=20)
     if how == "a hangup":
         tree.signal(signal.SIGHUP)
-    wait_until(reported, timeout=PATIENCE)
+    wait_until(reported, timeout=20)
     assert [event["tags"]["mq.message_id"] for event in reported()] == [sent]
     assert tree.process.poll() is None
