@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
 @pytest.fixture
-def heard():
-    """Return what was sent, as (signal, queue, kind)."""
+def heard(db):
+    """Return what was sent, as (signal, queue, kind). Before that watchers close old connections to the database."""
     found = []
 
     def hear_began(sender, queue, problem, **more):
@@ -48,8 +48,11 @@ def heard():
 
 
 @pytest.fixture
-def watcher(monkeypatch):
-    """Return a watcher that may look again at once."""
+def watcher(monkeypatch, db):
+    """Return a watcher that may look again at once.
+
+    It closes old connections to the database, and an earlier test may have left this thread one.
+    """
     monkeypatch.setattr(problem_watch, "EVERY", 0)
     return ProblemWatcher()
 
