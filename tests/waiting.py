@@ -26,7 +26,7 @@ def wait_until(
 
     Args:
         timeout: in seconds, on a quiet machine.
-        within: instead: seconds on any machine, where a later value would show that something else was waited for.
+        within: instead of `timeout`: seconds on any machine. For a value that another mechanism would bring later.
     """
     timeout = timeout * PATIENCE if within is None else within
     value = _value(condition, timeout)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 @pytest.fixture
 def heard(db):
-    """Return what was sent, as (signal, queue, kind). Before that watchers close old connections to the database."""
+    """Return what was sent, as (signal, queue, kind). Watchers close old connections to the database before that."""
     found = []
 
     def hear_began(sender, queue, problem, **more):
@@ -51,7 +51,7 @@ def heard(db):
 def watcher(monkeypatch, db):
     """Return a watcher that may look again at once.
 
-    It closes old connections to the database, and an earlier test may have left this thread one.
+    It closes old connections to the database. An earlier test may have left one open in this thread.
     """
     monkeypatch.setattr(problem_watch, "EVERY", 0)
     return ProblemWatcher()
