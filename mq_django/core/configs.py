@@ -163,8 +163,9 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 
-    #: Schedules may publish to such a queue.
+    #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
     has_schedules: ClassVar[bool] = True
+    keeps_running: ClassVar[str] = ""
 
     @property
     def keeps_results(self) -> bool:
@@ -221,6 +222,7 @@ class RsmqConfig(QueueConfig):
     concurrency: Limit[int] = Limit()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
@@ -252,6 +254,7 @@ class GroupConfig(QueueConfig):
     keys: GroupKeys = _own_keys()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
     )

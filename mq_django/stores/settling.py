@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
@@ -251,6 +251,11 @@ def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     return args
 
 
+def _cancelled(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id."""
+    return [argument for delivery, *_ in batch for argument in (delivery.entry, message_id(delivery))]
+
+
 def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
@@ -267,7 +272,7 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 
 
 #: Outcomes after which the message is not delivered again.
-_FINAL = frozenset({Ack, Expire, Bury})
+_FINAL = frozenset({Ack, Expire, Bury, Cancel})
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")
@@ -275,6 +280,7 @@ DEAD = ("dead", "dead_ids", "dead_groups")
 _STREAM: Mapping[type, Transition] = {
     Ack: Transition("stream_ack", (), entries),
     Expire: Transition("stream_ack", (), entries),
+    Cancel: Transition("stream_cancel", ("cancels",), _cancelled),
     Retry: Transition("stream_retry", ("due", "waiting"), _retried),
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
     Bury: Transition("stream_bury", DEAD, buried),
