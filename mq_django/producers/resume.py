@@ -181,7 +181,8 @@ def _checked(queryset: object, by: object) -> "Field[Any, Any]":
         field = meta.pk if by == "pk" else meta.get_field(by)
     except (FieldDoesNotExist, TypeError, AttributeError) as error:
         raise NotResumable(f"{meta.label} has no field {by!r:.100}") from error
-    if not isinstance(field, Field) or not field.concrete or field.column is None:
+    # Before Django 6.1 a ManyToManyField has the name of a column, and no column.
+    if not isinstance(field, Field) or field.many_to_many or not field.concrete or field.column is None:
         raise NotResumable(f"{meta.label} cannot be ordered by {by!r:.100}: it is not one column")
     if not field.unique or field.null:
         raise NotResumable(f"{meta.label}.{field.name} must be unique and not null, so that a position is one row")
