@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.failure_logs import log_failure
-from mq_django.consumers.shared_state import HANDLED, Receipt
+from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
@@ -48,6 +48,8 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
+    if ended == RETURNED:
+        return Settlement(item, HandBack())
     if ended is not None:
         return _charged(config, item, "failed, and its process died before that was settled", reason="attempts")
     if receipt in evidence.late:

@@ -58,6 +58,10 @@ class StreamStore:
             self._forget_results(publications, ids)
         return ids
 
+    def start(self, publications: Sequence[Publication]) -> list[bool]:
+        """Publish steps of workflows, each at most once: see WaitingRoom.start()."""
+        return self.waiting.start(publications)
+
     def _forget_results(self, publications: Sequence[Publication], ids: Sequence[str]) -> None:
         """Delete the results of messages that were not written, because the queue is full or another has their key."""
         written = set(ids)

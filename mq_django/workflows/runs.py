@@ -1,0 +1,94 @@
+"""Runs of workflows: their state, and what an operator can do with them."""
+
+from typing import NamedTuple
+
+from mq_django.core.numbers import whole
+from mq_django.core.step_ids import is_run_id
+from mq_django.errors import UnknownRun
+from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.step_starts import advance, open_home
+from mq_django.stores.workflow_home import Event
+
+#: The states in which nothing starts.
+ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+
+class RunProgress(NamedTuple):
+    """How many steps of a run there are, and how they have ended."""
+
+    total: int
+    done: int
+    failed: int
+    skipped: int
+    #: They are published, and have not ended.
+    started: int
+
+
+class Run:
+    """A run of a workflow."""
+
+    def __init__(self, run_id: str) -> None:
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    @property
+    def state(self) -> str:
+        """Return building, running, succeeded, failed, cancelled or expired.
+
+        Raises:
+            UnknownRun: there is no such run: it has ended a week ago, or waits for a commit.
+            StoreError: Redis cannot be reached.
+        """
+        return self._fields()["state"].decode()
+
+    @property
+    def progress(self) -> RunProgress:
+        """Return the numbers of its steps.
+
+        Raises:
+            UnknownRun: see state.
+            StoreError: Redis cannot be reached.
+        """
+        fields = self._fields()
+        return RunProgress(
+            *(whole(fields.get(name), 10**9) or 0 for name in ("total", "done", "failed", "skipped", "flying"))
+        )
+
+    def cancel(self) -> bool:
+        """End the run: no further step starts. Returns whether it was running.
+
+        Raises:
+            UnknownRun: see state.
+            StoreError: Redis cannot be reached.
+        """
+        before = self.state
+        self._apply(Event("cancel"))
+        return before == "running"
+
+    acancel = asynchronous(cancel)
+
+    def _apply(self, *events: Event) -> None:
+        if not advance(open_home(self.id), self.id, events).state:
+            raise UnknownRun(f"There is no run {self.id}")
+
+    def _fields(self) -> dict[str, bytes]:
+        fields = open_home(self.id).read(self.id)
+        if "state" not in fields:
+            raise UnknownRun(f"There is no run {self.id}")
+        return fields
+
+
+def get_run(run_id: str) -> Run:
+    """Return a run by its id.
+
+    Args:
+        run_id: `Run.id`.
+
+    Raises:
+        UnknownRun: this is not the id of a run.
+    """
+    if not is_run_id(run_id):
+        raise UnknownRun(f"{run_id!r:.100} is not the id of a run")
+    return Run(run_id)
