@@ -18,7 +18,8 @@ class StepCourier:
 
     def deliver(self, message_ids: Sequence[str]) -> None:
         """Deliver the notes about these messages."""
-        self._deliver(self._notes.read(message_ids))
+        if message_ids:
+            self._deliver(self._notes.read(message_ids))
 
     def deliver_old(self, *, before_us: int) -> int:
         """Deliver all notes that were written before a time, in microseconds since 1970, and return how many."""

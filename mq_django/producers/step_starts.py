@@ -55,7 +55,7 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
         try:
             made = _publication(run_id, start)
         except MQError as error:
-            logger.error("Step %s of run %s cannot be published: %s", start.step, run_id, error)
+            logger.warning("Step %s of run %s cannot be published: %s", start.step, run_id, error)
             continue
         if made is None:
             gone.append(start.entry)

@@ -20,7 +20,7 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: For how long a step of a workflow that was published is not published again, in ms, and the prefix of its claim.
-STARTED_MS = 24 * 3600 * 1000
+STARTED_MS = 600 * 1000
 _STARTED = "step:"
 
 _CANCEL_RESULTS = {
@@ -120,7 +120,7 @@ class WaitingRoom:
         return str(holder.decode())
 
     def start(self, publications: Sequence[Publication]) -> list[bool]:
-        """Publish steps of workflows, each of which is published only once in a day, whoever starts it again.
+        """Publish steps of workflows, each of which is published once within some minutes, whoever starts it again.
 
         Returns for each whether it is published; False if the queue is full.
         """
@@ -162,7 +162,7 @@ class WaitingRoom:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes]
         more = ["1"] if self._config.keeps_results else []
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):

@@ -1,5 +1,6 @@
 """The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+_RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} \d{1,17} (\d{1,9}) ([a-z])")
 
 #: Steps that one script call changes. This blocks Redis for about 3 ms.
 CHANGES = 300
@@ -57,6 +60,24 @@ class Advanced(NamedTuple):
     starts: Sequence[Start] = ()
     #: The run that has the unique key.
     holder: str = ""
+
+
+class StepState(NamedTuple):
+    """What is known about a step of a run: see `lua/parts/flow_steps.lua`."""
+
+    number: int
+    state: str
+    #: How many steps it waits for.
+    waits: int
+    #: The round of the run in which it was started last; 0: never.
+    round: int
+
+
+def _step_state(number: bytes, record: bytes) -> StepState | None:
+    found = _RECORD.fullmatch(record)
+    if found is None or not number.isdigit() or found[4] == b"j":
+        return None
+    return StepState(int(number), found[1].decode(), int(found[2]), int(found[3]))
 
 
 class StepView(NamedTuple):
@@ -111,11 +132,24 @@ class WorkflowHome:
         """Return what a step needs to know before it runs, with the values of other steps."""
         keys = self.keys
         commands: list[Command] = [("HMGET", keys.run(run_id), "state", "bytes"), ("HGET", keys.steps(run_id), step)]
-        for at in range(0, len(values), VALUES):
-            commands.append(("HMGET", keys.values(run_id), *values[at : at + VALUES]))
+        parts = (values[at : at + VALUES] for at in range(0, len(values), VALUES))
+        commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
         (state, size), record, *found = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
         texts = dict(zip(values, [text for part in found for text in part], strict=True))
         return StepView((state or b"").decode(), (record or b"").decode(), int(size or 0), texts)
+
+    def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
+        """Return a cursor and the states of some steps of a run, joins left out."""
+        (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
+        following, flat = reply_or_raise(reply)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        found = [_step_state(number, record) for number, record in pairs]
+        return int(following), [state for state in found if state is not None]
+
+    def bodies(self, run_id: str, steps: Sequence[int]) -> list[bytes]:
+        """Return what is published of each step; empty if it has nothing."""
+        (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
+        return [body or b"" for body in reply_or_raise(reply)]
 
     def is_used(self) -> bool:
         """Return whether there are runs that have not ended, or something to be published."""
@@ -194,7 +228,6 @@ class WorkflowHome:
         if word == b"MISSING":
             return Advanced("")
         state, left, *starts = rest
-        found = [
-            Start(entry, step.decode(), int(of_round), body) for entry, step, of_round, body in zip(*[iter(starts)] * 4)
-        ]
+        fours = zip(*[iter(starts)] * 4, strict=True)
+        found = [Start(entry, step.decode(), int(of_round), body) for entry, step, of_round, body in fours]
         return Advanced(state.decode(), bool(left), found)

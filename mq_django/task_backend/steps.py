@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -32,7 +31,7 @@ DROPPED = StepEnd(event="dropped")
 
 def step_handler_of(task: AnyTask, api: TaskAPI) -> Handler:
     """Return the handler of the messages of a task that is a step of a workflow."""
-    made = handler_of(task, api, partial(outcome_of, api))
+    made = handler_of(task, api, outcome_of)
     call = _async_call(made.call) if made.is_async else _call(made.call)
     return replace(made, name=STEP_NAME + made.name, call=call)
 
@@ -122,7 +121,7 @@ def _value(text: bytes | None, number: int) -> Any:
         raise MissingValue(f"The value of step {number} is not JSON") from error
 
 
-def outcome_of(api: TaskAPI, message: Message, returned: Any) -> Outcome:
+def outcome_of(message: Message, returned: Any) -> Outcome:
     """Return the outcome for the return value of a step, with the value if another step takes it."""
     outcome = task_outcome_of(message, returned)
     if not isinstance(outcome, Ack):

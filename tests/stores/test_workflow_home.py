@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.core.flow_graph import StepRecord
+from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.stores.workflow_home import Event, WorkflowHome
 from mq_django.transport.sessions import Pooled
 
@@ -50,7 +50,7 @@ class Play:
     def handle_all(self):
         late = []
         while self.flying or late:
-            if self.flying and self.random.random() < 0.8 or not late:
+            if (self.flying and self.random.random() < 0.8) or not late:
                 step, _ = self.flying.pop(self.random.randrange(len(self.flying)))
                 self.seq += 1
                 if self.random.random() < self.chance:

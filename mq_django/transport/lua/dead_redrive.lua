@@ -5,6 +5,7 @@
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
 -- KEYS[5]  ready      {queue}:ready         STREAM
+-- KEYS[6]  notes      {queue}:step-notes    HASH     see parts/step_notes
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
@@ -15,8 +16,9 @@
 -- with clock
 -- with dead_letters
 -- with jobs
-local dead, ids, groups, job, ready = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
+-- with step_notes
+local dead, ids, groups, job, ready, notes = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream', [notes] = 'hash' })
 if wrong then
   return wrong
 end
@@ -46,6 +48,7 @@ local function redrive(entry)
     return added
   end
   remove_dead_letter(dead, ids, entry, found[2])
+  note_step(notes, values.id or '', 'redriven', '', '')
   return 'REDRIVEN'
 end
 

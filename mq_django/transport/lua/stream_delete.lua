@@ -3,6 +3,7 @@
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
 -- KEYS[3]  job        {queue}:message-job        HASH   see parts/jobs
+-- KEYS[4]  notes      {queue}:step-notes         HASH   see parts/step_notes
 -- ARGV[1..4]          see parts/jobs
 -- ARGV[5]  group
 -- then entries
@@ -15,8 +16,9 @@
 -- with claims
 -- with undelivered
 -- with jobs
-local stream, claims, job = unpack(KEYS)
-local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
+-- with step_notes
+local stream, claims, job, notes = unpack(KEYS)
+local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash', [notes] = 'hash' })
 if wrong then
   return wrong
 end
@@ -36,6 +38,7 @@ local function delete(entry)
   for field = 1, #found[2], 2 do
     if found[2][field] == 'id' then
       release_claim(claims, found[2][field + 1])
+      note_step(notes, found[2][field + 1], 'failed', '', 'deleted')
     end
   end
   return 'DELETED'
