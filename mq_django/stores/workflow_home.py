@@ -13,7 +13,7 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-_RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} \d{1,17} (\d{1,9}) ([a-z])")
+_RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
 
 #: Steps that one script call changes. This blocks Redis for about 3 ms.
 CHANGES = 300
@@ -71,13 +71,18 @@ class StepState(NamedTuple):
     waits: int
     #: The round of the run in which it was started last; 0: never.
     round: int
+    #: When it was started last and when it has ended, in ms since 1970; 0: not yet.
+    began_ms: int
+    ended_ms: int
 
 
 def _step_state(number: bytes, record: bytes) -> StepState | None:
     found = _RECORD.fullmatch(record)
-    if found is None or not number.isdigit() or found[4] == b"j":
+    if found is None or not number.isdigit() or found[5] == b"j":
         return None
-    return StepState(int(number), found[1].decode(), int(found[2]), int(found[3]))
+    state, waits, seq, of_round, _, began = found.groups()
+    ended_ms = int(seq) // 1000 if state in (b"D", b"F", b"P") else 0
+    return StepState(int(number), state.decode(), int(waits), int(of_round), int(began), ended_ms)
 
 
 class StepView(NamedTuple):
@@ -116,7 +121,7 @@ class WorkflowHome:
             bodies: list[Argument] = []
             after: list[Argument] = []
             for step in batch:
-                records += (step.number, f"B {step.waits} 0 0 0 {'t' if step.body else 'j'}")
+                records += (step.number, f"B {step.waits} 0 0 0 {'t' if step.body else 'j'} 0")
                 bodies += (step.number, step.body) if step.body else ()
                 after += (step.number, step.after) if step.after else ()
             hashes = ((keys.steps, records), (keys.bodies, bodies), (keys.after, after))

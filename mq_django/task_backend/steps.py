@@ -94,7 +94,7 @@ def _refused(which: StepId, view: StepView) -> Outcome | None:
     """Return the outcome of a step that must not run, else None."""
     if not view.run_state or not view.record:
         return Bury(f"Run {which.run} of this step does not exist any more")
-    state, *_, of_round, _ = view.record.split(" ")
+    state, *_, of_round, _, _ = view.record.split(" ")
     if state != "S" or of_round != str(which.round):
         # It is done already, or another message runs it.
         return ACK if state != "F" else None

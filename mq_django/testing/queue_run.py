@@ -18,6 +18,7 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
 from mq_django.errors import EndlessRun
+from mq_django.producers.step_courier import StepCourier
 from mq_django.registry import Handler, names
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
@@ -83,6 +84,8 @@ class QueueRun:
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
         self._settler = LatestSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
+        self._courier = StepCourier(config, open_wire("consume", config.connection))
+        self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
         self._executor = self.executor_class(config, 0, UnsharedState(), self._settler)
         self._dispatcher = Dispatcher(
             config.name, settler=self._settler, executor=self._executor, threads=self, loop=self

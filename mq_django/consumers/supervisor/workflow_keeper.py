@@ -7,8 +7,8 @@ from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.consumers.service import Service
 from mq_django.core import clock
 from mq_django.producers.step_courier import StepCourier
-from mq_django.producers.step_starts import advance, open_homes, publish_starts
-from mq_django.stores.workflow_home import Event, WorkflowHome
+from mq_django.producers.step_starts import open_homes
+from mq_django.producers.workflow_upkeep import keep_up
 from mq_django.transport.connections import open_wire
 
 #: Seconds between two rounds: while there are runs, and otherwise.
@@ -41,15 +41,8 @@ class WorkflowKeeper(Service):
             server=lambda one: one[0].connection,
         )
         for home in homes:
-            self._continue(home, before_ms)
+            keep_up(home, before_ms=before_ms, now_ms=before_ms + OLD_MS, progressed=self._note_progress)
         return TICK
 
-    def _continue(self, home: WorkflowHome, before_ms: int) -> None:
-        for run_id, starts in home.old_starts(before_ms).items():
-            self.progressed = time.monotonic()
-            publish_starts(home, run_id, starts)
-        for run_id in home.left(before_ms):
-            self.progressed = time.monotonic()
-            advance(home, run_id)
-        for run_id in home.expired(before_ms + OLD_MS):
-            advance(home, run_id, [Event("expire")])
+    def _note_progress(self) -> None:
+        self.progressed = time.monotonic()

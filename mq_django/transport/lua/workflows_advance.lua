@@ -106,7 +106,7 @@ local function begin_step(step)
     call('rpush', held, step.number)
   else
     local body = call('hget', bodies, step.number) or ''
-    step.state, step.round, flying = 'S', round, flying + 1
+    step.state, step.round, step.began, flying = 'S', round, now, flying + 1
     publish_later(step.number, round, body)
     -- The reply has the bodies.
     budget = budget - math.floor(#body / 4096)
