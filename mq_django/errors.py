@@ -41,7 +41,7 @@ MQError
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
-├── Cancelled                 a task was cancelled before it ran; only its result names this
+├── Cancelled                 a task was cancelled; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 ├── HandlerTimeout            a handler ran longer than its timeout
@@ -236,7 +236,7 @@ class QueueExists(RSMQError):
 
 
 class Cancelled(MQError):
-    """A task was cancelled before it ran. Only its result names this error."""
+    """A task was cancelled before it ran, or while it ran. Only its result names this error."""
 
 
 class DecodeError(MQError):

@@ -165,6 +165,8 @@ class QueueConfig(DeliveryOptions):
 
     #: Schedules may publish to such a queue.
     has_schedules: ClassVar[bool] = True
+    #: Why only waiting messages can be cancelled; "": running ones can be, too.
+    keeps_running: ClassVar[str] = ""
 
     @property
     def keeps_results(self) -> bool:
@@ -221,6 +223,7 @@ class RsmqConfig(QueueConfig):
     concurrency: Limit[int] = Limit()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
@@ -252,6 +255,7 @@ class GroupConfig(QueueConfig):
     keys: GroupKeys = _own_keys()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
     )

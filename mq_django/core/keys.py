@@ -39,6 +39,7 @@ KINDS = (
     "expired",
     "claims",
     "moved",
+    "cancels",
     "dead",
     "dead_ids",
     "dead_groups",
@@ -94,6 +95,8 @@ class QueueKeys:
     claims: str = field(init=False)
     #: ZSET, score the time in ms: the origins of messages that were moved here from other queues, for a week.
     moved: str = field(init=False)
+    #: ZSET, score the time in ms: ids whose running message is to be cancelled, for a day; .5 ms more: by force.
+    cancels: str = field(init=False)
     #: STREAM: dead letters.
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.

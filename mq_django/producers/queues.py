@@ -12,7 +12,7 @@ from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage, UnknownQueue
+from mq_django.errors import InvalidMessage, NotSupported, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
@@ -169,27 +169,44 @@ class Queue:
         message_id: str | None = None,
         *,
         unique: str | None = None,
+        running: bool = False,
+        force: bool = False,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult:
-        """Cancel a waiting message, and return whether it was still waiting.
+        """Cancel a waiting message, or with `running` also one that is ready or being handled.
 
         Args:
             message_id: its id, as publish() returned it.
-            unique: instead of the id: its unique key.
+            unique: instead of the id: its unique key. A message that does not wait any more is found by it only if it
+                was published with `unique_for`.
+            running: if it does not wait, ask its consumer to cancel it: it does not start, and its running handler is
+                interrupted. That takes up to a second, or a heartbeat where Redis has lost the notification.
+            force: with `running`: replace the process of a handler that does not end within a second.
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will never run. AT_COMMIT inside `atomic()`: the message is
-            cancelled at the commit, if it is still waiting then.
+            A CancelResult. If it is true, the message will never run. ASKED, only with `running`: it did not wait, and
+            its consumer was asked; if it had ended before, that changes nothing. AT_COMMIT inside `atomic()`: the
+            message is cancelled at the commit, if it is still waiting then.
 
         Raises:
-            InvalidMessage: both an id and a unique key are given, or none, or it is not text.
+            InvalidMessage: both an id and a unique key are given, or none, or it is not text; or `force` is given
+                without `running`.
+            NotSupported: with `running`: the queue has RSMQ's format.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named = _named(message_id, unique)
-        return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
+        if force and not running:
+            raise InvalidMessage("cancel(force=True) is for running messages: give running=True, too")
+        if running and self.config.keeps_running:
+            raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+        def request(store: Store) -> CancelResult:
+            return store.cancel_running(named, force=force) if running else store.cancel(named)
+
+        return self._ask(request, using=using, on_commit=on_commit, robust=robust)
 
     def reschedule(
         self,

@@ -109,7 +109,8 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
         `step` belongs to a job that this worker no longer runs.
         """
-        return self._move("dead_redrive", [self._keys.dead_job, self._keys.ready], [*step, *entries])
+        key_names = [self._keys.dead_job, self._keys.ready, self._keys.cancels]
+        return self._move("dead_redrive", key_names, [*step, *entries])
 
     def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""

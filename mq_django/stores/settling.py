@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
@@ -121,6 +121,10 @@ class Settling:
                     known = [receipts.id_of(settlement.delivery) for settlement in batch]
                     note = scripts.command("expired_add", keys=[receipts.queue.expired], args=known)
                     calls.append(SettleCall(note, ()))
+                if kind is Cancel:
+                    known = [each for s in batch for each in (s.delivery.entry, message_id(s.delivery))]
+                    forget = self._command(stream, "cancels_forget", ("cancels",), consumer, known)
+                    calls.append(SettleCall(forget, ()))
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
                     unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
@@ -267,7 +271,7 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 
 
 #: Outcomes after which the message is not delivered again.
-_FINAL = frozenset({Ack, Expire, Bury})
+_FINAL = frozenset({Ack, Expire, Bury, Cancel})
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")
@@ -275,6 +279,7 @@ DEAD = ("dead", "dead_ids", "dead_groups")
 _STREAM: Mapping[type, Transition] = {
     Ack: Transition("stream_ack", (), entries),
     Expire: Transition("stream_ack", (), entries),
+    Cancel: Transition("stream_ack", (), entries),
     Retry: Transition("stream_retry", ("due", "waiting"), _retried),
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
     Bury: Transition("stream_bury", DEAD, buried),

@@ -10,10 +10,11 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import SERVER_ERRORS
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.pools import WorkItem
+from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
@@ -83,7 +84,8 @@ class QueueRun:
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
         self._settler = LatestSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
-        self._executor = self.executor_class(config, 0, UnsharedState(), self._settler)
+        self._cancels = Cancels(self._store)
+        self._executor = self.executor_class(config, 0, UnsharedState(), self._settler, self._cancels)
         self._dispatcher = Dispatcher(
             config.name, settler=self._settler, executor=self._executor, threads=self, loop=self
         )
@@ -99,6 +101,7 @@ class QueueRun:
             BaseException: that of a handler, after its outcome is settled.
         """
         before = len(handled)
+        self._cancels.read()
         self._make_ready()
         taken = self._store.take(CONSUMER, count=1)
         while taken:

@@ -122,7 +122,7 @@ def extender(queues, both):
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 6))
+    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 7))
     service._members = by_number(both)
     return service
 

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
@@ -16,7 +16,7 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack
+from mq_django.core.outcomes import Ack, Cancel
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.counters import RECOVERED, Slots
@@ -72,6 +72,9 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
     """Settle everything that a dead consumer holds in a queue, and return how many messages were not acked."""
     moved = 0
+    if evidence.running:
+        # What it ran may have been cancelled, with the replacement of its process.
+        evidence = replace(evidence, cancelled=store.cancel_requests())
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
         stale = settle_for(store, consumer, batch)
@@ -79,7 +82,7 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
             # A message that cannot be settled would be found again in each round, and no other consumer would be
             # served.
             break
-        moved += sum(not isinstance(done.outcome, Ack) for done in batch)
+        moved += sum(not isinstance(done.outcome, Ack | Cancel) for done in batch)
     return moved
 
 

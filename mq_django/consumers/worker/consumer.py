@@ -12,6 +12,8 @@ from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
+from mq_django.consumers.worker.canceller import Lane, cancellers
+from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
@@ -69,6 +71,7 @@ class Consumer:
         self._servers = by_server(queues)
         #: One per server, in the same order.
         self._settling = [SettleService() for _ in self._servers]
+        self._cancels = open_cancels(queues)
         #: For the main thread only: a session belongs to one thread.
         self._stores = self._open()
         self._settlers = self._make_settlers()
@@ -88,7 +91,8 @@ class Consumer:
         self._liveness = Liveness()
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
         self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
-        self._services += self._releasing
+        places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
+        self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
@@ -116,7 +120,7 @@ class Consumer:
             yield Dispatcher(
                 config.name,
                 settler=settler,
-                executor=Executor(config, number, self._shared_state, settler),
+                executor=Executor(config, number, self._shared_state, settler, self._cancels[number]),
                 threads=self._threads,
                 loop=self._loop,
                 isolate=self._adder(number) if isolate else None,
@@ -285,5 +289,7 @@ class Consumer:
                 if not unknown:
                     break
                 # Read after the list, so that deliveries handled in between are acked and not handed back.
-                evidence = Evidence(results=shared_state.results(), late=shared_state.late(time.monotonic()))
+                late = shared_state.late(time.monotonic())
+                cancelled = store.cancel_requests() if self._cancels[number].ids else ()
+                evidence = Evidence(results=shared_state.results(), late=late, cancelled=cancelled)
                 settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

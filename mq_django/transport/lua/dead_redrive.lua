@@ -5,6 +5,7 @@
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
 -- KEYS[5]  ready      {queue}:ready         STREAM
+-- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
@@ -15,8 +16,9 @@
 -- with clock
 -- with dead_letters
 -- with jobs
-local dead, ids, groups, job, ready = unpack(KEYS)
+local dead, ids, groups, job, ready, cancels = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
+  or cancels and wrong_type({ [cancels] = 'zset' })
 if wrong then
   return wrong
 end
@@ -26,6 +28,8 @@ end
 
 -- A redriven message starts over: its attempts are not counted, and it does not expire. Its history is written below.
 local dropped = { attempt = 1, expires = 1, story = 1 }
+
+local has_requests = cancels and redis.call('exists', cancels) == 1
 
 local function redrive(entry)
   local found = redis.call('xrange', dead, entry, entry)[1]
@@ -44,6 +48,9 @@ local function redrive(entry)
   local added = redis.pcall('xadd', ready, '*', unpack(fields))
   if type(added) == 'table' then
     return added
+  end
+  if has_requests and values.id then
+    redis.call('zrem', cancels, values.id)
   end
   remove_dead_letter(dead, ids, entry, found[2])
   return 'REDRIVEN'
