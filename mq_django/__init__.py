@@ -17,6 +17,7 @@ _PUBLIC = {
     "Group": "mq_django.producers.topics",
     "GroupPosition": "mq_django.producers.group_status",
     "GroupStatus": "mq_django.producers.group_status",
+    "HandlerCancelled": "mq_django.core.interrupts",
     "Lookup": "mq_django.core.lookup",
     "MQError": "mq_django.errors",
     "MQTask": "mq_django.task_backend",
@@ -34,12 +35,14 @@ _PUBLIC = {
     "enqueue_many": "mq_django.task_backend",
     "every": "mq_django.core.schedules",
     "handler": "mq_django.registry",
+    "is_cancelled": "mq_django.core.interrupts",
     "on_signal": "mq_django.triggers",
     "queues": "mq_django.producers.queues",
     "schedules": "mq_django.producers.schedule_collection",
     "subscriber": "mq_django.registry",
     "task": "mq_django.task_backend",
     "topics": "mq_django.producers.topics",
+    "uninterrupted": "mq_django.core.interrupts",
 }
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "Group",
     "GroupPosition",
     "GroupStatus",
+    "HandlerCancelled",
     "Lookup",
     "MQError",
     "MQTask",
@@ -68,12 +72,14 @@ __all__ = [
     "enqueue_many",
     "every",
     "handler",
+    "is_cancelled",
     "on_signal",
     "queues",
     "schedules",
     "subscriber",
     "task",
     "topics",
+    "uninterrupted",
 ]
 
 

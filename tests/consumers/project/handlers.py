@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from django.conf import settings
 
-from mq_django import Message, Retry, handler, subscriber
+from mq_django import Message, Retry, handler, is_cancelled, subscriber, uninterrupted
 from mq_django.consumers import liveness
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.stores.stream_store import StreamStore
@@ -122,7 +122,23 @@ def _fork(seconds: float, _: Message) -> None:
         os._exit(0)
 
 
+def _nap(seconds: float, _: Message) -> None:
+    """Sleep in steps, so that an interrupt arrives at once."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _cooperate(_: object, message: Message) -> None:
+    with uninterrupted():
+        while not is_cancelled():
+            time.sleep(0.01)
+        note("guarded", id=message.id)
+
+
 STEPS = {
+    "nap": _nap,
+    "cooperate": _cooperate,
     "fork": _fork,
     "fork_back": _fork_back,
     "loop": _leave_loop,
