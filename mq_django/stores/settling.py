@@ -121,10 +121,6 @@ class Settling:
                     known = [receipts.id_of(settlement.delivery) for settlement in batch]
                     note = scripts.command("expired_add", keys=[receipts.queue.expired], args=known)
                     calls.append(SettleCall(note, ()))
-                if kind is Cancel:
-                    known = [each for s in batch for each in (s.delivery.entry, message_id(s.delivery))]
-                    forget = self._command(stream, "cancels_forget", ("cancels",), consumer, known)
-                    calls.append(SettleCall(forget, ()))
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
                     unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
@@ -255,6 +251,11 @@ def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     return args
 
 
+def _cancelled(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id."""
+    return [argument for delivery, *_ in batch for argument in (delivery.entry, message_id(delivery))]
+
+
 def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
@@ -279,7 +280,7 @@ DEAD = ("dead", "dead_ids", "dead_groups")
 _STREAM: Mapping[type, Transition] = {
     Ack: Transition("stream_ack", (), entries),
     Expire: Transition("stream_ack", (), entries),
-    Cancel: Transition("stream_ack", (), entries),
+    Cancel: Transition("stream_cancel", ("cancels",), _cancelled),
     Retry: Transition("stream_retry", ("due", "waiting"), _retried),
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
     Bury: Transition("stream_bury", DEAD, buried),

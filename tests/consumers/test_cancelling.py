@@ -11,6 +11,7 @@ from mq_django.errors import NotSupported
 from mq_django.producers.queues import Queue
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import open_wire
+from mq_django.transport.scripts import command
 from tests.waiting import wait_until
 
 #: Seconds in which consumers are told, and a handler that can be interrupted has ended.
@@ -105,14 +106,15 @@ def test_an_unknown_unique_key_is_told(mq_settings, store):
     assert requests(store) == {}
 
 
-def test_without_its_notification_a_heartbeat_brings_it(trees, publish, history, store, redis_client, monkeypatch):
+def test_without_its_notification_a_heartbeat_brings_it(trees, publish, history, store, redis_client):
     trees("--processes", "1", QUEUES={"default": {"VISIBILITY_TIMEOUT": 4}})
     message_id = publish(["nap", 3600])
     history.wait_for("start")
     wait_until(lambda: redis_client.hlen(store.keys.consumers))
-    monkeypatch.setattr(type(store.keys), "wake", "nobody-listens", raising=False)
-    object.__setattr__(store.keys, "wake", "nobody-listens")
-    assert store.cancel_running(message_id) is CancelResult.ASKED
+    arguments = [message_id, "", "nobody-listens"]
+    keys = [store.keys.cancels, store.keys.claims, store.keys.consumers]
+    (reply,) = open_wire("produce", store.config.connection).trip([command("cancels_ask", keys=keys, args=arguments)])
+    assert reply == b"ASKED"
     wait_until(lambda: empty(store), timeout=10)
     assert history.counts() == {}
 

@@ -1,0 +1,20 @@
+-- Delete deliveries that were cancelled, and forget the requests for that.
+--
+-- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
+-- KEYS[2]  cancels   {queue}:cancels            ZSET   ids of messages that are to be cancelled
+-- ARGV[1]  group
+-- ARGV[2]  consumer  must still hold each delivery
+-- then for each delivery: the entry's id, the message's id
+--
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
+
+-- with types
+-- with settle
+-- with stream_receipts
+local has_requests = not wrong_type({ [KEYS[2]] = 'zset' })
+return settle_each(stream_receipts(KEYS[1], ARGV[1], ARGV[2]), ARGV, 3, 2, function(_, at)
+  -- A key of another type has none, and must not keep the delivery.
+  if has_requests then
+    redis.call('zrem', KEYS[2], ARGV[at + 1])
+  end
+end)
