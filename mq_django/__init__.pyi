@@ -1,3 +1,6 @@
+from mq_django.core.interrupts import HandlerCancelled as HandlerCancelled
+from mq_django.core.interrupts import is_cancelled as is_cancelled
+from mq_django.core.interrupts import uninterrupted as uninterrupted
 from mq_django.core.lookup import CancelResult as CancelResult
 from mq_django.core.lookup import Lookup as Lookup
 from mq_django.core.lookup import Place as Place

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
-from mq_django.admin.messages import delayed_pages, message_jobs, stream_pages
+from mq_django.admin.messages import delayed_pages, message_jobs, running_cancel, stream_pages
 from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_actions, schedule_editing
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
@@ -40,6 +40,12 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
     ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    (
+        "<str:name>/entry/<str:source>/<str:entry>/cancel/",
+        running_cancel.cancel_running,
+        _get_or_post,
+        "cancel_running",
+    ),
     ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
     ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),

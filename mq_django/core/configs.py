@@ -163,9 +163,8 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 
-    #: Schedules may publish to such a queue.
+    #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
     has_schedules: ClassVar[bool] = True
-    #: Why only waiting messages can be cancelled; "": running ones can be, too.
     keeps_running: ClassVar[str] = ""
 
     @property

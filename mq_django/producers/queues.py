@@ -1,24 +1,23 @@
 """Publish to queues."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage, NotSupported, UnknownQueue
+from mq_django.errors import InvalidMessage, NotSupported
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.by_name import ByName
 from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
-
-Made = TypeVar("Made")
 
 
 class Queue:
@@ -278,40 +277,6 @@ def _named(message_id: str | None, unique: str | None) -> str:
     if (message_id is None) == (unique is None):
         raise InvalidMessage("Give a message's id, or unique=")
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
-
-
-class ByName(Mapping[str, Made]):
-    """A mapping of configured names to objects. Each is made at its first use, and again after settings change."""
-
-    def __init__(self, configured: Callable[[Config], Mapping[str, Any]], make: Callable[[Config, str], Made]) -> None:
-        self._configured, self._make = configured, make
-        self._made: tuple[Config | None, dict[str, Made]] = (None, {})
-
-    def __getitem__(self, name: str) -> Made:
-        config, (made_for, made) = get_config(), self._made
-        if made_for is not config:  # settings may change in tests
-            self._made = (config, made := {})
-        try:
-            return made[name]
-        except (KeyError, TypeError):
-            made[name] = found = self._make(config, name)
-            return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._configured(get_config()))
-
-    def __len__(self) -> int:
-        return len(self._configured(get_config()))
-
-    def __contains__(self, name: object) -> bool:
-        return self.get(name) is not None
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        """Return the queue or topic of a name, or the default. UnknownQueue is no KeyError, which Mapping expects."""
-        try:
-            return self[name]
-        except UnknownQueue:
-            return default
 
 
 class Queues(ByName[Queue]):

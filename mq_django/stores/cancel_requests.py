@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from mq_django.conf import QueueConfig
 from mq_django.core.lookup import CancelResult
+from mq_django.core.numbers import score
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -28,8 +29,8 @@ class CancelRequests:
         (reply,) = self._wire.trip([("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES")])
         flat = reply_or_raise(reply)
         return {
-            known.decode(errors="replace"): float(score) % 1 > 0
-            for known, score in zip(flat[::2], flat[1::2], strict=True)
+            known.decode(errors="replace"): (score(at) or 0.0) % 1 > 0
+            for known, at in zip(flat[::2], flat[1::2], strict=True)
         }
 
     def has(self, message_id: str) -> bool:

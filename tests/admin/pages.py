@@ -66,6 +66,8 @@ VISITS = [
     Visit("ready", "emails/ready/?name=a", VIEW),
     Visit("pending", "emails/pending/", VIEW),
     Visit("entry", "emails/entry/ready/1-1/", VIEW),
+    Visit("cancel_running", "emails/entry/ready/1-1/cancel/", OPERATE),
+    Visit("cancel_running", "emails/entry/ready/1-1/cancel/", OPERATE, "post", YES),
     Visit("pause", "emails/pause/", OPERATE, "post"),
     Visit("pause", "emails/pause/", OPERATE, "post", YES),
     Visit("resume", "emails/resume/", OPERATE, "post"),

@@ -23,6 +23,8 @@ from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.worker.canceller import Canceller
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
@@ -176,7 +178,15 @@ def receiver(queues, both):
     return QuarantineFetcher("c", "line", Quarantined(), both, [None, None])
 
 
+@case(Canceller)
+def canceller(queues, both):
+    return Canceller({number: Cancels(store) for number, store in enumerate(both)}, Quarantined(), [])
+
+
 class Quarantined:
+    def cancels(self, number):
+        return 1
+
     def quarantine(self):
         return "quarantine"
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from mq_django import queues
+from mq_django import CancelResult, queues
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
@@ -44,6 +44,7 @@ DRAINS = {
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
         "rsmq_reassign",
+        "stream_cancel",
         "rsmq_extend",
         "topic_claim_check",
         "rsmq_release",
@@ -126,6 +127,7 @@ def record(recorder, mq_settings, namespace):
         be_scheduled,
         be_expired,
         be_unique,
+        be_cancelled,
         be_strange,
         be_a_log,
         be_looked_at,
@@ -264,6 +266,17 @@ def be_unique(client, mq_settings):
     settle(store, ACK, take_all(store, ME))
     assert queue.cancel(unique="y")
     assert store.purge(limit=10)
+
+
+def be_cancelled(client, mq_settings):
+    """Cancel messages that do not wait, one of them under a unique key."""
+    queue, store = queues["emails"], store_of()
+    queue.publish("welcome", marked(), unique="x", unique_for="handled")
+    first = queue.publish("welcome", marked())
+    open_members(queue.config, Session(get_client("consume"))).beat("s1", {}, {ME: {}})
+    assert queue.cancel(first, running=True) is CancelResult.ASKED
+    assert queue.cancel(unique="x", running=True, force=True) is CancelResult.ASKED
+    settle(store, Cancel(), take_all(store, ME))
 
 
 def be_strange(client, mq_settings):

@@ -14,7 +14,7 @@ from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.core.visible import escape
-from mq_django.inspector import processes
+from mq_django.inspector import actions, processes
 from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMessage, SupervisorView
 
 PARTS = ("unconsumed",)
@@ -218,4 +218,7 @@ def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
         "queue": item.queue,
         "url": page.url("entry", item.queue, view.source, text.to_url(view.entry)),
         "time": text.duration(item.ms),
+        "cancel_url": page.url("cancel_running", item.queue, view.source, text.to_url(view.entry))
+        if actions.can_cancel_running(item.queue)
+        else "",
     }

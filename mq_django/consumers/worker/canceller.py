@@ -47,8 +47,7 @@ class Canceller(Service):
         changed = [number for number, seen in state.items() if self._must_read(number, seen)]
         self.each(changed, lambda number: self._read(number, state[number]), called=self._name)
         if any(one.ids for one in self._cancels.values()):
-            for place in self._places:
-                self._interrupt(place)
+            self.each(self._places, self._interrupt, called=_queue_of)
         return TICK
 
     def _name(self, number: int) -> str:
@@ -71,6 +70,11 @@ class Canceller(Service):
         # Asked again, because the message may have been redriven since the requests were read.
         if force is not None and not place.has_cancelled(force=force) and cancels.is_current(message_id):
             place.cancel(job, force=force)
+
+
+def _queue_of(place: Lane) -> str:
+    job = place.running()
+    return "" if job is None else job.delivery.message.queue
 
 
 def cancellers(

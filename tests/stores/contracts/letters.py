@@ -23,7 +23,7 @@ UNKNOWN = "5-5"
 def scenes() -> Iterator[Any]:
     """Yield every scene, with a queue and with one in RSMQ's format."""
     opened: list[Callable[[Stage], Store]] = [Stage.queue, Stage.rsmq]
-    for scene in (read, redrive, redrive_in_a_step, delete, resubmit, job):
+    for scene in (read, redrive, redrive_cancelled, redrive_in_a_step, delete, resubmit, job):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, *buried(stage, open_one(stage)))
     for open_target in opened:
@@ -69,6 +69,15 @@ def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -
         dead.redrive([with_history])
     with stage.under("another message has its id; and what has neither a name nor a body"):
         dead.redrive([entries[2], strange])
+
+
+def redrive_cancelled(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    if store.config.keeps_running:
+        return
+    (_, fields), *_others = stage.client.xrange(store.keys.dead)
+    stage.client.zadd(store.keys.cancels, {fields[b"id"]: NOW_MS, "other": NOW_MS})
+    with stage.under("one that was to be cancelled"):
+        dead.redrive([entries[0]])
 
 
 def redrive_in_a_step(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from mq_django.core.keys import GroupKeys
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Store
+from mq_django.stores.cancel_requests import CancelRequests
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from tests.stores.contracts.stage import Stage, message_of
@@ -32,6 +33,7 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
         set_aside,
         bury,
         keep,
+        cancel,
     ):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, open_one(stage))
@@ -79,6 +81,31 @@ def uncounted(stage: Stage, store: Store) -> None:
     dead = [keys.dead, keys.dead_ids, keys.dead_groups]
     with stage.under("by a program that counts nothing"):
         wire.trip([scripts.command("stream_bury", keys=[keys.ready, *dead], args=buried)])
+
+
+def cancel(stage: Stage, store: Store) -> None:
+    if store.config.keeps_running:
+        return
+    requests = CancelRequests(store.config, stage.wire())
+    with stage.under("before there are consumers, by its id"):
+        requests.ask("a", force=False)
+    with stage.under("nobody claims the unique key"):
+        requests.ask("u:none", force=False)
+    stage.client.hset(store.keys.consumers, "supervisor:s1", "{}")
+    taken = four(stage, store)
+    first, second, third = (item.message.id for item in taken)
+    with stage.under("by force"):
+        requests.ask(second, force=True)
+    with stage.under("once more, not by force: it stays so"):
+        requests.ask(second, force=False)
+    stage.client.hset(store.keys.claims, "k:report", f"0:{first}")
+    with stage.under("by the unique key that it claims"):
+        requests.ask("u:report", force=False)
+    stage.client.zadd(store.keys.cancels, {f"old{number}": number for number in range(3)})
+    with stage.under("those of more than a day ago go"):
+        requests.ask(third, force=False)
+    with stage.under("two are done, another is no longer held, so that its request stays"):
+        assert len(stage.settle(store, Cancel(), taken)) == 1
 
 
 def retry(stage: Stage, store: Store) -> None:
