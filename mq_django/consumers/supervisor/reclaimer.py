@@ -258,11 +258,14 @@ class Reclaimer(Service):
                 self._handed_back |= dict.fromkeys(done, time.monotonic())
 
     def _log_late(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
-        held = self._stores[number].held_by(consumer, limit=BATCH)
+        held, cancelled = self._stores[number].held_by(consumer, limit=BATCH), self._stores[number].cancel_requests()
         for item in held:
             if isinstance(item, Delivery) and Receipt.of(number, item.stream, item.entry) in late:
                 about = (item.message.name, item.message.id, self._queues[number].name, consumer)
-                logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)
+                if item.message.id in cancelled:
+                    logger.warning("Handler %s of message %r of queue %s was cancelled by force in consumer %s", *about)
+                else:
+                    logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)
 
     def _hand_back_unstarted(self, number: int, consumer: str, started: Collection[Receipt]) -> None:
         if moved := hand_back_unstarted(self._stores[number], number, consumer, started):
