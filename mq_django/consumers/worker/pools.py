@@ -16,6 +16,7 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.grace import Grace
+from mq_django.core import handler_context
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import HandBack
@@ -84,6 +85,7 @@ class HandlerThread:
         get = self._jobs.get_nowait
         self.databases = Databases.of_this_thread()
         make_caches()
+        handler_context.enter()
         self.busy = True
         try:
             while True:
