@@ -22,6 +22,8 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks at a result: the longest that a lost notification delays it.
 LOOK_EVERY = 1.0
+#: Seconds that a read of the subscription waits.
+LISTEN = 0.25
 #: Seconds that the first wait of a process gives the subscription to begin. Without one it looks each second.
 SUBSCRIBE_WITHIN = 1.0
 #: Seconds without anybody who waits, after which the subscription ends.
@@ -139,9 +141,9 @@ class ResultWatcher:
                 # What was told before is lost.
                 self._due_now()
                 self._subscribed.set()
-            for message in subscription.messages(LOOK_EVERY / 2):
-                self._hear(message)
             self._look_again()
+            for message in subscription.messages(LISTEN):
+                self._hear(message)
         except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
             subscription.close()
             self._subscribed.set()

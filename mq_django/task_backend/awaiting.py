@@ -134,7 +134,12 @@ class Awaited:
         if result.is_finished:
             del self._open[message_id]
             return result
-        self._watch(_queue_of(result), [message_id], told)
+        config = _queue_of(result)
+        if config.name == self._open[message_id].task.queue_name:
+            # It would be missing there again.
+            raise TaskResultDoesNotExist(message_id)
+        self._open[message_id] = result
+        self._watch(config, [message_id], told)
         return None
 
     def stop(self, told: Told) -> None:

@@ -1,6 +1,5 @@
 """Read the messages of pub/sub channels, for one thread."""
 
-import select
 from collections.abc import Iterator, Sequence
 
 from mq_django.transport.sessions import Session, reply_or_raise
@@ -35,10 +34,8 @@ class Subscription:
         Raises:
             ConnectionLost: the connection has ended.
         """
-        sock = self._session.socket
-        if sock is not None and not self._session.can_receive():
-            select.select([sock], [], [], seconds)
-        while self._session.can_receive():
+        while self._session.can_receive(seconds):
+            seconds = 0.0
             reply = reply_or_raise(self._session.receive())
             if isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message":
                 yield bytes(reply[2])
