@@ -205,7 +205,7 @@ def test_results_come_in_the_order_of_their_ends():
 def test_a_wait_ends_with_its_timeout_and_names_what_is_missing():
     here, missing = tasks.shout.enqueue("a"), tasks.send_receipt.enqueue(1)
     work("default")
-    with pytest.raises(WaitTimeout, match=f"1 result has not ended within 0.05 s: {missing.id}") as raised:
+    with pytest.raises(WaitTimeout, match=rf"1 result has not ended within 0\.05 s: {missing.id}") as raised:
         wait_all([here, missing], timeout=timedelta(milliseconds=50))
     assert raised.value.missing == [missing.id]
     assert isinstance(raised.value, TimeoutError)
@@ -213,7 +213,7 @@ def test_a_wait_ends_with_its_timeout_and_names_what_is_missing():
 
 def test_the_text_of_a_timeout_names_ten_of_many():
     results = [tasks.shout.enqueue(str(n)) for n in range(12)]
-    with pytest.raises(WaitTimeout, match="12 results .* and 2 more$") as raised:
+    with pytest.raises(WaitTimeout, match=r"12 results .* and 2 more$") as raised:
         wait_all(results, timeout=0)
     assert len(raised.value.missing) == 12
 
