@@ -273,7 +273,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
     def lost(*_):
         raise ConnectionLost("gone")
 
-    monkeypatch.setattr(result_watcher, "look", lost)
+    monkeypatch.setattr(result_watcher, "watch", lost)
     with pytest.raises(ConnectionLost, match="gone"):
         wait(result, timeout=LONG)
     assert result_watcher.watcher("")._awaited == {}

@@ -13,7 +13,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
-from mq_django.stores.awaited_results import Look, look, read_told
+from mq_django.stores.awaited_results import SeenResult, read_notification, watch
 from mq_django.stores.results import Result
 from mq_django.transport.connections import clients_closed, open_session, open_wire
 from mq_django.transport.subscription import Subscription
@@ -34,7 +34,7 @@ LOG_AGAIN = 30.0
 TRY_AGAIN = 0.2
 
 #: Called once with the id of a result when it has ended, or with None when it does not exist any more.
-Told = Callable[[str, Result | None], object]
+Ended = Callable[[str, Result | None], object]
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Awaited:
     message_id: str
     looked: float
     length: int = 0
-    told: list[Told] = field(default_factory=list)
+    on_end: list[Ended] = field(default_factory=list)
 
 
 class ResultWatcher:
@@ -66,13 +66,13 @@ class ResultWatcher:
         self._retired = False
         self._logged = -LOG_AGAIN
 
-    def watch(self, config: QueueConfig, message_ids: Iterable[str], told: Told) -> None:
-        """Call `told` for each of the results when it has ended: now, or later in a thread of this.
+    def watch(self, config: QueueConfig, message_ids: Iterable[str], on_end: Ended) -> None:
+        """Call `on_end` for each of the results when it has ended: now, or later in a thread of this.
 
         Args:
             config: their queue, on the server of this.
             message_ids: of the results.
-            told: gets the id, and the result, or None if it does not exist. It must return at once.
+            on_end: gets the id, and the result, or None if it does not exist. It must return at once.
 
         Raises:
             StoreError: Redis cannot be reached, or refuses a command. Nothing is watched.
@@ -81,18 +81,18 @@ class ResultWatcher:
         keys = [(config.keys.result(each), each) for each in message_ids]
         with self._lock:
             for key, message_id in keys:
-                self._awaited.setdefault(key, _Awaited(config, message_id, now)).told.append(told)
+                self._awaited.setdefault(key, _Awaited(config, message_id, now)).on_end.append(on_end)
             self._run()
         # The subscription comes first, so that an ending after the look is heard of.
         self._subscribed.wait(SUBSCRIBE_WITHIN)
         try:
             self._look(config, [key for key, _ in keys])
         except BaseException:
-            self.forget(config, [message_id for _, message_id in keys], told)
+            self.forget(config, [message_id for _, message_id in keys], on_end)
             raise
 
-    def forget(self, config: QueueConfig, message_ids: Iterable[str], told: Told) -> None:
-        """Call `told` no more for these results."""
+    def forget(self, config: QueueConfig, message_ids: Iterable[str], on_end: Ended) -> None:
+        """Call `on_end` no more for these results."""
         with self._lock:
             for message_id in message_ids:
                 key = config.keys.result(message_id)
@@ -100,8 +100,8 @@ class ResultWatcher:
                 if awaited is None:
                     continue
                 with suppress(ValueError):
-                    awaited.told.remove(told)
-                if not awaited.told:
+                    awaited.on_end.remove(on_end)
+                if not awaited.on_end:
                     del self._awaited[key]
 
     def retire(self) -> None:
@@ -138,7 +138,7 @@ class ResultWatcher:
     def _round(self, subscription: Subscription) -> None:
         try:
             if subscription.open():
-                # What was told before is lost.
+                # Notifications from before are lost.
                 self._due_now()
                 self._subscribed.set()
             self._look_again()
@@ -163,7 +163,7 @@ class ResultWatcher:
         name, _, value = message.partition(b"\n")
         key = name.decode(errors="replace")
         if key in self._awaited:
-            self._note(key, read_told(self._wire, key, value))
+            self._note(key, read_notification(self._wire, key, value))
         with self._lock:
             if (awaited := self._awaited.get(key)) is not None:
                 # It was delivered again. The notification has ended the registration.
@@ -189,10 +189,10 @@ class ResultWatcher:
             for key in keys:
                 if (awaited := self._awaited.get(key)) is not None:
                     known[key], awaited.looked = awaited.length, time.monotonic()
-        for key, seen in look(self._wire, config, known, self._process).items():
+        for key, seen in watch(self._wire, config, known, self._process).items():
             self._note(key, seen)
 
-    def _note(self, key: str, seen: Look) -> None:
+    def _note(self, key: str, seen: SeenResult) -> None:
         with self._lock:
             awaited = self._awaited.get(key)
             if awaited is None:
@@ -201,9 +201,9 @@ class ResultWatcher:
                 awaited.length = seen.length
                 return
             del self._awaited[key]
-        for told in awaited.told:
+        for on_end in awaited.on_end:
             try:
-                told(awaited.message_id, seen.ended)
+                on_end(awaited.message_id, seen.ended)
             except RuntimeError:
                 logger.debug("The event loop that waited for result %s is closed", awaited.message_id)
 

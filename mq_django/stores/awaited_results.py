@@ -18,7 +18,7 @@ BATCH = 500
 _ENDED = frozenset({FAILED, SUCCESSFUL})
 
 
-class Look(NamedTuple):
+class SeenResult(NamedTuple):
     """What there is of a result."""
 
     #: Its key exists.
@@ -35,7 +35,7 @@ def read_ended(value: bytes) -> Result | None:
     return found if found is not None and found.status in _ENDED else None
 
 
-def look(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, Look]:
+def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:
     """Look at results, and register a process for those that have not ended.
 
     Args:
@@ -46,7 +46,7 @@ def look(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str
     Raises:
         StoreError: Redis cannot be reached, or refuses a command.
     """
-    found: dict[str, Look] = {}
+    found: dict[str, SeenResult] = {}
     left = dict(known)
     while left:
         keys = list(left)[:BATCH]
@@ -62,21 +62,21 @@ def look(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str
     return found
 
 
-def _read(wire: Wire, key: str, reply: bytes | int | None) -> Look:
+def _read(wire: Wire, key: str, reply: bytes | int | None) -> SeenResult:
     if reply is None:
-        return Look(exists=False)
+        return SeenResult(exists=False)
     if isinstance(reply, int):
-        return Look(exists=True, length=reply)
-    return read_told(wire, key, reply)
+        return SeenResult(exists=True, length=reply)
+    return read_notification(wire, key, reply)
 
 
-def read_told(wire: Wire, key: str, value: bytes) -> Look:
+def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
     """Return what there is of a result whose value was sent, or "" in its place if it is too long.
 
     Raises:
         StoreError: it was too long, and Redis cannot be reached.
     """
     if value:
-        return Look(exists=True, length=len(value), ended=read_ended(value))
+        return SeenResult(exists=True, length=len(value), ended=read_ended(value))
     text, length = map(reply_or_raise, wire.trip([("GETRANGE", key, 0, MAX_RESULT - 1), ("STRLEN", key)]))
-    return Look(exists=bool(length), length=length, ended=read_ended(text))
+    return SeenResult(exists=bool(length), length=length, ended=read_ended(text))

@@ -12,7 +12,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core import handler_context
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
-from mq_django.producers.result_watcher import ResultWatcher, Told, watcher
+from mq_django.producers.result_watcher import Ended, ResultWatcher, watcher
 from mq_django.producers.sinks import awaiting_commit
 from mq_django.stores.results import Result
 from mq_django.task_backend.arguments import has_arguments
@@ -97,7 +97,7 @@ class Awaited:
             self._open[message_id] = result
         return ended
 
-    def start(self, told: Told) -> list[AnyResult]:
+    def start(self, on_end: Ended) -> list[AnyResult]:
         """Watch the results that have not ended: see ResultWatcher.watch().
 
         While a test uses `mq_django.testing`, handle what is ready instead, and return what has ended by that.
@@ -108,7 +108,7 @@ class Awaited:
         for message_id, result in self._open.items():
             queues.setdefault(result.task.queue_name, []).append(message_id)
         for name, ids in queues.items():
-            self._watch(get_config().queues[name], ids, told)
+            self._watch(get_config().queues[name], ids, on_end)
         return []
 
     def ended(self, message_id: str, found: Result) -> AnyResult:
@@ -124,7 +124,7 @@ class Awaited:
         assert api is not None
         return task_result(found, given.task, api, message_id)
 
-    def find_again(self, message_id: str, told: Told) -> AnyResult | None:
+    def find_again(self, message_id: str, on_end: Ended) -> AnyResult | None:
         """Look in all queues for a result that is not where it was, and return it, or watch it there.
 
         Raises:
@@ -139,13 +139,13 @@ class Awaited:
             # It would be missing there again.
             raise TaskResultDoesNotExist(message_id)
         self._open[message_id] = result
-        self._watch(config, [message_id], told)
+        self._watch(config, [message_id], on_end)
         return None
 
-    def stop(self, told: Told) -> None:
+    def stop(self, on_end: Ended) -> None:
         """End the watching."""
         for each, config, ids in self._watched:
-            each.forget(config, ids, told)
+            each.forget(config, ids, on_end)
 
     def timed_out(self, why: str = "") -> WaitTimeout:
         """Return the error that names the results that have not ended."""
@@ -157,10 +157,10 @@ class Awaited:
         error.missing = ids
         return error
 
-    def _watch(self, config: QueueConfig, ids: Sequence[str], told: Told) -> None:
+    def _watch(self, config: QueueConfig, ids: Sequence[str], on_end: Ended) -> None:
         found = watcher(config.connection)
         self._watched.append((found, config, list(ids)))
-        found.watch(config, ids, told)
+        found.watch(config, ids, on_end)
 
     def _handle(self, handle_ready: Callable[[], object]) -> list[AnyResult]:
         handle_ready()

@@ -153,33 +153,33 @@ def _ended(awaited: Awaited, ended: list[AnyResult]) -> Iterator[AnyResult]:
     yield from ended
     events: SimpleQueue[_Ended] = SimpleQueue()
 
-    def told(message_id: str, found: Result | None) -> None:
+    def on_end(message_id: str, found: Result | None) -> None:
         events.put((message_id, found))
 
     try:
-        yield from awaited.start(told)
+        yield from awaited.start(on_end)
         while not awaited.is_over:
             try:
                 message_id, found = events.get(timeout=0.0 if test_mode.handle_ready else awaited.left())
             except Empty:
                 raise awaited.timed_out(IN_TEST if test_mode.handle_ready else "") from None
-            result = awaited.ended(message_id, found) if found else awaited.find_again(message_id, told)
+            result = awaited.ended(message_id, found) if found else awaited.find_again(message_id, on_end)
             if result is not None:
                 yield result
     finally:
-        awaited.stop(told)
+        awaited.stop(on_end)
 
 
 async def _aended(awaited: Awaited) -> AsyncIterator[AnyResult]:
     """Yield the results that have ended, and the others when they do."""
     loop, events = asyncio.get_running_loop(), asyncio.Queue[_Ended]()
 
-    def told(message_id: str, found: Result | None) -> None:
+    def on_end(message_id: str, found: Result | None) -> None:
         loop.call_soon_threadsafe(events.put_nowait, (message_id, found))
 
     def begin() -> list[AnyResult]:
         # In the thread that has the open transactions of this coroutine.
-        return [*awaited.check(), *awaited.start(told)]
+        return [*awaited.check(), *awaited.start(on_end)]
 
     try:
         for result in await sync_to_async(begin)():
@@ -192,7 +192,7 @@ async def _aended(awaited: Awaited) -> AsyncIterator[AnyResult]:
                 raise awaited.timed_out(IN_TEST if test_mode.handle_ready else "") from None
             if found is not None:
                 yield awaited.ended(message_id, found)
-            elif (again := await sync_to_async(awaited.find_again)(message_id, told)) is not None:
+            elif (again := await sync_to_async(awaited.find_again)(message_id, on_end)) is not None:
                 yield again
     finally:
-        awaited.stop(told)
+        awaited.stop(on_end)

@@ -10,11 +10,11 @@ from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.control import Control
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
-from mq_django.stores.awaited_results import look
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -194,16 +194,16 @@ def awaited_results(stage: Stage) -> None:
     retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
     wire.trip(settled_commands(store.config, ME, [retried, Settlement(two, ACK, keeps_result=True)]))
     with stage.under("one has not ended, one has, one does not exist"):
-        look(wire, store.config, dict.fromkeys(keys, 0), "p1")
+        watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
     with stage.under("by another process, which knows the length"):
         length = int(wire.trip([("STRLEN", keys[0])])[0])
-        look(wire, store.config, {keys[0]: length}, "p2")
+        watch(wire, store.config, {keys[0]: length}, "p2")
     stage.client.hset(store.keys.waiters, "gone", f"{NOW_MS - 1} p3\n")
     with stage.under("a registration is over"):
-        look(wire, store.config, {keys[0]: length}, "p1")
+        watch(wire, store.config, {keys[0]: length}, "p1")
     with stage.under("it ends"):
         wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
-    look(wire, store.config, {keys[1]: int(wire.trip([("STRLEN", keys[1])])[0])}, "p1")
+    watch(wire, store.config, {keys[1]: int(wire.trip([("STRLEN", keys[1])])[0])}, "p1")
     with stage.under("it is cancelled"):
         end_cancelled(wire, store.config, [two.message.id])
 
