@@ -78,5 +78,5 @@ def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
     """
     if value:
         return SeenResult(exists=True, length=len(value), ended=read_ended(value))
-    text, length = map(reply_or_raise, wire.trip([("GETRANGE", key, 0, MAX_RESULT - 1), ("STRLEN", key)]))
-    return SeenResult(exists=bool(length), length=length, ended=read_ended(text))
+    text = reply_or_raise(wire.trip([("GETRANGE", key, 0, MAX_RESULT - 1)])[0])
+    return SeenResult(exists=bool(text), length=len(text), ended=read_ended(text))

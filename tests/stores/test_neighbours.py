@@ -20,6 +20,7 @@ from mq_django.stores.counters import add_command
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -309,6 +310,7 @@ def be_looked_at(client, mq_settings):
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
+            watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

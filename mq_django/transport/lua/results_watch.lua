@@ -64,7 +64,7 @@ for i = 1, count do
       break
     end
     read = read + length
-    local value = redis.call('get', key)
+    local value = redis.call('getrange', key, 0, -1)
     if has_ending(value) then
       answer = length <= LARGEST_SENT and value or ''
     end

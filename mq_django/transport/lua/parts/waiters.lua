@@ -18,7 +18,8 @@ local function tell_waiters(waiters, channel, key)
   redis.pcall('hdel', waiters, key)
   local length, told = redis.pcall('strlen', key), key
   if type(length) == 'number' and length <= LARGEST_SENT then
-    told = key .. '\n' .. redis.call('get', key)
+    local value = redis.pcall('getrange', key, 0, -1)
+    told = type(value) == 'string' and key .. '\n' .. value or key
   end
   for process in string.gmatch(registered, '%d+ (%w+)') do
     redis.pcall('publish', channel .. process, told)
