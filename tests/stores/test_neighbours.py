@@ -14,13 +14,13 @@ from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
-from mq_django.stores.awaited_results import watch
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules

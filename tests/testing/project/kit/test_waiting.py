@@ -3,11 +3,11 @@
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from shop.models import Order
+from shop.tasks import confirm
 
 from mq_django import as_completed, await_, wait
 from mq_django.errors import CannotWait, WaitTimeout
-from shop.models import Order
-from shop.tasks import confirm
 
 pytestmark = pytest.mark.django_db
 
