@@ -30,10 +30,16 @@ _PUBLIC = {
     "ScheduleOptions": "mq_django.core.schedule_options",
     "ScheduleStatus": "mq_django.stores.schedule_status",
     "Topic": "mq_django.producers.topics",
+    "aas_completed": "mq_django.task_backend",
     "aenqueue_many": "mq_django.task_backend",
+    "aget_result": "mq_django.task_backend",
+    "as_completed": "mq_django.task_backend",
+    "await_": "mq_django.task_backend",
+    "await_all": "mq_django.task_backend",
     "cron": "mq_django.core.schedules",
     "enqueue_many": "mq_django.task_backend",
     "every": "mq_django.core.schedules",
+    "get_result": "mq_django.task_backend",
     "handler": "mq_django.registry",
     "is_cancelled": "mq_django.core.interrupts",
     "on_signal": "mq_django.triggers",
@@ -43,6 +49,8 @@ _PUBLIC = {
     "task": "mq_django.task_backend",
     "topics": "mq_django.producers.topics",
     "uninterrupted": "mq_django.core.interrupts",
+    "wait": "mq_django.task_backend",
+    "wait_all": "mq_django.task_backend",
 }
 
 __all__ = [
@@ -67,10 +75,16 @@ __all__ = [
     "ScheduleOptions",
     "ScheduleStatus",
     "Topic",
+    "aas_completed",
     "aenqueue_many",
+    "aget_result",
+    "as_completed",
+    "await_",
+    "await_all",
     "cron",
     "enqueue_many",
     "every",
+    "get_result",
     "handler",
     "is_cancelled",
     "on_signal",
@@ -80,6 +94,8 @@ __all__ = [
     "task",
     "topics",
     "uninterrupted",
+    "wait",
+    "wait_all",
 ]
 
 

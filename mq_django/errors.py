@@ -41,6 +41,9 @@ MQError
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
+├── CannotWait                waiting for a result could only time out, or is impossible here; nothing was waited for
+│   └── InvalidWait           a timeout or a result that cannot be (also ValueError)
+├── WaitTimeout               results have not ended within the timeout; `missing` has their ids (also TimeoutError)
 ├── Cancelled                 a task was cancelled; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
@@ -48,6 +51,8 @@ MQError
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
+
+from collections.abc import Sequence
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -233,6 +238,21 @@ class QueueExists(RSMQError):
     """A queue of that name exists already."""
 
     name = "queueExists"
+
+
+class CannotWait(MQError):
+    """Waiting for a result could only time out, or is impossible here. Nothing was waited for."""
+
+
+class InvalidWait(CannotWait, ValueError):
+    """A timeout or a result that cannot be. Nothing was waited for."""
+
+
+class WaitTimeout(MQError, TimeoutError):
+    """Results have not ended within the timeout. Their tasks go on."""
+
+    #: The ids of these results.
+    missing: Sequence[str] = ()
 
 
 class Cancelled(MQError):

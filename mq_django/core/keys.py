@@ -161,6 +161,15 @@ class QueueKeys:
         """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")
 
+    @property
+    def waiters(self) -> str:
+        """HASH with a TTL: key of a result -> the processes that wait for it, each with the time of its end in ms."""
+        return self._key("waiters")
+
+    def results_channel(self, process: str) -> str:
+        """Return the pub/sub channel on which a process hears of the results that it waits for."""
+        return self._key(f"results:{process}")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicKeys:

@@ -115,12 +115,12 @@ def end_cancelled(
         "finished": clock.now_ms(),
         **failure(CANCELLED, how),
     }
-    args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config)]
+    args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config), config.keys.results_channel("")]
     ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
     keys = [config.keys.result(each) for each in ids]
     try:
         for at in range(0, len(keys), BATCH):
-            command = scripts.command("results_cancel", keys=keys[at : at + BATCH], args=args)
+            command = scripts.command("results_cancel", keys=[*keys[at : at + BATCH], config.keys.waiters], args=args)
             reply_or_raise(wire.trip([command])[0])
     except StoreError as error:
         logger.warning("The results of cancelled tasks of queue %s stay READY: %s", config.name, error)
@@ -251,6 +251,8 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
         args += (_task_line(message, delivery.data_text), attempt, ttl)
+    keys.append(config.keys.waiters)
+    args.append(config.keys.results_channel(""))
     return scripts.command("results_append", keys=keys, args=args)
 
 

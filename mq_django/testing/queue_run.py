@@ -16,6 +16,7 @@ from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core import handler_context
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
 from mq_django.errors import EndlessRun
@@ -161,6 +162,7 @@ class QueueRun:
         return Handled(message, outcome, self._handler, text, error, seconds)
 
     def _run(self, delivery: Delivery, handler: Handler) -> None:
+        handler_context.enter()
         if handler.is_async:
             async_to_sync(self._executor.run_coroutine)(self._coroutine_lane, delivery, handler)
         else:

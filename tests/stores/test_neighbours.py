@@ -14,6 +14,7 @@ from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
@@ -322,6 +323,7 @@ def be_looked_at(client, mq_settings):
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
+            watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

@@ -14,6 +14,7 @@ from django.db import connections
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
+from mq_django.core import handler_context
 from mq_django.core.interrupts import HandlerCancelled, place
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
@@ -72,6 +73,7 @@ class HandlerThread:
         place.set(self)
         self.databases = Databases.of_this_thread()
         make_caches()
+        handler_context.enter()
         self.busy = True
         try:
             while True:

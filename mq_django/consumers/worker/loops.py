@@ -15,6 +15,7 @@ from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.handler_thread import WorkItem, make_caches
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool
+from mq_django.core import handler_context
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Settlement
@@ -140,6 +141,7 @@ class LoopPool(Pool):
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         make_caches()
+        handler_context.enter()
         self._context = copy_context()
         try:
             while not self._ending and not self._loop.is_closed():

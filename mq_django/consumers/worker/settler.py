@@ -3,7 +3,8 @@
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 from mq_django.consumers.outage import LOG_AGAIN
@@ -59,6 +60,8 @@ class Settler:
         #: Type of outcome -> number of settled deliveries.
         self.ended: Counter[type] = Counter()
         self._logged = -LOG_AGAIN
+        #: The fetcher waits for new messages, and so takes no outcomes along.
+        self._fetcher_waits = False
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
 
@@ -75,6 +78,24 @@ class Settler:
             self._first_ended = clock.now()
         elif len(unsettled) >= FULL and not self._full.is_set():
             self._full.set()
+        if self._fetcher_waits and self._is_complete():
+            self._full.set()
+
+    @contextmanager
+    def no_more(self) -> Iterator[None]:
+        """Wait for new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
+        self._fetcher_waits = True
+        # What ended just before would wait for a fetch that does not come.
+        if self._unsettled and self._is_complete():
+            self._full.set()
+        try:
+            yield
+        finally:
+            self._fetcher_waits = False
+
+    def _is_complete(self) -> bool:
+        """Return whether all deliveries of this process have ended."""
+        return len(self.in_hand) <= len(self._unsettled)
 
     def settle(self, store: Store) -> None:
         """Settle a batch in one round trip."""

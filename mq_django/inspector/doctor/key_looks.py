@@ -28,7 +28,7 @@ _TOPIC = TopicKeys("", "")
 _TOPIC_KINDS = {key.removeprefix(_OWN) for key in (_TOPIC.log, _TOPIC.control, _TOPIC.published)}
 #: The last parts of those whose number is not bounded.
 _COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)")
-_RESULT = re.compile(r"result:.+", re.DOTALL)
+_RESULT = re.compile(r"result:.+|waiters", re.DOTALL)
 _GROUP = re.compile(r"g:[A-Za-z0-9_-]{1,160}:(.+)", re.DOTALL)
 
 #: Called with the number of keys that were scanned, each second.

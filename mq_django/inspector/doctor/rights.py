@@ -130,4 +130,6 @@ def commands_of(queue: QueueConfig) -> Sequence[Command]:
         ("APPEND", key, ""),
         ("SET", key, ""),
         ("GETRANGE", key, 0, 0),
+        ("STRLEN", key),
+        ("HRANDFIELD", key, 1),
     ]

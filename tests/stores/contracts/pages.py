@@ -10,6 +10,7 @@ from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.control import Control
 from mq_django.stores.counter_totals import read_totals
@@ -31,7 +32,7 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, schedules)
+    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, awaited_results, schedules)
     yield from (skips, schedules_when_full, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
@@ -184,6 +185,27 @@ def results(stage: Stage) -> None:
         wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
     with stage.under("cancelled: one exists, the other does not"):
         end_cancelled(wire, store.config, [two.message.id, "unknown"])
+
+
+def awaited_results(stage: Stage) -> None:
+    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
+    keys = [store.keys.result(item.message.id) for item in (one, two, three)]
+    retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
+    wire.trip(settled_commands(store.config, ME, [retried, Settlement(two, ACK, keeps_result=True)]))
+    with stage.under("one has not ended, one has, one does not exist"):
+        watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
+    with stage.under("by another process, which knows the length"):
+        length = int(wire.trip([("STRLEN", keys[0])])[0])
+        watch(wire, store.config, {keys[0]: length}, "p2")
+    stage.client.hset(store.keys.waiters, "gone", f"{NOW_MS - 1} p3\n")
+    with stage.under("a registration is over"):
+        watch(wire, store.config, {keys[0]: length}, "p1")
+    with stage.under("it ends"):
+        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+    watch(wire, store.config, {keys[1]: int(wire.trip([("STRLEN", keys[1])])[0])}, "p1")
+    with stage.under("it is cancelled"):
+        end_cancelled(wire, store.config, [two.message.id])
 
 
 def schedules(stage: Stage) -> None:
