@@ -158,6 +158,10 @@ class QueueKeys:
         """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")
 
+    def progress(self, message_id: str) -> str:
+        """Return the key of the HASH with what a message's handler reports. It has a TTL."""
+        return self._key(f"progress:{message_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicKeys:

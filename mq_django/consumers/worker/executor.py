@@ -15,12 +15,14 @@ from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, RunningState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
+from mq_django.consumers.worker.notices import anotify, notify
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
 from mq_django.core.exceptions import path_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
+from mq_django.core.reports import ReportSlot
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
@@ -68,6 +70,7 @@ class Executor:
         self._number = number
         self._shared_state = shared_state
         self._settler = settler
+        self._reports = settler.reports
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
         kinds = registry.kinds(config.name)
@@ -79,8 +82,9 @@ class Executor:
         timeout = self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
-            self._notify(delivery, handler, started)
+            notify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
@@ -91,12 +95,14 @@ class Executor:
             else:
                 outcome, raised = self._run_in_middleware(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            raised, outcome = error, self._judge_error(delivery, handler, error)
+            outcome = self._judge_error(delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
-            outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
+            outcome = self._judge_left(slot, handler, outcome, databases.clean_up())
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
-        self._notify(delivery, handler, outcome, seconds, raised)
+        notify(delivery, handler, outcome, seconds, raised)
         # Its traceback refers to this frame.
         raised = None
 
@@ -105,8 +111,9 @@ class Executor:
         timeout = self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
-            await self._anotify(delivery, handler, started)
+            await anotify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         rollbacks, raised = databases.rollbacks, None
         try:
@@ -117,7 +124,8 @@ class Executor:
             else:
                 outcome, raised = await self._arun_in_middleware(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            raised, outcome = error, self._judge_error(delivery, handler, error)
+            outcome = self._judge_error(delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Read first: coroutines beside it may end during the clean-up.
@@ -125,37 +133,15 @@ class Executor:
             try:
                 left = await sync_to_async(databases.clean_up)()
                 if left and is_alone:
-                    rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
+                    rollbacks, outcome = databases.rollbacks, self._judge_left(slot, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(delivery, handler, error)
         if databases.rollbacks != rollbacks:
-            outcome = self._judge_shared_rollback(delivery, handler, outcome)
+            outcome = self._judge_shared_rollback(slot, handler, outcome)
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
-        await self._anotify(delivery, handler, outcome, seconds, raised)
+        await anotify(delivery, handler, outcome, seconds, raised)
         raised = None
-
-    @staticmethod
-    def _notify(
-        delivery: Delivery,
-        handler: Handler,
-        outcome: Outcome,
-        seconds: float = 0.0,
-        raised: BaseException | None = None,
-    ) -> None:
-        """Tell a task's handler how its message has ended."""
-        if handler.ended is not None:
-            handler.ended(delivery.message, outcome, seconds, raised)
-
-    @staticmethod
-    async def _anotify(
-        delivery: Delivery,
-        handler: Handler,
-        outcome: Outcome,
-        seconds: float = 0.0,
-        raised: BaseException | None = None,
-    ) -> None:
-        if handler.aended is not None:
-            await handler.aended(delivery.message, outcome, seconds, raised)
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
@@ -178,7 +164,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+                outcome = self._judge_error(delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -193,7 +180,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+                outcome = self._judge_error(delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -204,6 +192,8 @@ class Executor:
     ) -> tuple[Outcome, BaseException | None]:
         # Cleared, because its traceback refers to frames that refer to the handling.
         raised, handling.exception = handling.exception, None
+        if isinstance(returned, HandBack) and self._reports.stopping.is_set():
+            return returned, None
         if not isinstance(returned, Ack | Retry | Bury):
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
         return self._judge(handler, returned), raised
@@ -245,6 +235,8 @@ class Executor:
     def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 1)
+        if self._reports.is_interrupt(error):
+            return HandBack()
         policy = handler.retry or self._config.retry
         try:
             text = f"{path_of(type(error))}: {error}"
@@ -254,24 +246,26 @@ class Executor:
             return self._retry_invalid(delivery, handler, second)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
-    def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
+    def _judge_left(self, slot: ReportSlot, handler: Handler, outcome: Outcome, left: str) -> Outcome:
         """Return the outcome of a handler that has left a transaction open, and log that.
 
         Its changes were rolled back. If the message were acked, they would be lost.
         """
         if not left:
             return outcome
-        logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, delivery.message.id)
+        slot.is_undone, message = True, slot.delivery.message
+        logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, message.id)
         return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
 
     @staticmethod
-    def _judge_shared_rollback(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+    def _judge_shared_rollback(slot: ReportSlot, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
 
         Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
         """
         text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
-        logger.error(text, handler.where, delivery.message.id)
+        slot.is_undone = True
+        logger.error(text, handler.where, slot.delivery.message.id)
         return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
     @staticmethod
@@ -298,6 +292,9 @@ class Executor:
         if isinstance(outcome, Ack):
             self._shared_state.ended(HANDLED, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+        elif isinstance(outcome, HandBack) and not outcome.suspect:
+            # Interrupted at a stop: it has neither failed nor ended.
+            self._settler.add(Settlement(delivery, outcome))
         else:
             outcome = self._decided(delivery, handler, outcome)
             self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
