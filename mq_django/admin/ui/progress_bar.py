@@ -41,4 +41,4 @@ def bar(progress: Progress | None, *, can_see_data: bool) -> dict[str, Any] | No
 
 
 def _number(value: Number) -> str:
-    return text.number(value) if value == int(value) else str(number_format(value, decimal_pos=1))
+    return text.number(value) if value == int(value) else str(number_format(value, decimal_pos=1, force_grouping=True))
