@@ -21,14 +21,14 @@ from mq_django.producers.progress_reading import get_progress as get_progress
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
 from mq_django.producers.replay import Replayed as Replayed
+from mq_django.producers.resume import Resumable as Resumable
+from mq_django.producers.resume import resumable as resumable
 from mq_django.producers.schedule_collection import schedules as schedules
 from mq_django.producers.topics import Group as Group
 from mq_django.producers.topics import Topic as Topic
 from mq_django.producers.topics import topics as topics
 from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
-from mq_django.resume import Resumable as Resumable
-from mq_django.resume import resumable as resumable
 from mq_django.stores.schedule_status import ScheduleStatus as ScheduleStatus
 from mq_django.task_backend import MQTask as MQTask
 from mq_django.task_backend import aenqueue_many as aenqueue_many

@@ -1,5 +1,6 @@
 """The progress of messages for display, without secrets."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -47,5 +48,5 @@ def progress_line(done: float, total: float | None, note: str, **_: object) -> s
     progress = Progress(done=done, total=total)
     text = f"{done:.10g}" if total is None else f"{done:.10g} of {total:.10g}"
     if progress.fraction is not None:
-        text += f", {int(progress.fraction * 100)} %"
+        text += f", {math.floor(progress.fraction * 100)} %"
     return f"{text}: {note}" if note else text

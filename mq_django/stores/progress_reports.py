@@ -5,6 +5,7 @@ overwrite what the next run reports.
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
@@ -27,13 +28,13 @@ MAX_POSITION = 500
 
 
 def begin(wire: Wire, config: QueueConfig, report: Report) -> Mapping[str, str]:
-    """Make a message's key that of a run, and return the positions that earlier runs have saved.
+    """Make a message's key that of a run, and return the positions that earlier runs with the same data have saved.
 
     Raises:
         StoreError: Redis cannot be reached, or the key has another type.
     """
     key = config.keys.progress(report.delivery.message.id)
-    command = scripts.command("reports_begin", keys=[key], args=[report.run, KEPT_MS])
+    command = scripts.command("reports_begin", keys=[key], args=[report.run, KEPT_MS, _digest(report)])
     text = reply_or_raise(wire.trip([command])[0])
     report.claimed = True
     return _positions(text)
@@ -127,6 +128,11 @@ def _command(config: QueueConfig, reports: Sequence[Report], *, ttl_ms: int = KE
             b"-" if forget else positions,
         )
     return scripts.command("reports_save", keys=keys, args=args)
+
+
+def _digest(report: Report) -> str:
+    """Return a digest of a message's data, as they are and not as they were written."""
+    return blake2b(dumps(report.delivery.message.data), digest_size=16).hexdigest()
 
 
 def _positions(text: object) -> dict[str, str]:

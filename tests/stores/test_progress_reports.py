@@ -23,9 +23,9 @@ def wire(config):
     return open_wire("consume")
 
 
-def report_of(config, done=None, message_id="m1", **more):
+def report_of(config, done=None, message_id="m1", data=None, **more):
     found = Report(
-        delivery=Delivery(Message(message_id, "n", None, "default"), 0, b"1-0", b"null"),
+        delivery=Delivery(Message(message_id, "n", data, "default"), 0, b"1-0", b"null"),
         config=config,
         stopping=threading.Event(),
         **more,
@@ -79,8 +79,19 @@ def test_a_later_run_begins_at_the_position_of_an_earlier_one(config, wire):
     assert begin(wire, config, report_of(config)) == {"prices": "17"}
 
 
+def test_a_message_with_other_data_begins_anew(config, wire):
+    first = report_of(config, data={"list": 7})
+    begin(wire, config, first)
+    first.set_position("prices", "17")
+    save(wire, config, [first])
+    assert begin(wire, config, report_of(config, data={"list": 7})) == {"prices": "17"}
+    assert begin(wire, config, report_of(config, data={"list": 8})) == {}
+    assert begin(wire, config, report_of(config, data={"list": 7})) == {}
+
+
 def test_a_run_that_only_reports_progress_keeps_the_position(config, wire):
     first = report_of(config)
+    begin(wire, config, first)
     first.set_position("prices", "17")
     save(wire, config, [first])
     save(wire, config, [report_of(config, 1)])
@@ -109,6 +120,7 @@ def test_without_progress_nothing_is_left_of_a_handled_message(config, wire, red
 
 def test_after_a_rollback_the_position_is_forgotten(config, wire):
     report = report_of(config, 1)
+    begin(wire, config, report)
     report.set_position("prices", "17")
     save(wire, config, [report])
     wire.trip([ended_command(config, report, False, True)])
@@ -127,11 +139,13 @@ def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"x"', b"\xff", b"x" * 70_000])
 def test_positions_that_another_program_has_written_are_none(config, wire, redis_client, text):
+    begin(wire, config, report_of(config))
     redis_client.hset(config.keys.progress("m1"), mapping={"positions": text, "run": "x"})
     assert begin(wire, config, report_of(config)) == {}
 
 
 def test_positions_that_are_no_text_are_left_out(config, wire, redis_client):
+    begin(wire, config, report_of(config))
     redis_client.hset(config.keys.progress("m1"), "positions", '{"a":7,"b":"8","c":"' + "x" * 501 + '"}')
     assert begin(wire, config, report_of(config)) == {"b": "8"}
 

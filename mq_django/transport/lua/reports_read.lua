@@ -1,6 +1,6 @@
 -- Read the progress of messages.
 --
--- KEYS     progress   {queue}:progress:<id>   HASH   run, progress, positions
+-- KEYS     progress   {queue}:progress:<id>   HASH   run, data, progress, positions
 --
 -- Returns for each its JSON text; or false if there is none, it has more than 8,192 bytes, or the key has another type.
 

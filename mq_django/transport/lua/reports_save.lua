@@ -1,6 +1,6 @@
 -- Save what runs of handlers report. A run that a later one of its message has replaced saves nothing.
 --
--- KEYS     progress   {queue}:progress:<id>   HASH   run, progress, positions
+-- KEYS     progress   {queue}:progress:<id>   HASH   run, data, progress, positions
 -- ARGV for each: the run; 1 if it replaces an earlier run, else 0; the time to live in ms; the progress as JSON text, or
 -- '' to keep it; the positions as JSON text, '' to keep them, or '-' to delete them
 --
