@@ -2,7 +2,7 @@
 
 import math
 import threading
-from contextvars import copy_context
+from contextvars import Context, copy_context
 
 import pytest
 
@@ -31,7 +31,7 @@ def slot():
 
 def test_outside_a_handler_it_is_refused():
     with pytest.raises(NotInHandler, match=r"progress\(\) works only while a consumer runs a handler"):
-        progress(1)
+        Context().run(progress, 1)
 
 
 def test_the_latest_report_counts(slot):

@@ -1,6 +1,7 @@
 """resumable(): where it goes on, when it ends, and what it refuses."""
 
 import asyncio
+from contextvars import Context
 
 import pytest
 from django.db import transaction
@@ -233,7 +234,7 @@ def test_inside_a_transaction_it_is_refused(runs, tags):
 
 def test_outside_a_handler_it_is_refused(mq_settings):
     with pytest.raises(NotInHandler, match=r"resumable\(\) works only while a consumer runs a handler"):
-        resumable(Tag.objects.all())
+        Context().run(resumable, Tag.objects.all())
 
 
 def test_an_annotated_queryset_is_fine(runs, tags):

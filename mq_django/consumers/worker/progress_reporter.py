@@ -29,7 +29,7 @@ class ProgressReporter(Service):
 
     def run_once(self) -> float:
         """Save the reports that have changed."""
-        self.each([number for number, book in self._books.items() if len(book)], self._save, called=self._name)
+        self.each(self._books, self._save, called=self._name)
         return EVERY
 
     def close(self) -> None:
