@@ -8,6 +8,8 @@ from mq_django.core.messages import Message as Message
 from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry
+from mq_django.core.progress import progress as progress
+from mq_django.core.reports import Progress as Progress
 from mq_django.core.retries import RetryPolicy as RetryPolicy
 from mq_django.core.schedule_options import ScheduleOptions as ScheduleOptions
 from mq_django.core.schedules import Cron as Cron
@@ -17,9 +19,13 @@ from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
 from mq_django.producers.group_status import GroupPosition as GroupPosition
 from mq_django.producers.group_status import GroupStatus as GroupStatus
+from mq_django.producers.progress_reading import aget_progress as aget_progress
+from mq_django.producers.progress_reading import get_progress as get_progress
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
 from mq_django.producers.replay import Replayed as Replayed
+from mq_django.producers.resume import Resumable as Resumable
+from mq_django.producers.resume import resumable as resumable
 from mq_django.producers.schedule_collection import schedules as schedules
 from mq_django.producers.topics import Group as Group
 from mq_django.producers.topics import Topic as Topic

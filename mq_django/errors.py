@@ -48,6 +48,9 @@ MQError
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 ├── HandlerTimeout            a handler ran longer than its timeout
+├── NotInHandler              progress() or resumable() was called where no handler runs
+├── InvalidProgress           progress() cannot report that (also ValueError)
+├── NotResumable              resumable() cannot iterate over that queryset (also ValueError)
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
@@ -269,6 +272,18 @@ class MessageExpired(MQError):
 
 class HandlerTimeout(MQError):
     """A handler ran longer than its timeout."""
+
+
+class NotInHandler(MQError):
+    """`progress()` or `resumable()` was called where no handler runs."""
+
+
+class InvalidProgress(MQError, ValueError):
+    """`progress()` cannot report these values."""
+
+
+class NotResumable(MQError, ValueError):
+    """`resumable()` cannot iterate over this queryset."""
 
 
 class TestKitError(MQError):

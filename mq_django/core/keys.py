@@ -170,6 +170,10 @@ class QueueKeys:
         """Return the pub/sub channel on which a process hears of the results that it waits for."""
         return self._key(f"results:{process}")
 
+    def progress(self, message_id: str) -> str:
+        """Return the key of the HASH with what a message's handler reports. It has a TTL."""
+        return self._key(f"progress:{message_id}")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicKeys:

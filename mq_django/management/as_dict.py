@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.core.redaction import redact
+from mq_django.core.reports import Progress
 from mq_django.core.wire import moment
 from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
@@ -63,6 +64,14 @@ def moment_text(ms: int | None) -> str | None:
     with suppress(ValueError, OverflowError, OSError):
         return None if ms is None else moment(ms)
     return None
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any]:
+    """Return what a handler has reported; nothing if it does not report."""
+    if progress is None:
+        return {}
+    fields = {"done": progress.done, "total": progress.total, "note": progress.note, "attempt": progress.attempt}
+    return {"progress": {**fields, "at": moment_text(progress.at_ms)}}
 
 
 def _busy_with(queue: QueueView) -> dict[str, Any] | None:
@@ -129,7 +138,13 @@ def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any
         "handled": process.handled,
         "failed": process.failed,
         "running": [
-            {"queue": item.queue, "id": item.entry.message.id, "name": item.entry.message.name, "ms": item.ms}
+            {
+                "queue": item.queue,
+                "id": item.entry.message.id,
+                "name": item.entry.message.name,
+                "ms": item.ms,
+                **progress_fields(item.progress),
+            }
             for item in process.running
         ],
     }

@@ -18,9 +18,10 @@ from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.message_ids import Ended, ended
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.messages import search_waiting
+from mq_django.inspector.progress_views import progress_line, progress_of
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
-from mq_django.management.as_dict import as_dict, moment_text
+from mq_django.management.as_dict import as_dict, moment_text, progress_fields
 from mq_django.management.listing import View, whole
 from mq_django.management.tables import table
 from mq_django.management.terminal import Heading, Terminal
@@ -46,8 +47,9 @@ def find(options: Options, _: Terminal) -> VerbResult:
     """Tell where a message is, or what became of it."""
     place, found = _find(options["queue"], options["id"])
     known = {"id": options["id"], "at": moment_text(found.ms)} if isinstance(found, Ended) else as_dict(found)
-    row = {"place": place, **known}
-    return VerbResult(row, table([row]))
+    row = {"place": place, **known, **_progress(options["queue"], found)}
+    shown = {name: _shown(name, value) if name == "progress" else value for name, value in row.items()}
+    return VerbResult(row, table([shown]))
 
 
 def explain_why(options: Options, _: Terminal) -> VerbResult:
@@ -64,8 +66,13 @@ def show(options: Options, terminal: Terminal) -> VerbResult:
     if isinstance(found, Ended):
         return find(options, terminal)
     found = whole(queue, found)
-    row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found)}
+    row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found), **_progress(queue, found)}
     return VerbResult(row, _page(row))
+
+
+def _progress(queue: str, found: Found) -> dict[str, Any]:
+    """Return what the handler of a message has reported; nothing if it has not."""
+    return {} if isinstance(found, Ended) else progress_fields(progress_of([(queue, found.message.id)])[0])
 
 
 def _find(queue: str, message_id: str) -> tuple[str, Found]:
@@ -171,7 +178,7 @@ def _page(row: Mapping[str, Any]) -> Iterator[str]:
     shown = {name: value for name, value in row.items() if value is not None and name not in below}
     width = max(map(len, shown))
     for name, value in shown.items():
-        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+        text = _shown(name, value)
         yield f"{name:<{width}}  {escape(text)}"
     yield ""
     yield Heading("data")
@@ -186,6 +193,12 @@ def _page(row: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield Heading("traceback")
         yield from _lines(row["traceback"])
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "progress":
+        return progress_line(**value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def _lines(text: str) -> list[str]:

@@ -15,12 +15,13 @@ from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage, NotSupported
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.by_name import ByName
+from mq_django.producers.progress_reading import ProgressReader
 from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
 
-class Queue:
+class Queue(ProgressReader):
     """One configured queue, for producers. Get it as `mq_django.queues["name"]`.
 
         queues["emails"].publish("welcome", {"user_id": 7}, delay=60)

@@ -29,6 +29,7 @@ from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
+from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
@@ -147,6 +148,11 @@ def reclaimer(queues, both):
 @case(Releaser)
 def releaser(queues, both):
     return Releaser(by_number(both), Quarantined())
+
+
+@case(ProgressReporter)
+def progress_reporter(queues, both):
+    return ProgressReporter(by_number(both), Quarantined(), Session(get_client("chores")))
 
 
 @case(Scheduler)

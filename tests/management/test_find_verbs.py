@@ -6,8 +6,11 @@ from django.core.management import CommandError
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Expire
+from mq_django.stores import open_members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from tests.management.test_mq import mq, mq_json
-from tests.seeding import beat, bury, bury_many, publish, settle, take
+from tests.seeding import CONSUMER, beat, bury, bury_many, publish, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -102,3 +105,32 @@ def test_dead_letters_are_deleted_by_their_ids():
     with pytest.raises(CommandError, match="1 of 1 ids were not found"):
         mq("delete", "emails", first, "--yes")
     assert inspector.queue("emails").dead == 1
+
+
+def test_find_and_show_tell_what_the_handler_has_reported(redis_client):
+    message_id = publish("emails", "welcome", 1)
+    take("emails", 1)
+    assert "progress" not in mq_json("find", "emails", message_id)
+    key = get_config().queue("emails").keys.progress(message_id)
+    redis_client.hset(
+        key, "progress", '{"done":30,"total":120,"note":"cups\u202e password=hunter2","attempt":2,"at":0}'
+    )
+    found = mq_json("find", "emails", message_id)["progress"]
+    assert (found["done"], found["total"], found["attempt"]) == (30, 120, 2)
+    shown = mq("show", "emails", message_id)
+    assert "30 of 120, 25 %: cups<U+202E>" in shown
+    assert "hunter2" not in shown
+    assert "30 of 120, 25 %" in mq("find", "emails", message_id)
+
+
+def test_consumers_tells_the_progress_of_what_they_handle(redis_client):
+    publish("emails", "welcome", 1, message_id="m1")
+    (delivery,) = take("emails", 1)
+    config = get_config().queue("emails")
+    redis_client.hset(config.keys.progress("m1"), "progress", '{"done":3}')
+    running = [[delivery.stream, delivery.entry.decode(), 1000]]
+    open_members(config, Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: {"running": running}})
+    (row,) = mq_json("consumers")
+    assert row["running"][0]["progress"]["done"] == 3
+    (line,) = [line for line in mq("consumers").splitlines() if "welcome" in line]
+    assert line.split()[-1] == "3"

@@ -123,7 +123,7 @@ def test_every_box_is_tried():
 def test_the_page_names_every_key():
     queue, topic = QueueKeys("mq", "emails"), TopicKeys("mq", "orders")
     names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
-    names += [queue.minutes(0)[:-1], queue.result("")]
+    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress("")]
     names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
     assert [name for name in names if f"\n| `{name}" not in PAGE] == []
     assert "`mq:{emails}:claims`, `:replaced`" in PAGE
@@ -309,6 +309,7 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
             "promote",
             "result-write",
             "result",
+            "progress",
             "reclaim",
             "leave",
         ):
@@ -431,6 +432,14 @@ def test_a_result_is_written_and_read(type_in, emails, redis_client):
     assert (found.attempts[-1].value, found.attempts[-1].consumer) == (5, ME)
     assert 86_000_000 < redis_client.pttl(emails.config.keys.result("5f2e")) <= 86_400_000
     assert json.loads(type_in("result")[1])["value"] == 5
+
+
+def test_progress_is_read(type_in, emails, redis_client):
+    assert [line for line in type_in("progress") if line] == []
+    redis_client.hset(emails.config.keys.progress("5f2e"), "progress", '{"done":3,"total":10}')
+    assert type_in("progress")[0] == '{"done":3,"total":10}'
+    found = emails.progress("5f2e")
+    assert (found.done, found.total) == (3, 10)
 
 
 def test_results_of_python_have_the_fields_of_the_page(type_in, emails):

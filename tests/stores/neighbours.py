@@ -22,7 +22,7 @@ NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
 
 _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|(runtime-)?schedules|owners|notes"
-    r"|Q|counters:([mh]:\d+|total))$"
+    r"|Q|counters:([mh]:\d+|total)|progress:.+)$"
 )
 _STREAM = re.compile(r":(ready|urgent|log|dead|freed)$")
 

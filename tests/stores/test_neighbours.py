@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
+from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
@@ -21,6 +23,7 @@ from mq_django.stores.counters import add_command
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
+from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -324,6 +327,12 @@ def be_looked_at(client, mq_settings):
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
             watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
+            report = Report(delivery=item, config=store.config, stopping=threading.Event())
+            begin(wire, store.config, report)
+            report.set_position("prices", "17")
+            report.set_progress(Progress(done=1))
+            save(wire, store.config, [report])
+            assert read_progress_of([(store.config, item.message.id)], [wire]) == [Progress(done=1)]
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

@@ -14,6 +14,7 @@ from mq_django.admin.messages.running_cancel import source_of
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.progress_bar import bar_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, entries, explain
 from mq_django.inspector.cause_sentences import why
@@ -81,6 +82,7 @@ def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
         tabs=tabs(page, name, place),
         is_running=runs,
         cancel_url=page.url("cancel_running", name, source, entry) if actions.can_cancel_running(name) else "",
+        progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         why=why(cause, name=view.message.name, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,

@@ -82,6 +82,7 @@ class Executor:
         self._number = number
         self._shared_state = shared_state
         self._settler = settler
+        self._reports = settler.reports
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
         kinds = registry.kinds(config.name)
@@ -95,6 +96,7 @@ class Executor:
         if not isinstance(started, float):
             notify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
@@ -105,10 +107,12 @@ class Executor:
             else:
                 outcome, raised = self._run_in_middleware(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            raised, outcome = error, self._judge_error(lane, delivery, handler, error)
+            outcome = self._judge_error(lane, delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
-            outcome = judge_left(delivery, handler, outcome, databases.clean_up())
+            outcome = judge_left(slot, handler, outcome, databases.clean_up())
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
         notify(delivery, handler, outcome, seconds, raised)
         # Its traceback refers to this frame.
@@ -121,6 +125,7 @@ class Executor:
         if not isinstance(started, float):
             await anotify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         rollbacks, raised = databases.rollbacks, None
         try:
@@ -131,7 +136,8 @@ class Executor:
             else:
                 outcome, raised = await self._arun_in_middleware(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            raised, outcome = error, self._judge_error(lane, delivery, handler, error)
+            outcome = self._judge_error(lane, delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Read first: coroutines beside it may end during the clean-up.
@@ -139,11 +145,12 @@ class Executor:
             try:
                 left = await sync_to_async(databases.clean_up)()
                 if left and is_alone:
-                    rollbacks, outcome = databases.rollbacks, judge_left(delivery, handler, outcome, left)
+                    rollbacks, outcome = databases.rollbacks, judge_left(slot, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
                 outcome = self._judge_error(lane, delivery, handler, error)
         if databases.rollbacks != rollbacks:
-            outcome = judge_shared_rollback(delivery, handler, outcome)
+            outcome = judge_shared_rollback(slot, handler, outcome)
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
         await anotify(delivery, handler, outcome, seconds, raised)
         raised = None
@@ -169,7 +176,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(lane, delivery, handler, error)
+                outcome = self._judge_error(lane, delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -184,7 +192,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(lane, delivery, handler, error)
+                outcome = self._judge_error(lane, delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -197,6 +206,8 @@ class Executor:
         raised, handling.exception = handling.exception, None
         if returned is CANCEL:
             return CANCEL, raised
+        if isinstance(returned, HandBack) and self._reports.stopping.is_set():
+            return returned, None
         if not isinstance(returned, Ack | Retry | Bury):
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
         return self._judge(handler, returned), raised
@@ -254,6 +265,8 @@ class Executor:
         if lane.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL
+        if self._reports.is_interrupt(error):
+            return HandBack()
         policy = handler.retry or self._config.retry
         try:
             text = f"{path_of(type(error))}: {error}"
@@ -281,6 +294,9 @@ class Executor:
         if isinstance(outcome, Ack):
             self._shared_state.ended(HANDLED, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+        elif isinstance(outcome, HandBack) and not outcome.suspect:
+            # Interrupted at a stop: it has neither failed nor ended.
+            self._settler.add(Settlement(delivery, outcome))
         else:
             outcome = self._decided(delivery, handler, outcome)
             if outcome is CANCEL:

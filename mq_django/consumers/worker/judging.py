@@ -4,29 +4,32 @@ from mq_django.core.exceptions import path_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, HandBack, Outcome, Retry
+from mq_django.core.reports import ReportSlot
 from mq_django.registry import Handler
 
 logger = get_logger(__name__)
 
 
-def judge_left(delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
+def judge_left(slot: ReportSlot, handler: Handler, outcome: Outcome, left: str) -> Outcome:
     """Return the outcome of a handler that has left a transaction open, and log that.
 
     Its changes were rolled back. If the message were acked, they would be lost.
     """
     if not left:
         return outcome
-    logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, delivery.message.id)
+    slot.is_undone, message = True, slot.delivery.message
+    logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, message.id)
     return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
 
 
-def judge_shared_rollback(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+def judge_shared_rollback(slot: ReportSlot, handler: Handler, outcome: Outcome) -> Outcome:
     """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
 
     Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
     """
     text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
-    logger.error(text, handler.where, delivery.message.id)
+    slot.is_undone = True
+    logger.error(text, handler.where, slot.delivery.message.id)
     return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
+from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -41,6 +42,8 @@ class Settler:
     def __init__(self, store: Store, queue: str, consumer: str, due: threading.Event, full: threading.Event) -> None:
         self.queue = queue
         self._config = store.config
+        #: What the running handlers of the queue report.
+        self.reports = ReportBook(store.config)
         self._slots = Slots(store.keys)
         self._consumer = consumer
         self._unsettled: deque[Settlement] = deque()
@@ -188,6 +191,8 @@ class Settler:
         commands = [self._slots.add_command(counts)] if counts else []
         if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
             commands += settled_commands(self._config, self._consumer, batch)
+        if self.reports.ended:
+            commands += self.reports.ended_commands(batch)
         return commands
 
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
@@ -210,6 +215,8 @@ class Settler:
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         self.in_hand.difference_update(receipts)
+        if self.reports.ended:
+            self.reports.forget(receipts)
         if self._repeated:
             # The first round trip may have settled these, so a stale reply to the repeated one has no meaning.
             repeated = {

@@ -1,11 +1,14 @@
 """What people look at, counters, results and schedules."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
@@ -15,6 +18,7 @@ from mq_django.stores.base import Settlement, Store
 from mq_django.stores.control import Control
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
+from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -32,7 +36,7 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, awaited_results, schedules)
+    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, awaited_results, reports, schedules)
     yield from (skips, schedules_when_full, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
@@ -206,6 +210,36 @@ def awaited_results(stage: Stage) -> None:
     watch(wire, store.config, {keys[1]: int(wire.trip([("STRLEN", keys[1])])[0])}, "p1")
     with stage.under("it is cancelled"):
         end_cancelled(wire, store.config, [two.message.id])
+
+
+def reports(stage: Stage) -> None:
+    store, wire = stage.queue(), stage.wire()
+    one, two = stage.taken(store, message_of(1), message_of(2))
+
+    def of(delivery: Delivery, run: str) -> Report:
+        return Report(delivery=delivery, config=store.config, stopping=threading.Event(), run=run)
+
+    first, other, later = of(one, "first"), of(two, "other"), of(one, "later")
+    last = of(two._replace(message=two.message._replace(id="m3")), "last")
+    with stage.under("nobody has reported"):
+        begin(wire, store.config, first)
+    first.set_position("prices", "17")
+    for report in (first, other):
+        report.set_progress(Progress(done=1, total=2, note="cups", at_ms=NOW_MS))
+    with stage.under("a position and progress; progress alone"):
+        save(wire, store.config, [first, other])
+    with stage.under("an earlier run has a position"):
+        begin(wire, store.config, later)
+    first.set_position("prices", "99")
+    with stage.under("a later run has begun"):
+        save(wire, store.config, [first])
+    with stage.under("of one, and of one that has none"):
+        read_progress_of([(store.config, one.message.id), (store.config, "unknown")], [wire, wire])
+    with stage.under("handled: the position is deleted, the progress stays"):
+        wire.trip([ended_command(store.config, later, True, False)])
+    with stage.under("handled without progress: nothing stays"):
+        begin(wire, store.config, last)
+        wire.trip([ended_command(store.config, last, True, False)])
 
 
 def schedules(stage: Stage) -> None:
