@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.redaction import redact
+from mq_django.errors import WrongKeyType
 from mq_django.inspector.message_views import MessageView, Rows
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.stores.handled import Ending, HandledMessage, MessageHistory
@@ -61,7 +62,11 @@ def find_handled(name: str, message_id: str) -> HandledView | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    found = _history(name).find(message_id)
+    try:
+        found = _history(name).find(message_id)
+    except WrongKeyType:
+        # Another program uses the key, and the message may still be in another place.
+        return None
     return None if found is None else _view(found)
 
 
