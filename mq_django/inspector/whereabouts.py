@@ -87,7 +87,7 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
     deadline = time.monotonic() + seconds
     # An argument of a command line may have what UTF-8 cannot encode.
     message_id = message_id.encode(errors="replace").decode()
-    configs = all_configs()
+    configs = all_configs() if message_id else []
     wires = wires_of(configs)
     replies = fan_out(wires, [_look(config, message_id) for config in configs])
     errors = {

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -50,6 +50,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verbs."""
     parser.add_argument("queue", nargs="?", help="A queue, or the group of a topic as topic:group. Default: all.")
     parser.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
+
+    def parse(args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        # Before 3.13 argparse takes the first of two positional arguments with an option between them for the id.
+        del parser.parse_known_args
+        try:
+            return parser.parse_known_intermixed_args(args, namespace)
+        finally:
+            parser.parse_known_args = parse  # type: ignore[assignment,method-assign]
+
+    parser.parse_known_args = parse  # type: ignore[assignment,method-assign]
 
 
 def find(options: Options, _: Terminal) -> VerbResult:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from mq_django import queues, topics
+from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Expire
+from mq_django.inspector import dead_letters, whereabouts
 from mq_django.inspector import scan as scanning
-from mq_django.inspector import whereabouts
+from mq_django.inspector.queues import all_configs
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
@@ -73,10 +74,9 @@ def test_what_was_handled_expired_or_replaced_is_found():
 
 def test_what_was_buried_and_redriven_is_found_where_it_is_now():
     message_id = handle("emails", message_id="again", outcome=Bury("no"))
-    publish("emails", "welcome", 1, message_id="again")
-    assert found(message_id) == [("emails", "ready"), ("emails", "handled"), ("emails", "dead")] or found(
-        message_id
-    ) == [("emails", "dead"), ("emails", "handled")]
+    assert found(message_id) == [("emails", "dead"), ("emails", "handled")]
+    dead_letters.redrive_messages("emails", [message_id])
+    assert found(message_id) == [("emails", "ready"), ("emails", "handled")]
 
 
 def test_the_end_of_a_task_is_found_by_its_result():
@@ -92,9 +92,9 @@ def test_the_end_of_a_task_is_found_by_its_result():
 def test_a_message_of_an_rsmq_queue_is_found(namespace):
     rsmq = RSMQ(f"{namespace}:r")
     rsmq.create_queue("shared")
-    message_id = rsmq.send_message("shared", "hello")
+    message_id = rsmq.send("shared", "hello")
     assert found(message_id) == [("shared", "ready")]
-    late = rsmq.send_message("shared", "hello", delay=60)
+    late = rsmq.send("shared", "hello", delay=60)
     assert found(late) == [("shared", "delayed")]
 
 
@@ -135,4 +135,4 @@ def test_all_indexes_are_asked_in_one_round_trip(monkeypatch):
     real = whereabouts.fan_out
     monkeypatch.setattr(whereabouts, "fan_out", lambda wires, trips: asked.append(len(trips)) or real(wires, trips))
     assert find_everywhere("nope", seconds=30).found == []
-    assert asked == [len([*queues])]
+    assert asked == [len(all_configs())]
