@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.attempts import READY
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -23,9 +23,9 @@ from mq_django.inspector.message_ids import Ended, ended
 from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.messages import find_waiting
 from mq_django.inspector.queues import all_configs, wires_of
+from mq_django.inspector.readers import Reader, reader_of
 from mq_django.inspector.scan import Scanned
 from mq_django.stores.results import find_result
-from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
@@ -89,13 +89,21 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
     message_id = message_id.encode(errors="replace").decode()
     configs = all_configs() if message_id else []
     wires = wires_of(configs)
-    replies = fan_out(wires, [_look(config, message_id) for config in configs])
+    readers = [reader_of(config, wire) for config, wire in zip(configs, wires, strict=True)]
+    lengths = [reader.length_commands() for reader in readers]
+    looks = [[*_look(reader, config, message_id)] for reader, config in zip(readers, configs, strict=True)]
+    replies = fan_out(wires, [[*look, *length] for look, length in zip(looks, lengths, strict=True)])
     errors = {
         config.name: str(error)
         for config, reply in zip(configs, replies, strict=True)
         if (error := next((one for one in reply if isinstance(one, Exception)), None)) is not None
     }
-    hits = [config for config, reply in zip(configs, replies, strict=True) if any(map(_is_hit, reply[:-_LENGTHS]))]
+    # Of each queue: whether an index has it, and whether there is something to scan.
+    asked = [
+        (any(map(_is_hit, reply[: len(look)])), any(map(_is_hit, reply[len(look) :])))
+        for look, reply in zip(looks, replies, strict=True)
+    ]
+    hits = [config for config, (is_hit, _) in zip(configs, asked, strict=True) if is_hit]
     found: list[FoundMessageIn] = []
     for config in hits[:MAX_FOUND]:
         try:
@@ -104,44 +112,25 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
             errors[config.name] = str(error)
     if message_id.startswith(UNIQUE_PREFIX) or any(one.is_current for one in found):
         return Whereabouts(found=found, not_searched=[], errors=errors)
-    filled = [
-        config
-        for config, reply in zip(configs, replies, strict=True)
-        if not isinstance(config, RsmqConfig) and any(_is_hit(count) for count in reply[-_LENGTHS:])
-    ]
+    filled = [reader for reader, (_, is_filled) in zip(readers, asked, strict=True) if is_filled]
     # Its task has a result there, so the message is most likely there, too.
-    filled.sort(key=lambda config: config not in hits)
+    known = {config.name for config in hits}
+    filled.sort(key=lambda reader: reader.queue not in known)
     scanned = _Scan(message_id, filled, deadline)
     return Whereabouts(
         found=[*scanned.found, *found], not_searched=scanned.not_searched, errors={**errors, **scanned.errors}
     )
 
 
-#: The last replies of a queue, which say whether there is something to scan.
-_LENGTHS = 3
-
-
-def _look(config: QueueConfig, message_id: str) -> list[Command]:
-    """Return the commands that ask the indexes of a queue, and at the end how long its streams are."""
+def _look(reader: Reader, config: QueueConfig, message_id: str) -> Iterator[Command]:
+    """Yield the commands that ask the indexes of a queue."""
     keys = config.keys
-    if isinstance(config, RsmqConfig):
-        waiting: Command = ("ZSCORE", keys.due, message_id)
-        lengths: list[Command] = [("ZSCORE", keys.expired, message_id)] * _LENGTHS
-    else:
-        places = [keys.due, keys.unhandled, keys.priority, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        waiting = scripts.command("waiting_find", keys=[*places, *index], args=[message_id])
-        streams = keys.streams()
-        lengths = [("XLEN", stream) for stream in (*streams, streams[0])[:_LENGTHS]]
-    return [
-        waiting,
-        ("HGET", keys.dead_ids, message_id),
-        ("HGET", keys.handled_ids, f"i:{message_id}"),
-        ("ZSCORE", keys.expired, message_id),
-        ("ZSCORE", keys.replaced, message_id),
-        ("EXISTS", keys.result(message_id)),
-        *lengths,
-    ]
+    yield reader.find_command(message_id)
+    yield ("HGET", keys.dead_ids, message_id)
+    yield ("HGET", keys.handled_ids, f"i:{message_id}")
+    yield ("ZSCORE", keys.expired, message_id)
+    yield ("ZSCORE", keys.replaced, message_id)
+    yield ("EXISTS", keys.result(message_id))
 
 
 def _is_hit(reply: Any) -> bool:
@@ -186,14 +175,15 @@ def _entry(queue: str, view: EntryView) -> FoundMessageIn:
 class _Scan:
     """A search of ready and pending messages, of which each queue gets a part in turn."""
 
-    def __init__(self, message_id: str, configs: Sequence[QueueConfig], deadline: float) -> None:
+    def __init__(self, message_id: str, readers: Sequence[Reader], deadline: float) -> None:
         self.found: list[FoundMessageIn] = []
         self.errors: dict[str, str] = {}
         self._where, self._deadline = Filter(id=message_id), deadline
-        topics = {config.topic for config in configs if isinstance(config, GroupConfig)}
+        topics = {reader.topic for reader in readers if reader.topic}
+        names = [reader.queue for reader in readers]
         # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
-        parts = [(config.name, partial(entries.pending, config.name)) for config in configs]
-        parts += [(config.name, partial(entries.ready, config.name, with_log=False)) for config in configs]
+        parts = [(name, partial(entries.pending, name)) for name in names]
+        parts += [(name, partial(entries.ready, name, with_log=False)) for name in names]
         parts += [(topic, partial(entries.in_log, topic)) for topic in sorted(topics & {*get_config().topics})]
         self.not_searched = self._search([(name, read, "") for name, read in parts])
 

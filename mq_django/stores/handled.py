@@ -134,8 +134,8 @@ def _data_field(text: bytes) -> bytes:
     if len(text) > MAX_DATA:
         return b""
     # From the text, because a handler may have changed the value. Replaced secrets may make it longer.
-    kept = dumps(redact(loads(text)))
-    return b',"data":' + kept if len(kept) <= MAX_DATA else b""
+    shown = dumps(redact(loads(text)))
+    return b',"data":' + shown if len(shown) <= MAX_DATA else b""
 
 
 class HandledTrim(NamedTuple):

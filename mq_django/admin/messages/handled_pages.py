@@ -61,15 +61,15 @@ def message(page: Page, name: str, entry: str, member: str) -> HttpResponse:
     if view is None:
         page.say(messages.WARNING, _("It is no longer kept what became of this message."))
         return HttpResponseRedirect(page.url("handled", name))
-    not_kept = ""
+    no_data = ""
     if not view.message.has_data:
-        not_kept = _("The data was not kept. With KEEP_HANDLED_DATA it is, up to 4 KiB.")
+        no_data = _("The data was not kept. With KEEP_HANDLED_DATA it is, up to 4 KiB.")
     return page.render(
         "handled_message",
         _("Message"),
         queue=name,
         tabs=tabs(page, name, "handled"),
-        not_kept=not_kept,
+        no_data=no_data,
         **facts(
             view.message,
             can_see_data=page.can(SEE_DATA),
