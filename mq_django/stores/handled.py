@@ -17,7 +17,6 @@ from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.attempts import MAX_ERROR, read_line
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import LOG
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LARGEST, LAST_MS, whole
 from mq_django.core.outcomes import Ack, Bury, Expire
@@ -72,56 +71,55 @@ class HandledMessage:
 
 
 def handled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
-    """Return the commands that add what became of messages, for the round trip that settles them; mostly one."""
+    """Return the commands that add what became of messages, for the round trip that settles them."""
     if config.keep_handled is None:
         return []
-    streams: dict[int, list[Settlement]] = {}
-    for settlement in settlements:
-        if type(settlement.outcome) in _ENDINGS and isinstance(settlement.delivery, Delivery):
-            streams.setdefault(settlement.delivery.stream, []).append(settlement)
-    return [
-        _add_command(config, consumer, stream, ended[at : at + BATCH])
-        for stream, ended in streams.items()
-        for at in range(0, len(ended), BATCH)
-    ]
-
-
-def _add_command(config: QueueConfig, consumer: str, stream: int, settlements: Sequence[Settlement]) -> Command:
-    keys, finished_ms = config.keys, clock.now_ms()
-    assert stream != LOG
-    assert config.keep_handled is not None
-    args: list[Argument] = [keys.group, consumer, max(1, round(config.keep_handled.total_seconds() * 1000))]
+    keys, keeps_data = config.keys, config.keep_handled_data
     # The part that all lines share.
-    shared = b'"consumer":%b,"finished":%d' % (dumps(consumer), finished_ms)
-    for delivery, outcome, _, micros, *_ in settlements:
-        assert isinstance(delivery, Delivery)
-        message = delivery.message
+    end = b',"consumer":%b,"finished":%d' % (dumps(consumer), clock.now_ms())
+    # Of each stream: for each message its entry, its id and its line.
+    streams: dict[int, list[Argument]] = {}
+    for settlement in settlements:
+        # By number, because taking them apart takes longer.
+        delivery, ending, micros = settlement[0], _ENDINGS.get(type(settlement[1])), settlement[3]
+        if ending is None or not isinstance(delivery, Delivery):
+            continue
+        message, text = delivery.message, delivery.data_text
         published = message.published_ms
-        line = b'{%b,"attempt":%d,"published":%b,"micros":%b,"size":%d,%b%b}' % (
-            _line_head(message.name, _ENDINGS[type(outcome)]),
-            message.attempt,
-            b"null" if published is None else b"%d" % published,
-            b"null" if micros is None else b"%d" % micros,
-            len(delivery.data_text),
-            shared,
-            _further_fields(message),
-        )
-        if config.keep_handled_data:
-            line = line[:-1] + _data_field(delivery.data_text) + b"}"
-        args += (delivery.entry, message.id, line)
-    return scripts.command("handled_add", keys=[keys.streams()[stream], keys.handled, keys.handled_ids], args=args)
+        if published is None or micros is None:
+            times = b',"published":%b,"micros":%b' % (_number(published), _number(micros))
+        else:
+            times = b',"published":%d,"micros":%d' % (published, micros)
+        more = b""
+        if message.key is not None or message.unique is not None or message.priority:
+            more = _further_fields(message)
+        if keeps_data:
+            more += _data_field(text)
+        head = _line_head(message.name, ending)
+        line = b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more)
+        streams.setdefault(delivery.stream, []).extend((delivery.entry, message.id, line))
+    ttl_ms, width = max(1, round(config.keep_handled.total_seconds() * 1000)), 3 * BATCH
+    commands = list[Command]()
+    for stream, args in streams.items():
+        names = [keys.streams()[stream], keys.handled, keys.handled_ids]
+        for at in range(0, len(args), width):
+            shared: list[Argument] = [keys.group, consumer, ttl_ms]
+            commands.append(scripts.command("handled_add", keys=names, args=shared + args[at : at + width]))
+    return commands
+
+
+def _number(value: int | None) -> bytes:
+    return b"null" if value is None else b"%d" % value
 
 
 @lru_cache(maxsize=1000)
 def _line_head(name: str, ending: Ending) -> bytes:
     """Return the beginning of a line. Cached, because a queue has few names."""
-    return b'"name":%b,"ending":"%b"' % (dumps(name), ending.encode())
+    return b'{"name":%b,"ending":"%b"' % (dumps(name), ending.encode())
 
 
 def _further_fields(message: Message) -> bytes:
     """Return the fields that few messages have."""
-    if message.key is None and message.unique is None and not message.priority:
-        return b""
     names = {"key": message.key, "unique": message.unique}
     found: dict[str, Any] = {field: redact_forms(value) for field, value in names.items() if value is not None}
     if message.priority:
