@@ -157,6 +157,16 @@ class QueueKeys:
         """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
         return self._key("counters:total")
 
+    @property
+    def handled(self) -> str:
+        """STREAM: what became of messages, if the queue has KEEP_HANDLED; up to 100 in an entry. It has a TTL."""
+        return self._key("handled")
+
+    @property
+    def handled_ids(self) -> str:
+        """HASH: `i:` + message id -> the latest entry of `handled` with it; `total`, their number. It has a TTL."""
+        return self._key("handled-ids")
+
     def result(self, message_id: str) -> str:
         """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")

@@ -103,6 +103,14 @@ class RsmqReader(RoomReader):
         (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
         return int(reply_or_raise(rank) or 0)
 
+    def find_command(self, named: str) -> Command:
+        """See RoomReader.find_command()."""
+        return ("ZSCORE", self._keys.zset, named)
+
+    def length_commands(self) -> list[Command]:
+        """See RoomReader.length_commands(): all places have an index."""
+        return []
+
     def find_waiting(self, named: bytes) -> WaitingView | None:
         """See StreamReader.find_waiting()."""
         keys = self._keys

@@ -17,6 +17,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
@@ -99,6 +100,11 @@ def redriver(queues, both):
 @case(Trimmer)
 def trimmer(queues, both):
     return Trimmer(both)
+
+
+@case(HistoryTrimmer)
+def history_trimmer(queues, both):
+    return HistoryTrimmer(both)
 
 
 @case(AnnouncedReleaser)

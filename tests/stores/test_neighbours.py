@@ -21,6 +21,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
 from mq_django.stores.progress_reports import begin, read_progress_of, save
@@ -136,6 +137,7 @@ def record(recorder, mq_settings, namespace):
         be_a_log,
         be_looked_at,
         be_moved,
+        be_remembered,
     ):
         mq_settings()
         act(recorder.client, mq_settings)
@@ -167,6 +169,17 @@ def be_moved(client, mq_settings):
         words = mover.write(entries).words
         assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
         mover.remove(entries, words)
+
+
+def be_remembered(client, mq_settings):
+    """Keep what became of messages, and remove the oldest of it."""
+    mq_settings(QUEUES={"emails": {"KEEP_HANDLED": 3600, "KEEP_HANDLED_COUNT": 1, "KEEP_HANDLED_DATA": True}})
+    store = store_of()
+    store.publish([outgoing(data="kept") for _ in range(3)])
+    for item in take_all(store, ME):
+        ended = [Settlement(item, ACK, micros=1)]
+        assert store.settle(ME, ended, also=handled_commands(store.config, ME, ended)) == []
+    assert MessageHistory(store.config, Session(get_client("inspect"))).trim().removed == 2
 
 
 def be_ranked(client, mq_settings):

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from mq_django.consumers.by_server import ServerQueues, connection_of, open_stores
+from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.measured_promotion import measured_promotions
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -15,6 +16,7 @@ from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.stores.base import Promoted
+from mq_django.stores.handled import MessageHistory
 from mq_django.transport.connections import get_client
 
 
@@ -59,7 +61,12 @@ class ServerServices:
         self._redriver = Redriver(queues, supervisor)
         self._scheduler = Scheduler.of(queues)
         others = (self._promoter, Extender(queues, states), self._scheduler, self._redriver)
-        self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others, self._releaser)
+        self.services: tuple[Service, ...] = (
+            *(self.heartbeat, self.reclaimer, self._listener),
+            *others,
+            self._releaser,
+            *_history_trimmers(queues),
+        )
 
     def introduce_consumers(self) -> None:
         """Announce new consumers, which fetch nothing before, and tell them which queues are paused."""
@@ -99,3 +106,12 @@ class ServerServices:
         self._states.pause(number, promoted.paused)
         self._states.set_unhandled(number, bool(promoted.unhandled))
         self._releaser.seen(number, promoted.unhandled)
+
+
+def _history_trimmers(queues: ServerQueues) -> list[HistoryTrimmer]:
+    """Return the service that trims histories, if a queue keeps one."""
+    keeping = [config for config in queues.values() if config.keep_handled is not None]
+    if not keeping:
+        return []
+    session = open_session_to(queues)
+    return [HistoryTrimmer([MessageHistory(config, session) for config in keeping])]

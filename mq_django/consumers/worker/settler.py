@@ -19,6 +19,7 @@ from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import Slots, latency_bucket
+from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -193,6 +194,8 @@ class Settler:
             commands += settled_commands(self._config, self._consumer, batch)
         if self.reports.ended:
             commands += self.reports.ended_commands(batch)
+        if self._config.keep_handled is not None:
+            commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
