@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from mq_django.core import rsmq_format
 from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, RsmqKeys, TopicKeys, is_name
+from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, TopicKeys, is_name
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
@@ -31,6 +31,7 @@ from mq_django.core.options import (
     read_vt,
 )
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.errors import ConfigurationError
 
 STORE = option(

@@ -44,6 +44,7 @@ HANDLED_ENDS = {
     "handled": "It was handled at {}.",
     "expired": "It was discarded at {}, because it had expired.",
     "buried": "It became a dead letter at {}, which was deleted or redriven since.",
+    "cancelled": "It was cancelled at {}, when a consumer had it.",
 }
 
 

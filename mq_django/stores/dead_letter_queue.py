@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
-from mq_django.core.keys import READY, RsmqKeys
+from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery
 from mq_django.core.publication import Publication
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.dead_letter_fields import DEAD_FIELDS

@@ -18,7 +18,7 @@ from mq_django.inspector import dead_letters
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
-from mq_django.stores.results import find_result
+from mq_django.stores.results import end_cancelled, find_result
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import load
 from mq_django.transport.sessions import Pooled, Session
@@ -310,6 +310,7 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
             "result-write",
             "result",
             "progress",
+            "result-watch",
             "reclaim",
             "leave",
         ):
@@ -440,6 +441,17 @@ def test_progress_is_read(type_in, emails, redis_client):
     assert type_in("progress")[0] == '{"done":3,"total":10}'
     found = emails.progress("5f2e")
     assert (found.done, found.total) == (3, 10)
+
+
+def test_a_process_is_registered_for_a_result_until_it_ends(type_in, emails, redis_client):
+    wire, key = Pooled(get_client("produce")), emails.config.keys.result("5f2e")
+    assert type_in("result-watch")[0] == ""
+    redis_client.set(key, '{"queue":"emails","name":"shop.tasks.add","data":{"args":[],"kwargs":{}}}')
+    assert type_in("result-watch")[0] == str(redis_client.strlen(key))
+    assert redis_client.hget(emails.config.keys.waiters, key).endswith(b" web1x7\n")
+    end_cancelled(wire, emails.config, ["5f2e"])
+    assert "mq_django.errors.Cancelled" in "".join(type_in("result-watch"))
+    assert not redis_client.exists(emails.config.keys.waiters)
 
 
 def test_results_of_python_have_the_fields_of_the_page(type_in, emails):

@@ -26,7 +26,13 @@ PER_PAGE = 50
 
 def ending_words(view: HandledView) -> str:
     """Return what became of a message, as a word for a table."""
-    return {"handled": _("handled"), "expired": _("expired"), "buried": _("became a dead letter")}[view.ending]
+    words = {
+        "handled": _("handled"),
+        "expired": _("expired"),
+        "buried": _("became a dead letter"),
+        "cancelled": _("cancelled"),
+    }
+    return words[view.ending]
 
 
 @needs(VIEW)

@@ -5,8 +5,8 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.keys import RsmqKeys
 from mq_django.core.outcomes import Bury
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
 from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
