@@ -39,7 +39,7 @@ else:
 
 PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
 #: Seconds: a result comes by a notification long before.
-LONG = 10
+LONG = 60
 
 
 @pytest.fixture(autouse=True)
