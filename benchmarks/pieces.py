@@ -26,8 +26,9 @@ from mq_django.consumers.shared_state import SharedState  # noqa: E402
 from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
+from mq_django.consumers.worker.handler_thread import WorkItem  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
-from mq_django.consumers.worker.pools import ThreadPool, WorkItem  # noqa: E402
+from mq_django.consumers.worker.pools import ThreadPool  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
 from mq_django.stores.stream_store import StreamStore  # noqa: E402
 from mq_django.transport.scripts import Command  # noqa: E402

@@ -120,6 +120,9 @@ REPORT_SCHEDULE = every(seconds=float(_OFTEN)) if _OFTEN else cron("0 3 * * *", 
 #: And a schedule without code.
 NEWSLETTER = {"cron": "0 18 * * fri", "timezone": "Europe/Berlin"} if not _OFTEN else {"every": float(_OFTEN)}
 
+#: How long a line of a price list takes: see `office/tasks.py`.
+PRICE_LINE_SECONDS = float(os.environ.get("EXAMPLE_PROJECT_PRICE_LINE_SECONDS", "0"))
+
 #: A log that three groups read: see `office/handlers.py`.
 TOPICS: dict[str, dict[str, Any]] = {"orders": {"RETENTION": timedelta(days=30)}}
 

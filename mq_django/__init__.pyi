@@ -1,3 +1,6 @@
+from mq_django.core.interrupts import HandlerCancelled as HandlerCancelled
+from mq_django.core.interrupts import is_cancelled as is_cancelled
+from mq_django.core.interrupts import uninterrupted as uninterrupted
 from mq_django.core.lookup import CancelResult as CancelResult
 from mq_django.core.lookup import Lookup as Lookup
 from mq_django.core.lookup import Place as Place
@@ -5,6 +8,8 @@ from mq_django.core.messages import Message as Message
 from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry
+from mq_django.core.progress import progress as progress
+from mq_django.core.reports import Progress as Progress
 from mq_django.core.retries import RetryPolicy as RetryPolicy
 from mq_django.core.schedule_options import ScheduleOptions as ScheduleOptions
 from mq_django.core.schedules import Cron as Cron
@@ -14,9 +19,13 @@ from mq_django.core.schedules import every as every
 from mq_django.errors import MQError as MQError
 from mq_django.producers.group_status import GroupPosition as GroupPosition
 from mq_django.producers.group_status import GroupStatus as GroupStatus
+from mq_django.producers.progress_reading import aget_progress as aget_progress
+from mq_django.producers.progress_reading import get_progress as get_progress
 from mq_django.producers.queues import Queue as Queue
 from mq_django.producers.queues import queues as queues
 from mq_django.producers.replay import Replayed as Replayed
+from mq_django.producers.resume import Resumable as Resumable
+from mq_django.producers.resume import resumable as resumable
 from mq_django.producers.schedule_collection import schedules as schedules
 from mq_django.producers.topics import Group as Group
 from mq_django.producers.topics import Topic as Topic
@@ -25,9 +34,17 @@ from mq_django.registry import handler as handler
 from mq_django.registry import subscriber as subscriber
 from mq_django.stores.schedule_status import ScheduleStatus as ScheduleStatus
 from mq_django.task_backend import MQTask as MQTask
+from mq_django.task_backend import aas_completed as aas_completed
 from mq_django.task_backend import aenqueue_many as aenqueue_many
+from mq_django.task_backend import aget_result as aget_result
+from mq_django.task_backend import as_completed as as_completed
+from mq_django.task_backend import await_ as await_
+from mq_django.task_backend import await_all as await_all
 from mq_django.task_backend import enqueue_many as enqueue_many
+from mq_django.task_backend import get_result as get_result
 from mq_django.task_backend import task as task
+from mq_django.task_backend import wait as wait
+from mq_django.task_backend import wait_all as wait_all
 from mq_django.triggers import on_signal as on_signal
 
 __version__: str

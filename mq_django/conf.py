@@ -14,7 +14,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
-from mq_django.core.configs import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.configs import GroupConfig, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
 from mq_django.core.options import URL_SCHEMES, WrongParts, options_of

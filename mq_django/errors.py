@@ -45,13 +45,21 @@ MQError
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
 │   └── QueueExists           a queue of that name exists already
-├── Cancelled                 a task was cancelled before it ran; only its result names this
+├── CannotWait                waiting for a result could only time out, or is impossible here; nothing was waited for
+│   └── InvalidWait           a timeout or a result that cannot be (also ValueError)
+├── WaitTimeout               results have not ended within the timeout; `missing` has their ids (also TimeoutError)
+├── Cancelled                 a task was cancelled; only its result names this
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 ├── HandlerTimeout            a handler ran longer than its timeout
+├── NotInHandler              progress() or resumable() was called where no handler runs
+├── InvalidProgress           progress() cannot report that (also ValueError)
+├── NotResumable              resumable() cannot iterate over that queryset (also ValueError)
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
+
+from collections.abc import Sequence
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -255,8 +263,23 @@ class QueueExists(RSMQError):
     name = "queueExists"
 
 
+class CannotWait(MQError):
+    """Waiting for a result could only time out, or is impossible here. Nothing was waited for."""
+
+
+class InvalidWait(CannotWait, ValueError):
+    """A timeout or a result that cannot be. Nothing was waited for."""
+
+
+class WaitTimeout(MQError, TimeoutError):
+    """Results have not ended within the timeout. Their tasks go on."""
+
+    #: The ids of these results.
+    missing: Sequence[str] = ()
+
+
 class Cancelled(MQError):
-    """A task was cancelled before it ran. Only its result names this error."""
+    """A task was cancelled before it ran, or while it ran. Only its result names this error."""
 
 
 class DecodeError(MQError):
@@ -269,6 +292,18 @@ class MessageExpired(MQError):
 
 class HandlerTimeout(MQError):
     """A handler ran longer than its timeout."""
+
+
+class NotInHandler(MQError):
+    """`progress()` or `resumable()` was called where no handler runs."""
+
+
+class InvalidProgress(MQError, ValueError):
+    """`progress()` cannot report these values."""
+
+
+class NotResumable(MQError, ValueError):
+    """`resumable()` cannot iterate over this queryset."""
 
 
 class TestKitError(MQError):

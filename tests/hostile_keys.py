@@ -50,8 +50,31 @@ def _bury(client: redis.Redis, keys: QueueKeys, data: str, **fields: str) -> Non
     client.hset(keys.dead_ids, "odd", client.xadd(keys.dead, letter))
 
 
+def _keep(client: redis.Redis, keys: QueueKeys, line: bytes | str) -> None:
+    for field in ("odd", b"\xff\n", "u:x", "later"):
+        entry = client.xadd(keys.handled, {field: line, "other": "x"})
+        client.hset(keys.handled_ids, mapping={b"i:" + (field if isinstance(field, bytes) else field.encode()): entry})
+
+
+def _handled(**fields: str) -> str:
+    return '{"name":"n","ending":"handled"' + "".join(f',"{name}":{value}' for name, value in fields.items()) + "}"
+
+
 #: What is done to any queue on streams, and to groups of topics.
 OF_STREAMS: dict[str, Place] = {
+    "a history of nonsense": lambda client, keys: _keep(client, keys, b"\xff"),
+    "a history that is not of ours": lambda client, keys: _keep(client, keys, "[" * 1000),
+    "a long history": lambda client, keys: _keep(client, keys, _handled(data='"' + "x" * 100_000 + '"')),
+    "deep data in a history": lambda client, keys: _keep(client, keys, _handled(data="[" * 900 + "]" * 900)),
+    "numbers of a history": lambda client, keys: _keep(
+        client, keys, _handled(finished=str(LAST), micros="9" * 25, attempt="9" * 4000, size="-1", published="1e300")
+    ),
+    "texts of a history": lambda client, keys: _keep(
+        client, keys, _handled(name='"<b>\\u0000\\ud800"', key='"<b>"', unique="1", consumer='"' + "c" * 9000 + '"')
+    ),
+    "a history's index of nonsense": lambda client, keys: client.hset(
+        keys.handled_ids, mapping={"i:later": b"\xff", "i:odd": "", "total": DIGITS}
+    ),
     "beat": lambda client, keys: client.hset(keys.consumers, "beat:x", DIGITS),
     "seen": lambda client, keys: client.hset(
         keys.consumers, mapping={"beat:x": 1, "seen:x": DIGITS, "consumer:x-1": "{}"}

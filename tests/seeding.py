@@ -1,17 +1,21 @@
 """Put a queue into a state, as producers and consumers would."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import redis
 
 from mq_django.conf import get_config
+from mq_django.core.filters import NOTHING
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury, SetAside
-from mq_django.inspector import dead_letters
+from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
+from mq_django.inspector import dead_letters, handled_messages
 from mq_django.producers import queues
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
+from mq_django.stores.handled import handled_commands
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.connections import open_wire
@@ -50,6 +54,29 @@ def bury(queue: str, name: str = "welcome", data: Any = None, *, error: str = "V
     message_id = publish(queue, name, data, **options)
     settle(queue, take(queue, 500), Bury(error=error, traceback=f"Traceback ...\n{error}", reason="attempts"))
     return str(message_id)
+
+
+def handle(
+    queue: str,
+    name: str = "welcome",
+    data: Any = None,
+    *,
+    outcome: Outcome = ACK,
+    keeps_data: bool = True,
+    **options: Any,
+) -> str:
+    """Publish a message, settle it, keep what became of it whatever the settings say, and return its id."""
+    message_id = publish(queue, name, data, **options)
+    found = store(queue)
+    keeping = replace(found.config, keep_handled=timedelta(days=1), keep_handled_data=keeps_data)
+    settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take(queue, 500)]
+    assert found.settle(CONSUMER, settlements, also=handled_commands(keeping, CONSUMER, settlements)) == []
+    return str(message_id)
+
+
+def handled_entry(queue: str) -> str:
+    """Return the entry of the newest message in the history of a queue."""
+    return handled_messages.look_among_handled(queue, NOTHING, limit=1).rows[0].entry
 
 
 def bury_many(queue: str, count: int) -> list[str]:

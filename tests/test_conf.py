@@ -95,6 +95,11 @@ def test_signals_are_frozen():
         ("MAX_DEPTH", None, None),
         ("RESULT_TTL", 0, timedelta(0)),
         ("RESULT_TTL", timedelta(days=2), timedelta(days=2)),
+        ("KEEP_HANDLED", timedelta(days=3), timedelta(days=3)),
+        ("KEEP_HANDLED", 3600, timedelta(hours=1)),
+        ("KEEP_HANDLED", None, None),
+        ("KEEP_HANDLED_COUNT", 1000, 1000),
+        ("KEEP_HANDLED_DATA", True, True),
     ],
 )
 def test_an_option_of_a_queue_is_read(option, value, read_as):
@@ -219,6 +224,12 @@ WRONG_OPTIONS = [
     ("RESULT_TTL", -1),
     ("RESULT_TTL", timedelta(days=4000)),
     ("RESULT_TTL", None),
+    ("KEEP_HANDLED", 0),
+    ("KEEP_HANDLED", True),
+    ("KEEP_HANDLED", timedelta(days=4000)),
+    ("KEEP_HANDLED_COUNT", 0),
+    ("KEEP_HANDLED_COUNT", None),
+    ("KEEP_HANDLED_DATA", "yes"),
 ]
 
 
@@ -394,6 +405,7 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
         {"TOPICS": {"orders": {"RETENTION_COUNT": 0}}},
         {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}},
         {"TOPICS": {"orders": {"MAX_DEPTH": 5}}},
+        {"TOPICS": {"orders": {"KEEP_HANDLED": 60}}},
         {"QUEUES": {"orders": {}}, "TOPICS": {"orders": {}}},
     ],
 )

@@ -20,7 +20,9 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core.outcomes import HandBack
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.middleware import around_handling, around_publishing, handling_chain, publishing_chain
 from mq_django.signals import handler_finished
@@ -292,6 +294,17 @@ def test_a_middleware_sees_what_runs_and_what_it_comes_to(use, queue, ended):
     assert (buried.error, exhausted.reason) == ("no", "attempts")
     raised = [type(exception) for *_, exception, _ in seen]
     assert raised == [type(None), ValueError, type(None), type(None), ValueError]
+
+
+@BOTH
+def test_an_interrupt_at_a_stop_passes_a_middleware_and_is_no_error(use, queue, ended, monkeypatch):
+    use("seeing")
+    monkeypatch.setattr(ReportBook, "is_interrupt", lambda self, error: self.stopping.set() is None)
+    depths = run(queue, "raise")
+    assert (depths.ready, depths.dead) == (1, 0)
+    (*_, exception, outcome) = noted[-1]
+    assert (exception, outcome) == (None, HandBack())
+    assert ended == [HandBack()]
 
 
 @BOTH

@@ -20,6 +20,7 @@ from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
+from mq_django.core.outcomes import CANCEL, Cancel
 from mq_django.errors import (
     AlreadyPublished,
     Cancelled,
@@ -36,6 +37,7 @@ from mq_django.inspector import jobs
 from mq_django.registry import find
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import IDLE, MessageJobs
+from mq_django.stores.base import Settlement
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.compat import (
     LOGGER,
@@ -458,6 +460,22 @@ def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
     assert (result.status, result.attempts, len(result.errors)) == (FAILED, 1, 2)
     assert [error.exception_class for error in result.errors] == [tasks.Refused, Cancelled]
     assert result.last_attempted_at == result.started_at
+
+
+@pytest.mark.parametrize(
+    ("outcome", "micros", "runs"), [(CANCEL, 5000, 1), (Cancel("Cancelled before it started"), None, 0)]
+)
+def test_a_task_that_is_cancelled_by_its_consumer_has_failed(outcome, micros, runs):
+    result = tasks.noop.enqueue()
+    config = get_config().queue("default")
+    store = open_store(config, Pooled(get_client("consume")))
+    store.create_groups()
+    (item,) = store.take("me", count=1)
+    assert settle_for(store, "me", [Settlement(item, outcome, 0, micros, keeps_result=True)]) == []
+    result.refresh()
+    assert (result.status, result.attempts, result.worker_ids) == (FAILED, runs, ["me"] * runs)
+    (error,) = result.errors
+    assert (error.exception_class, error.traceback) == (Cancelled, outcome.error)
 
 
 def test_a_task_that_is_replaced_has_failed():

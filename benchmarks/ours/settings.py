@@ -8,7 +8,9 @@ SECRET_KEY = "only for measuring"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "benchmarks.ours"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+#: Options of all queues: KEEP_HANDLED, in seconds, if it is measured.
+OPTIONS = {"KEEP_HANDLED": float(keep)} if (keep := os.environ.get("BENCH_KEEP_HANDLED")) else {}
 MQ_DJANGO = {
     "CONNECTION": os.environ["BENCH_REDIS_URL"],
-    "QUEUES": {messages.queue_name(number): {} for number in range(messages.QUEUES)},
+    "QUEUES": {messages.queue_name(number): OPTIONS for number in range(messages.QUEUES)},
 }

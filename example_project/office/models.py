@@ -41,6 +41,40 @@ class Report(models.Model):
         return f"Report of {self.day}: {self.orders} orders, {self.total} EUR, edition {self.edition}"
 
 
+class PriceList(models.Model):
+    """The prices of a supplier, as they were uploaded."""
+
+    supplier = models.CharField(max_length=80)
+    #: When all lines were applied.
+    imported = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"Price list {self.pk} of {self.supplier}"
+
+
+class PriceLine(models.Model):
+    """One product and its price."""
+
+    price_list = models.ForeignKey(PriceList, on_delete=models.CASCADE, related_name="lines")
+    product = models.CharField(max_length=80)
+    price = models.DecimalField(max_digits=10, decimal_places=2)
+    #: How often it was applied: once, or twice if a process was killed.
+    applied = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.product}: {self.price} EUR"
+
+
+class Price(models.Model):
+    """What a product costs now."""
+
+    product = models.CharField(max_length=80, unique=True)
+    price = models.DecimalField(max_digits=10, decimal_places=2)
+
+    def __str__(self) -> str:
+        return f"{self.product}: {self.price} EUR"
+
+
 class Invoice(models.Model):
     """What bookkeeping wrote for an order; its number is its own."""
 

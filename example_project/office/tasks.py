@@ -1,5 +1,6 @@
-"""What the office does by the clock."""
+"""What the office does by the clock, and what takes long."""
 
+import time
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, Sum
+from django.utils import timezone
 
-from example_project.office.models import Report, Sale
-from mq_django import task
+from example_project.office.models import Price, PriceLine, PriceList, Report, Sale
+from mq_django import progress, resumable, task
 
 
 @task(takes_context=True, schedule=settings.REPORT_SCHEDULE)
@@ -24,3 +26,30 @@ def write_report(context: Any) -> str:
         Report.objects.filter(pk=report.pk).update(edition=F("edition") + 1)
     report.refresh_from_db()
     return str(report)
+
+
+@task
+def import_prices(price_list: int) -> str:
+    """Apply the lines of a price list, which may take longer than the shop goes without a deploy.
+
+    After a deploy it goes on behind the last line. After a kill the lines of the last second are applied again, which
+    sets the same prices.
+    """
+    found = PriceList.objects.get(pk=price_list)
+    total = found.lines.count()
+    done = found.lines.filter(applied__gt=0).count()
+    for line in resumable(found.lines.all()):
+        _apply(line)
+        done += 1
+        progress(done, total, note=line.product)
+    found.imported = timezone.now()
+    found.save()
+    return f"{total} lines"
+
+
+def _apply(line: PriceLine) -> None:
+    # A supplier's lines are checked one by one, which takes its time.
+    time.sleep(getattr(settings, "PRICE_LINE_SECONDS", 0))
+    with transaction.atomic():
+        Price.objects.update_or_create(product=line.product, defaults={"price": line.price})
+        PriceLine.objects.filter(pk=line.pk).update(applied=F("applied") + 1)

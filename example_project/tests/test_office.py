@@ -5,11 +5,11 @@ from decimal import Decimal
 from django.test import TestCase
 
 from example_project.office.handlers import count_sale, take_from_shelves, write_invoice
-from example_project.office.models import Invoice, Report, Sale, StockMove
-from example_project.office.tasks import write_report
+from example_project.office.models import Invoice, Price, PriceList, Report, Sale, StockMove
+from example_project.office.tasks import import_prices, write_report
 from example_project.shop.models import Cart, Order, Product
 from example_project.shop.ordering import announce, place_order
-from mq_django import topics
+from mq_django import get_progress, topics
 from mq_django.testing import MQTestMixin
 
 GROUPS = {"stock", "statistics", "bookkeeping"}
@@ -73,3 +73,20 @@ class ReportTests(MQTestMixin, TestCase):
         self.mq.assert_published("default", task=write_report, count=1)
         report = Report.objects.get()
         self.assertEqual((report.orders, report.total, report.edition), (1, Decimal("25.00"), 1))
+
+
+class PriceTests(MQTestMixin, TestCase):
+    def test_a_list_is_imported_and_tells_how_far_it_is(self) -> None:
+        prices = PriceList.objects.create(supplier="Bone China Ltd")
+        for number in range(3):
+            prices.lines.create(product=f"cup {number}", price=Decimal(number))
+
+        result = import_prices.enqueue(prices.pk)
+        self.mq.commit()
+        self.mq.run("default")
+
+        self.assertEqual([str(price) for price in Price.objects.order_by("product")][-1], "cup 2: 2.00 EUR")
+        found = get_progress(result)
+        self.assertEqual((found.done, found.total, found.note) if found else None, (3, 3, "cup 2"))
+        prices.refresh_from_db()
+        self.assertIsNotNone(prices.imported)

@@ -12,7 +12,14 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin.consumers import consumers_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
-from mq_django.admin.messages import delayed_pages, message_jobs, stream_pages
+from mq_django.admin.messages import (
+    delayed_pages,
+    find_page,
+    handled_pages,
+    message_jobs,
+    running_cancel,
+    stream_pages,
+)
 from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_actions, schedule_editing
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
@@ -26,6 +33,7 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
+    ("find/", find_page.find, require_GET, "find"),
     ("pause/", pause_all.pause_all, _get_or_post, "pause_all"),
     ("resume/", pause_all.resume_all, _get_or_post, "resume_all"),
     ("consumers/", consumers_page.consumers, require_GET, "consumers"),
@@ -39,7 +47,15 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/purge/<str:place>/", message_jobs.purge, _get_or_post, "purge"),
     ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
+    ("<str:name>/handled/", handled_pages.listing, require_GET, "handled"),
+    ("<str:name>/handled/<str:entry>/<str:member>/", handled_pages.message, require_GET, "handled_message"),
     ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    (
+        "<str:name>/entry/<str:source>/<str:entry>/cancel/",
+        running_cancel.cancel_running,
+        _get_or_post,
+        "cancel_running",
+    ),
     ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
     ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),

@@ -1,6 +1,6 @@
 """Decide how to settle a delivery that failed, was interrupted, or was held by a dead consumer."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from mq_django.consumers.failure_logs import log_failure
 from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import ACK, Bury, HandBack, Outcome, Retry
+from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
@@ -26,6 +26,8 @@ class Evidence:
     running: Collection[Receipt] = ()
     #: Those of them that were past their timeout.
     late: Collection[Receipt] = ()
+    #: The ids of the messages that were to be cancelled.
+    cancelled: Container[str] = ()
     #: It is unknown which deliveries were running, because its machine is gone.
     lost: bool = False
     #: It was a quarantine: it ran the one message that it held.
@@ -50,6 +52,8 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
     if ended == RETURNED:
         return Settlement(item, HandBack())
+    if item.message.id in evidence.cancelled:
+        return _cancelled(item, has_run=receipt in evidence.running or receipt in evidence.late)
     if ended is not None:
         return _charged(config, item, "failed, and its process died before that was settled", reason="attempts")
     if receipt in evidence.late:
@@ -100,6 +104,13 @@ def settled_as(
             delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
         log_failure(delivery.message, outcome, handler, delay_ms=delay_ms, exception=exception)
     return Settlement(delivery, outcome, delay_ms, micros, handler is not None and handler.keeps_result)
+
+
+def _cancelled(item: Delivery, *, has_run: bool) -> Settlement:
+    outcome = Cancel(
+        "Cancelled while it ran, and its process was replaced" if has_run else "Cancelled before it started"
+    )
+    return Settlement(item, outcome, 0, 0 if has_run else None, _keeps_result(item))
 
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:

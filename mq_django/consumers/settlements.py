@@ -11,6 +11,7 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.registry import Handler, find
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
+from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 
@@ -42,7 +43,8 @@ def send(signal: Signal, sender: type = Handler, **arguments: object) -> None:
 
 def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
     """Settle for a consumer, with results and signals; return the ids of messages that it no longer held."""
-    stale = store.settle(consumer, settlements, also=settled_commands(store.config, consumer, settlements))
+    ended = (store.config, consumer, settlements)
+    stale = store.settle(consumer, settlements, also=[*settled_commands(*ended), *handled_commands(*ended)])
     send_signals(store.config.name, settlements, stale)
     for delivery, outcome, *_ in settlements:
         if isinstance(delivery, Delivery) and isinstance(outcome, Bury) and delivery.message.id not in stale:

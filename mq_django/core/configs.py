@@ -9,33 +9,29 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from mq_django.core import ids, rsmq_format
-from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, RsmqKeys, TopicKeys, is_name
+from mq_django.core import rsmq_format
+from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, TopicKeys, is_name
 from mq_django.core.limits import Limit, Limits, Rate
 from mq_django.core.options import (
     option,
     read_concurrency,
     read_count,
     read_delay,
-    read_expired,
     read_maxsize,
     read_optional_count,
     read_optional_period,
-    read_own_connection,
     read_period,
     read_rate_limit,
     read_result_ttl,
-    read_retry,
     read_rsmq_namespace,
     read_share,
-    read_size,
     read_store,
     read_switch,
-    read_visibility_timeout,
     read_vt,
 )
-from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.errors import ConfigurationError
 
 STORE = option(
@@ -55,73 +51,6 @@ def _own_keys() -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryOptions:
-    """The options that queues and topics share: how their messages are handled."""
-
-    name: str
-    namespace: str = "mq"
-    connection: str = field(
-        default="",
-        metadata=option(
-            read_own_connection,
-            "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
-            shown="that of the project",
-        ),
-    )
-    max_attempts: int = field(
-        default=25,
-        metadata=option(read_count, "The number of failed deliveries after which a message becomes a dead letter."),
-    )
-    retry: RetryPolicy = field(
-        default=RetryPolicy(),
-        metadata=option(
-            read_retry,
-            "A `RetryPolicy`, or a dict of its arguments: `delay` (1 s), `factor` (2), `max_delay` (1 h), "
-            "`jitter` (0.25), `max_attempts`, `bury_on`.",
-            shown="`{}`",
-        ),
-    )
-    timeout: timedelta | None = field(
-        default=None, metadata=option(read_optional_period, "How long a handler may run.")
-    )
-    visibility_timeout: timedelta = field(
-        default=timedelta(seconds=10),
-        metadata=option(
-            read_visibility_timeout,
-            "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
-            "to a day. How long a handler runs does not matter. Each supervisor announces its own value, so values may "
-            "differ, as in a rolling deploy.",
-        ),
-    )
-    max_size: int = field(
-        default=256 * 1024,
-        metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
-    )
-    expired: str = field(
-        default="discard",
-        metadata=option(
-            read_expired,
-            'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
-            'kept, for a week; with `"bury"` it becomes a dead letter.',
-        ),
-    )
-
-    #: Options of a publish that are not supported -> the text of the error.
-    lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: The pattern of ids; None: any text.
-    id_form: ClassVar[re.Pattern[str] | None] = None
-    #: The name of messages whose text is sent as it is, without attributes; None: there are none.
-    text_name: ClassVar[str | None] = None
-    #: Makes the ids of messages.
-    new_id = staticmethod(ids.new_id)
-
-    @property
-    def keeps_results(self) -> bool:
-        """Return whether the results of tasks are kept."""
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig(DeliveryOptions):
     """The options of one queue."""
 
@@ -136,6 +65,25 @@ class QueueConfig(DeliveryOptions):
     result_ttl: timedelta = field(
         default=timedelta(days=1),
         metadata=option(read_result_ttl, "How long a task's result is kept; 0: no results are kept."),
+    )
+    keep_handled: timedelta | None = field(
+        default=None,
+        metadata=option(
+            read_optional_period,
+            "How long it is kept [what became of a message](howto/find-a-message.md) that was handled, expired or "
+            "buried; `None`: not at all.",
+        ),
+    )
+    keep_handled_count: int = field(
+        default=100_000,
+        metadata=option(read_count, "With `KEEP_HANDLED`: of how many messages that is kept, the latest ones."),
+    )
+    keep_handled_data: bool = field(
+        default=False,
+        metadata=option(
+            read_switch,
+            "With `KEEP_HANDLED`: keep also the data of the messages, up to 4 KiB of JSON each, with secrets replaced.",
+        ),
     )
     rate_limit: Limit[Rate] = field(
         default=Limit(),
@@ -163,8 +111,9 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 
-    #: Schedules may publish to such a queue.
+    #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
     has_schedules: ClassVar[bool] = True
+    keeps_running: ClassVar[str] = ""
 
     @property
     def keeps_results(self) -> bool:
@@ -217,10 +166,14 @@ class RsmqConfig(QueueConfig):
     # An RSMQ queue does not have these options.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
+    keep_handled: timedelta | None = None
+    keep_handled_count: int = 0
+    keep_handled_data: bool = False
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
@@ -252,6 +205,7 @@ class GroupConfig(QueueConfig):
     keys: GroupKeys = _own_keys()
 
     has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
     )

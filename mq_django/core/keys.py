@@ -39,6 +39,7 @@ KINDS = (
     "expired",
     "claims",
     "moved",
+    "cancels",
     "dead",
     "dead_ids",
     "dead_groups",
@@ -95,6 +96,8 @@ class QueueKeys:
     claims: str = field(init=False)
     #: ZSET, score the time in ms: the origins of messages that were moved here from other queues, for a week.
     moved: str = field(init=False)
+    #: ZSET, score the time in ms: ids whose running message is to be cancelled, for a day; .5 ms more: by force.
+    cancels: str = field(init=False)
     #: STREAM: dead letters.
     dead: str = field(init=False)
     #: HASH: message id -> entry of `dead`, so that a dead letter is found at once.
@@ -157,9 +160,32 @@ class QueueKeys:
         """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
         return self._key("counters:total")
 
+    @property
+    def handled(self) -> str:
+        """STREAM: what became of messages, if the queue has KEEP_HANDLED; up to 100 in an entry. It has a TTL."""
+        return self._key("handled")
+
+    @property
+    def handled_ids(self) -> str:
+        """HASH: `i:` + message id -> the latest entry of `handled` with it; `total`, their number. It has a TTL."""
+        return self._key("handled-ids")
+
     def result(self, message_id: str) -> str:
         """Return the key of the STRING with a task's result. It has a TTL."""
         return self._key(f"result:{message_id}")
+
+    @property
+    def waiters(self) -> str:
+        """HASH with a TTL: key of a result -> the processes that wait for it, each with the time of its end in ms."""
+        return self._key("waiters")
+
+    def results_channel(self, process: str) -> str:
+        """Return the pub/sub channel on which a process hears of the results that it waits for."""
+        return self._key(f"results:{process}")
+
+    def progress(self, message_id: str) -> str:
+        """Return the key of the HASH with what a message's handler reports. It has a TTL."""
+        return self._key(f"progress:{message_id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,64 +269,3 @@ class GroupKeys(QueueKeys):
             *(self.hours(day - ago) for ago in range(37)),
             self.totals,
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class RsmqKeys(QueueKeys):
-    """The keys of a queue in RSMQ's format, and our additional keys.
-
-    RSMQ puts no braces around a name. On a Redis Cluster the namespace has the hash tag, as in `{rsmq}`. RSMQ's ZSET of
-    ids by visibility and HASH of bodies by id correspond to `due` and `waiting`, and are available under these names,
-    too.
-    """
-
-    def _key(self, kind: str) -> str:
-        if kind == "due":
-            return self.zset
-        if kind == "waiting":
-            return self.hash
-        return f"{self.namespace}:{self.queue}:mq:{kind}"
-
-    @property
-    def zset(self) -> str:
-        """RSMQ's ZSET, score the time in ms from which it is visible: ids."""
-        return f"{self.namespace}:{self.queue}"
-
-    @property
-    def hash(self) -> str:
-        """RSMQ's HASH: the queue's attributes, and each message's body, receive count and first receive."""
-        return f"{self.namespace}:{self.queue}:Q"
-
-    @property
-    def names(self) -> str:
-        """RSMQ's SET of the names of all queues."""
-        return f"{self.namespace}:QUEUES"
-
-    @property
-    def realtime(self) -> str:
-        """RSMQ's pub/sub channel: the number of messages after a send."""
-        return f"{self.namespace}:rt:{self.queue}"
-
-    @property
-    def owners(self) -> str:
-        """HASH: id -> our consumer that holds it, and the receive count at that time."""
-        return self._key("owners")
-
-    @property
-    def notes(self) -> str:
-        """HASH: id:free, the number of receives that do not count as attempts; id:alone; id:lost."""
-        return self._key("notes")
-
-    @property
-    def retried(self) -> str:
-        """ZSET, score the time in ms from which it is visible: ids that wait for another attempt."""
-        return self._key("retried")
-
-    def streams(self) -> tuple[str, ...]:
-        """Return the streams by `Delivery.stream`: there are none."""
-        return ()
-
-    def own(self) -> list[str]:
-        """Return our keys that are deleted with the queue: all but dead letters, their job, counters and `moved`."""
-        waiting = [self.notes, self.retried, self.unhandled, self.expired, self.message_job]
-        return [self.owners, *waiting, self.control, self.consumers]

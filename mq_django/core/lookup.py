@@ -15,6 +15,9 @@ class CancelResult(StrEnum):
     REPLACED = "replaced"
     #: It is ready, is being handled, was handled, or never existed.
     NOT_WAITING = "not waiting"
+    #: It does not wait, so its consumer was asked to cancel it: it does not start, and its running handler is
+    #: interrupted within a second. It may have ended before, or never have existed.
+    ASKED = "asked"
     #: Inside `atomic()`: it is tried at the commit, and the result is not known yet.
     AT_COMMIT = "at commit"
 

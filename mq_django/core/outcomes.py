@@ -98,7 +98,17 @@ class Expire:
     """The message has expired. It is counted and deleted, and its id is kept for a week."""
 
 
-Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The message was cancelled while it ran, or before it started. It is deleted, and the attempt does not count."""
+
+    #: One line: the text of the error in the result of a task.
+    error: str = "Cancelled while it ran"
+
+
+Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
 
 #: The most frequent outcome, made once.
 ACK = Ack()
+#: The outcome of an interrupted handler. Middleware returns it as it is.
+CANCEL = Cancel()

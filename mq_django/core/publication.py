@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mq_django.core import clock
-from mq_django.core.configs import DeliveryOptions
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
     check_headers,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mq_django.core.attempts import MAX_DATA
 from mq_django.core.attribute_values import HEADER_NAME
-from mq_django.core.configs import DeliveryOptions
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from mq_django.core.configs import DeliveryOptions
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import Publication, publication
 from mq_django.core.times import Duration, read_duration

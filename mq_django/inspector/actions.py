@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
+from mq_django.core.lookup import CancelResult
 from mq_django.core.visible import escape, truncate
 from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.queues import all_configs, wires_of
@@ -29,6 +30,8 @@ class Outcome:
     """The result of an action, as far as known."""
 
     done: int = 0
+    #: Consumers were asked to cancel these, which did not wait.
+    asked: int = 0
     #: No longer existed.
     missing: int = 0
     #: Could not be redriven or moved, because they are not valid messages, or the other queue does not accept them.
@@ -41,19 +44,25 @@ class Outcome:
     examples: list[str] = field(default_factory=list)
 
 
-def cancel(name: str, members: Sequence[bytes]) -> Outcome:
-    """Cancel waiting messages, by their ids or by `u:` + their unique keys."""
+def cancel(name: str, members: Sequence[bytes], *, running: bool = False, force: bool = False) -> Outcome:
+    """Cancel waiting messages, by their ids or by `u:` + their unique keys; with `running` also others: see Queue."""
     config, outcome = get_config().queue(name), Outcome()
     store = open_store(config, open_wire("inspect", config.connection))
     for member in members:
         try:
-            cancelled = bool(store.cancel(member))
+            found = store.cancel_running(member, force=force) if running else store.cancel(member)
         except StoreError as error:
             outcome.error = error
             break
-        outcome.done += bool(cancelled)
-        outcome.missing += not cancelled
+        outcome.done += bool(found)
+        outcome.asked += found is CancelResult.ASKED
+        outcome.missing += not found and found is not CancelResult.ASKED
     return outcome
+
+
+def can_cancel_running(name: str) -> bool:
+    """Return whether messages of a queue can be cancelled that are ready or being handled."""
+    return not get_config().queue(name).keeps_running
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.conf import get_config
+from mq_django.core.reports import Progress
 from mq_django.inspector.consumers import ConsumerView, State
 from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.progress_views import progress_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import held
@@ -18,6 +20,9 @@ from mq_django.transport.connections import open_wire
 
 #: What a consumer can be asked to do.
 Ask = Literal["quiet", "stop"]
+
+#: By queue and receipt: a message, and what its handler has reported last.
+Known = Mapping[str, Mapping[Receipt, tuple[EntryView, Progress | None]]]
 
 #: The most running deliveries of one queue whose messages are read.
 MAX_RUNNING = 200
@@ -32,6 +37,8 @@ class RunningMessage:
     ms: int
     #: The message.
     entry: EntryView
+    #: What its handler has reported last.
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,7 @@ def everybody() -> Everybody:
     """
     found = overview(minutes=0)
     views = [view for view in found if not view.error]
-    known = held({view.name: _receipts(view) for view in views})
+    known = _known(views)
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
     for view in views:
         for consumer in filter(lambda one: one.is_process, view.consumers):
@@ -147,6 +154,17 @@ def _receipts(view: QueueView) -> Sequence[Receipt]:
     return [(found.source, found.entry) for consumer in live for found in consumer.running][:MAX_RUNNING]
 
 
+def _known(views: Sequence[QueueView]) -> Known:
+    """Return the messages that live consumers are handling, with what their handlers have reported."""
+    found = held({view.name: _receipts(view) for view in views})
+    running = [(queue, receipt, entry) for queue, entries in found.items() for receipt, entry in entries.items()]
+    reported = progress_of([(queue, entry.message.id) for queue, _, entry in running])
+    known: dict[str, dict[Receipt, tuple[EntryView, Progress | None]]] = {view.name: {} for view in views}
+    for (queue, receipt, entry), progress in zip(running, reported, strict=True):
+        known[queue][receipt] = (entry, progress)
+    return known
+
+
 def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str, ConsumerView]]]:
     """Return by supervisor the queues whose housekeeping it does, and in which it has no consumers."""
     found = defaultdict(list)
@@ -156,16 +174,15 @@ def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str
     return found
 
 
-def _process(
-    found: Sequence[tuple[str, ConsumerView]], known: Mapping[str, Mapping[Receipt, EntryView]]
-) -> ProcessView:
+def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> ProcessView:
     _, one = found[0]
     running = [
-        RunningMessage(queue=queue, ms=item.ms, entry=known[queue][item.source, item.entry])
+        RunningMessage(queue=queue, ms=item.ms, entry=entry, progress=progress)
         for queue, consumer in found
         for item in consumer.running
         # The others have finished since the heartbeat.
         if (item.source, item.entry) in known[queue]
+        for entry, progress in [known[queue][item.source, item.entry]]
     ]
     return ProcessView(
         id=one.id,

@@ -48,6 +48,19 @@ class RoomReader(ABC):
         self._keys = config.keys
         self._wire = wire
 
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._queue
+
+    @abstractmethod
+    def find_command(self, named: str) -> Command:
+        """Return the command whose reply is false or MISSING, unless a place with an index has a message."""
+
+    @abstractmethod
+    def length_commands(self) -> list[Command]:
+        """Return the commands that count the entries that only a scan can find a message in."""
+
     @abstractmethod
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
         """Return the command that reads the messages of deliveries; None if there is nothing to read."""

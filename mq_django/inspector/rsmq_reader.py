@@ -5,10 +5,10 @@ from typing import Any
 
 from mq_django.conf import RsmqConfig
 from mq_django.core.filters import NOTHING
-from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import Message, Undecodable
 from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.visible import line
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView
@@ -102,6 +102,14 @@ class RsmqReader(RoomReader):
         """See StreamReader.before()."""
         (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
         return int(reply_or_raise(rank) or 0)
+
+    def find_command(self, named: str) -> Command:
+        """See RoomReader.find_command()."""
+        return ("ZSCORE", self._keys.zset, named)
+
+    def length_commands(self) -> list[Command]:
+        """See RoomReader.length_commands(): all places have an index."""
+        return []
 
     def find_waiting(self, named: bytes) -> WaitingView | None:
         """See StreamReader.find_waiting()."""

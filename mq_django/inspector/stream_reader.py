@@ -154,17 +154,28 @@ class StreamReader(RoomReader):
         command = scripts.command("entries_before", keys=key_names, args=[self._keys.group, source, entry, MAX_BEFORE])
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
+    def find_command(self, named: str) -> Command:
+        """See RoomReader.find_command()."""
+        return self._find_command(named.encode())
+
+    def length_commands(self) -> list[Command]:
+        """See RoomReader.length_commands()."""
+        return [("XLEN", stream) for stream in self._keys.streams()]
+
     def find_waiting(self, named: bytes) -> WaitingView | None:
         """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
-        keys = self._keys
-        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
-        (reply,) = self._wire.trip([scripts.command("waiting_find", keys=[*key_names, *index], args=[named])])
+        (reply,) = self._wire.trip([self._find_command(named)])
         if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _ROOMS:
             return None
         number, score, body, member = reply
         handle = self._handles([member]).get(member, member)
         return self._waiting_view(_ROOMS[number], handle, member, score, body or None)
+
+    def _find_command(self, named: bytes) -> Command:
+        keys = self._keys
+        key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        return scripts.command("waiting_find", keys=[*key_names, *index], args=[named])
 
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return for unique keys the ids of their messages; empty if another message has the same id."""

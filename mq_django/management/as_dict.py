@@ -4,8 +4,10 @@ from contextlib import suppress
 from typing import Any
 
 from mq_django.core.redaction import redact
+from mq_django.core.reports import Progress
 from mq_django.core.wire import moment
 from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.handled_messages import HandledView
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import Pause, QueueView
@@ -33,14 +35,8 @@ def as_dict(*views: Any) -> dict[str, Any]:
         case [MessageView() as message]:
             data = message.data if message.has_data else None
             return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}
-        case [WaitingView() as waiting]:
-            return {**as_dict(waiting.message), "due": moment_text(waiting.due_ms)}
-        case [DeadLetterView() as letter]:
-            return {**as_dict(letter.message), "reason": letter.reason, "error": letter.error}
-        case [EntryView() as found]:
-            row = as_dict(found.message)
-            del row["attempt"]
-            return {"entry": found.entry.decode(), "at": moment_text(found.ready_ms), **row}
+        case [WaitingView() | DeadLetterView() | HandledView() | EntryView() as view]:
+            return _placed(view)
         case [GroupStats() as group]:
             return _group(group)
         case [ScheduleStatus() as schedule]:
@@ -50,6 +46,22 @@ def as_dict(*views: Any) -> dict[str, Any]:
         case [SupervisorView() as supervisor]:
             return _housekeeper(supervisor)
     raise TypeError(f"mq cannot show {views!r:.100}")
+
+
+def _placed(view: WaitingView | DeadLetterView | HandledView | EntryView) -> dict[str, Any]:
+    """Return a message with what its place says about it."""
+    row = as_dict(view.message)
+    match view:
+        case WaitingView():
+            return {**row, "due": moment_text(view.due_ms)}
+        case DeadLetterView():
+            return {**row, "reason": view.reason, "error": view.error}
+        case HandledView():
+            took = None if view.seconds is None else round(view.seconds, 6)
+            times = {"at": moment_text(view.finished_ms), "seconds": took}
+            return {**row, "ending": view.ending, **times, "consumer": view.consumer or None}
+    del row["attempt"]
+    return {"entry": view.entry.decode(), "at": moment_text(view.ready_ms), **row}
 
 
 def _pause(found: Pause | None) -> dict[str, Any]:
@@ -63,6 +75,14 @@ def moment_text(ms: int | None) -> str | None:
     with suppress(ValueError, OverflowError, OSError):
         return None if ms is None else moment(ms)
     return None
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any]:
+    """Return what a handler has reported; nothing if it does not report."""
+    if progress is None:
+        return {}
+    fields = {"done": progress.done, "total": progress.total, "note": progress.note, "attempt": progress.attempt}
+    return {"progress": {**fields, "at": moment_text(progress.at_ms)}}
 
 
 def _busy_with(queue: QueueView) -> dict[str, Any] | None:
@@ -129,7 +149,13 @@ def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any
         "handled": process.handled,
         "failed": process.failed,
         "running": [
-            {"queue": item.queue, "id": item.entry.message.id, "name": item.entry.message.name, "ms": item.ms}
+            {
+                "queue": item.queue,
+                "id": item.entry.message.id,
+                "name": item.entry.message.name,
+                "ms": item.ms,
+                **progress_fields(item.progress),
+            }
             for item in process.running
         ],
     }

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from mq_django.core.visible import escape
 from mq_django.inspector import processes
+from mq_django.inspector.progress_views import progress_line
 from mq_django.management.as_dict import as_dict
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
@@ -48,6 +49,7 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
             "consumer": row["consumer"],
             **{key: item[key] for key in ("queue", "name", "id")},
             "seconds": item["ms"] // 100 / 10,
+            **({"progress": progress_line(**item["progress"])} if "progress" in item else {}),
         }
         for row in found
         for item in row["running"]

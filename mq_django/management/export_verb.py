@@ -7,6 +7,7 @@ from typing import Any
 
 from mq_django.core.filters import Filter
 from mq_django.inspector.exports import exported, exported_dead_letters
+from mq_django.inspector.handled_messages import HandledView
 from mq_django.inspector.message_views import WaitingView
 from mq_django.management.filter_options import add_filter, filter_of
 from mq_django.management.listing import PLACES, View, scans, whole
@@ -46,6 +47,9 @@ def _row(view: View) -> dict[str, Any]:
     }
     if isinstance(view, WaitingView):
         row["due_ms"] = view.due_ms
+    if isinstance(view, HandledView):
+        ended = {"ending": view.ending, "started_ms": view.started_ms, "finished_ms": view.finished_ms}
+        row |= {**ended, "consumer": view.consumer}
     if message.error:
         row["unreadable"] = message.error
     return row

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -15,12 +15,15 @@ from mq_django.core.visible import escape
 from mq_django.inspector import dead_letters, entries, explain
 from mq_django.inspector.cause_sentences import reason, why
 from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.handled_messages import HandledView, find_handled
 from mq_django.inspector.message_ids import Ended, ended
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.messages import search_waiting
+from mq_django.inspector.progress_views import progress_line, progress_of
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.scan import Scanned
-from mq_django.management.as_dict import as_dict, moment_text
+from mq_django.management.as_dict import as_dict, moment_text, progress_fields
+from mq_django.management.find_everywhere import find_in_all, queue_of
 from mq_django.management.listing import View, whole
 from mq_django.management.tables import table
 from mq_django.management.terminal import Heading, Terminal
@@ -36,36 +39,64 @@ _ENDS = {
     Place.REPLACED: "It was replaced at {} by another message with its unique key.",
 }
 
+#: What became of a message in the history of a queue, as a sentence with the time.
+HANDLED_ENDS = {
+    "handled": "It was handled at {}.",
+    "expired": "It was discarded at {}, because it had expired.",
+    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
+    "cancelled": "It was cancelled at {}, when a consumer had it.",
+}
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verbs."""
+    parser.add_argument("queue", nargs="?", help="A queue, or the group of a topic as topic:group. Default: all.")
     parser.add_argument("id", help="A message id, or u: and the unique key of a waiting message.")
+
+    def parse(args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        # Before 3.13 argparse takes the first of two positional arguments with an option between them for the id.
+        del parser.parse_known_args
+        try:
+            return parser.parse_known_intermixed_args(args, namespace)
+        finally:
+            parser.parse_known_args = parse  # type: ignore[assignment,method-assign]
+
+    parser.parse_known_args = parse  # type: ignore[assignment,method-assign]
 
 
 def find(options: Options, _: Terminal) -> VerbResult:
-    """Tell where a message is, or what became of it."""
+    """Tell where a message is, or what became of it; without a queue, search all of them."""
+    if options["queue"] is None:
+        return find_in_all(options["id"])
     place, found = _find(options["queue"], options["id"])
     known = {"id": options["id"], "at": moment_text(found.ms)} if isinstance(found, Ended) else as_dict(found)
-    row = {"place": place, **known}
-    return VerbResult(row, table([row]))
+    row = {"place": place, **known, **_progress(options["queue"], found)}
+    shown = {name: _shown(name, value) if name == "progress" else value for name, value in row.items()}
+    return VerbResult(row, table([shown]))
 
 
 def explain_why(options: Options, _: Terminal) -> VerbResult:
     """Tell why a message is not running."""
-    place, found = _find(options["queue"], options["id"])
-    row = {"place": place, "id": options["id"], **_cause(options["queue"], found)}
+    queue = options["queue"] or queue_of(options["id"])
+    place, found = _find(queue, options["id"])
+    row = {"place": place, "id": options["id"], **_cause(queue, found)}
     return VerbResult(row, [row["sentence"]])
 
 
 def show(options: Options, terminal: Terminal) -> VerbResult:
     """Show all attributes of a message."""
-    queue = options["queue"]
+    queue = options["queue"] or queue_of(options["id"])
     place, found = _find(queue, options["id"])
     if isinstance(found, Ended):
-        return find(options, terminal)
+        return find({**options, "queue": queue}, terminal)
     found = whole(queue, found)
-    row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found)}
+    row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found), **_progress(queue, found)}
     return VerbResult(row, _page(row))
+
+
+def _progress(queue: str, found: Found) -> dict[str, Any]:
+    """Return what the handler of a message has reported; nothing if it has not."""
+    return {} if isinstance(found, Ended) else progress_fields(progress_of([(queue, found.message.id)])[0])
 
 
 def _find(queue: str, message_id: str) -> tuple[str, Found]:
@@ -85,6 +116,9 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     letter = None if dead is None else dead_letters.get(queue, dead)
     if letter is not None:
         return "dead", letter
+    handled = find_handled(queue, message_id)
+    if handled is not None:
+        return "handled", handled
     gone = ended(queue, message_id)
     if gone is not None:
         return gone.place.value, gone
@@ -112,6 +146,9 @@ def _cause(queue: str, found: Found) -> dict[str, Any]:
     if isinstance(found, DeadLetterView):
         error = f" Error: {escape(found.error)}" if found.error else ""
         return {"kind": "dead", "sentence": f"It is a dead letter: {escape(reason(found.reason))}.{error}"}
+    if isinstance(found, HandledView):
+        sentence = HANDLED_ENDS[found.ending].format(moment_text(found.finished_ms) or "an unknown time")
+        return {"kind": found.ending, "sentence": sentence}
     view = look_at(queue)
     cause = explain.why_waiting(found, view) if isinstance(found, WaitingView) else explain.why_entry(found, view)
     numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
@@ -133,6 +170,9 @@ def _facts(found: View) -> dict[str, Any]:
             row |= {"ready": moment_text(found.ready_ms), "consumer": found.consumer or None}
         case DeadLetterView():
             row |= {"reason": found.reason, "error": found.error, "buried": moment_text(found.buried_ms)}
+        case HandledView():
+            times = {"started": moment_text(found.started_ms), "finished": moment_text(found.finished_ms)}
+            row |= {"ending": found.ending, **times, "consumer": found.consumer or None}
     attempts = [
         {
             "number": attempt.number,
@@ -171,7 +211,7 @@ def _page(row: Mapping[str, Any]) -> Iterator[str]:
     shown = {name: value for name, value in row.items() if value is not None and name not in below}
     width = max(map(len, shown))
     for name, value in shown.items():
-        text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+        text = _shown(name, value)
         yield f"{name:<{width}}  {escape(text)}"
     yield ""
     yield Heading("data")
@@ -188,18 +228,23 @@ def _page(row: Mapping[str, Any]) -> Iterator[str]:
         yield from _lines(row["traceback"])
 
 
+def _shown(name: str, value: Any) -> str:
+    if name == "progress":
+        return progress_line(**value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+
+
 def _lines(text: str) -> list[str]:
     return escape(text, lines=True).replace("\t", "    ").splitlines()
 
 
 VERBS = (
-    Verb("find", "Tell where a message is, or what became of it.", find, add_options, has_queue=True),
-    Verb("why", "Tell why a message is not running.", explain_why, add_options, has_queue=True),
+    Verb("find", "Tell where a message is, or what became of it.", find, add_options),
+    Verb("why", "Tell why a message is not running.", explain_why, add_options),
     Verb(
         "show",
         "Show a message with all its attributes and attempts, with secrets replaced.",
         show,
         add_options,
-        has_queue=True,
     ),
 )

@@ -10,12 +10,13 @@ from typing import Literal, get_args
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, entries
 from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.handled_messages import HandledView, look_among_handled
 from mq_django.inspector.message_views import EntryView, Room, WaitingView
 from mq_django.inspector.messages import find_waiting, look_among_waiting
 from mq_django.inspector.scan import Scanned
 
-Place = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead"]
-View = EntryView | WaitingView | DeadLetterView
+Place = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled"]
+View = EntryView | WaitingView | DeadLetterView | HandledView
 
 PLACES: tuple[Place, ...] = get_args(Place)
 
@@ -50,7 +51,9 @@ def first(queue: str, place: str, where: Filter, *, after: str = "", limit: int)
 
 def _scan(
     queue: str, place: str, where: Filter, *, after: str, limit: int, with_log: bool = True
-) -> Scanned[EntryView] | Scanned[WaitingView] | Scanned[DeadLetterView]:
+) -> Scanned[EntryView] | Scanned[WaitingView] | Scanned[DeadLetterView] | Scanned[HandledView]:
+    if place == "handled":
+        return look_among_handled(queue, where, after=after, limit=limit)
     if place == "dead":
         return dead_letters.look_among(queue, where, after=after, limit=limit)
     if place == "ready":

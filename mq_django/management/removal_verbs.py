@@ -21,22 +21,41 @@ def add_cancel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--place", choices=("delayed", "unhandled", "parked"), help="Instead of ids: all messages of this place."
     )
+    parser.add_argument(
+        "--running",
+        action="store_true",
+        help="With ids: also messages that are ready or being handled. Consumers do not start them, or interrupt them.",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="With --running: replace the process of a handler that does not end within a second.",
+    )
     add_filter(parser, when="With --place", dead=False)
     add_job_options(parser, when="With --place")
     parser.add_argument("--yes", action="store_true", help="With --place: confirm without prompting.")
 
 
 def cancel(options: Options, terminal: Terminal) -> VerbResult:
-    """Cancel waiting messages: some by their ids, or all of a place that match."""
+    """Cancel messages: some by their ids, or all of a place that match."""
     ids = options["ids"]
     if bool(ids) == bool(options["place"]):
         raise CommandError("Give the ids of messages, or --place.", returncode=2)
+    if options["place"] and options["running"]:
+        raise CommandError("--running needs the ids of messages.", returncode=2)
+    if options["force"] and not options["running"]:
+        raise CommandError("--force needs --running.", returncode=2)
     if options["place"]:
         return _remove(options, terminal, "cancelled")
     if given(options) or options["rate"] or options["background"] or options["dry_run"]:
         raise CommandError("A filter, --rate, --background and --dry-run need --place.", returncode=2)
     members = [name.encode(errors="surrogateescape") for name in ids]
-    return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(ids))
+    if not options["running"]:
+        return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(ids))
+    outcome = actions.cancel(options["queue"], members, running=True, force=options["force"])
+    result = result_of(outcome, "cancelled", ids=len(ids))
+    lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
+    return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
 
 
 def add_purge(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +101,7 @@ def delete(options: Options, _: Terminal) -> VerbResult:
 
 
 VERBS = (
-    Verb("cancel", "Cancel waiting messages.", cancel, add_cancel, has_queue=True),
+    Verb("cancel", "Cancel waiting messages, or with --running also others.", cancel, add_cancel, has_queue=True),
     Verb("purge", "Delete the messages of a place.", purge, add_purge, has_queue=True),
     Verb("delete", "Delete dead letters by their ids.", delete, add_delete, has_queue=True),
 )

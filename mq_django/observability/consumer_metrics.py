@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Outcome, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry, SetAside
 from mq_django.observability.prometheus_package import prometheus_client
 from mq_django.registry import find
 from mq_django.stores.base import Settlement
@@ -21,6 +21,7 @@ OUTCOMES: dict[type[Outcome], str] = {
     Retry: "retried",
     Bury: "buried",
     Expire: "expired",
+    Cancel: "cancelled",
     HandBack: "handed_back",
     SetAside: "unhandled",
 }

@@ -14,7 +14,7 @@ from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
-from mq_django.core.outcomes import Ack, Bury, Outcome, Retry
+from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
 from mq_django.observability.added_headers import may_add_headers
@@ -137,7 +137,7 @@ def _attempt(handling: Handling) -> Iterator[Ended]:
             if isinstance(outcome, Bury):
                 _report(handling, outcome, "error")
             for span in spans:
-                span.set_status("ok" if isinstance(outcome, Ack) else "internal_error")
+                span.set_status("ok" if isinstance(outcome, Ack | HandBack) else "internal_error")
 
         yield ended
 

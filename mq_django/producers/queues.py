@@ -1,27 +1,27 @@
 """Publish to queues."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import publication, publications
 from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
-from mq_django.errors import InvalidMessage, UnknownQueue
+from mq_django.errors import InvalidMessage, NotSupported
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.by_name import ByName
+from mq_django.producers.progress_reading import ProgressReader
 from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_other_transactions
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 
-Made = TypeVar("Made")
 
-
-class Queue:
+class Queue(ProgressReader):
     """One configured queue, for producers. Get it as `mq_django.queues["name"]`.
 
         queues["emails"].publish("welcome", {"user_id": 7}, delay=60)
@@ -169,27 +169,44 @@ class Queue:
         message_id: str | None = None,
         *,
         unique: str | None = None,
+        running: bool = False,
+        force: bool = False,
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
     ) -> CancelResult:
-        """Cancel a waiting message, and return whether it was still waiting.
+        """Cancel a waiting message, or with `running` also one that is ready or being handled.
 
         Args:
             message_id: its id, as publish() returned it.
-            unique: instead of the id: its unique key.
+            unique: instead of the id: its unique key. A message that does not wait any more is found by it only if it
+                was published with `unique_for`.
+            running: if it does not wait, ask its consumer to cancel it: it does not start, and its running handler is
+                interrupted. That takes up to a second, or a heartbeat where Redis has lost the notification.
+            force: with `running`: replace the process of a handler that does not end within a second.
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will never run. AT_COMMIT inside `atomic()`: the message is
-            cancelled at the commit, if it is still waiting then.
+            A CancelResult. If it is true, the message will never run. ASKED, only with `running`: it did not wait, and
+            its consumer was asked; if it had ended before, that changes nothing. AT_COMMIT inside `atomic()`: the
+            message is cancelled at the commit, if it is still waiting then.
 
         Raises:
-            InvalidMessage: both an id and a unique key are given, or none, or it is not text.
+            InvalidMessage: both an id and a unique key are given, or none, or it is not text; or `force` is given
+                without `running`.
+            NotSupported: with `running`: the queue has RSMQ's format.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named = _named(message_id, unique)
-        return self._ask(lambda store: store.cancel(named), using=using, on_commit=on_commit, robust=robust)
+        if force and not running:
+            raise InvalidMessage("cancel(force=True) is for running messages: give running=True, too")
+        if running and self.config.keeps_running:
+            raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+        def request(store: Store) -> CancelResult:
+            return store.cancel_running(named, force=force) if running else store.cancel(named)
+
+        return self._ask(request, using=using, on_commit=on_commit, robust=robust)
 
     def reschedule(
         self,
@@ -261,40 +278,6 @@ def _named(message_id: str | None, unique: str | None) -> str:
     if (message_id is None) == (unique is None):
         raise InvalidMessage("Give a message's id, or unique=")
     return check_text("message_id", message_id) if unique is None else UNIQUE_PREFIX + check_text("unique", unique)
-
-
-class ByName(Mapping[str, Made]):
-    """A mapping of configured names to objects. Each is made at its first use, and again after settings change."""
-
-    def __init__(self, configured: Callable[[Config], Mapping[str, Any]], make: Callable[[Config, str], Made]) -> None:
-        self._configured, self._make = configured, make
-        self._made: tuple[Config | None, dict[str, Made]] = (None, {})
-
-    def __getitem__(self, name: str) -> Made:
-        config, (made_for, made) = get_config(), self._made
-        if made_for is not config:  # settings may change in tests
-            self._made = (config, made := {})
-        try:
-            return made[name]
-        except (KeyError, TypeError):
-            made[name] = found = self._make(config, name)
-            return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._configured(get_config()))
-
-    def __len__(self) -> int:
-        return len(self._configured(get_config()))
-
-    def __contains__(self, name: object) -> bool:
-        return self.get(name) is not None
-
-    def get(self, name: Any, default: Any = None) -> Any:
-        """Return the queue or topic of a name, or the default. UnknownQueue is no KeyError, which Mapping expects."""
-        try:
-            return self[name]
-        except UnknownQueue:
-            return default
 
 
 class Queues(ByName[Queue]):

@@ -215,6 +215,17 @@ def in_transaction(using: str | None) -> bool:
     return bool(transaction.get_connection(using or DEFAULT_DB_ALIAS).in_atomic_block)
 
 
+def awaiting_commit() -> set[str]:
+    """Return the ids of the messages that wait for the commit of an open transaction of this thread."""
+    return {
+        message.id
+        for connection in connections.all(initialized_only=True)
+        for _savepoints, hook, *_ in connection.run_on_commit
+        if isinstance(hook, PendingSend) and not hook.called
+        for message, *_ in hook.publications
+    }
+
+
 def warn_of_other_transactions(using: str | None, *, on_commit: bool) -> None:
     """Warn if the only open transaction is that of a database nobody has named."""
     if not on_commit or using is not None or len(connections.settings) < 2 or in_transaction(None):

@@ -13,8 +13,8 @@ from mq_django.core.publication import publication, publications
 from mq_django.core.times import Duration
 from mq_django.errors import UnknownGroup
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.by_name import ByName
 from mq_django.producers.group_status import GroupStatus, group_status
-from mq_django.producers.queues import ByName
 from mq_django.producers.replay import Replayed, replay
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import start_of

@@ -1,6 +1,6 @@
 """The interface of all stores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
@@ -99,6 +99,18 @@ class Store(Protocol):
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
+
+    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
+        """Cancel a waiting message; if it does not wait, ask its consumer to cancel it, with `force` by all means.
+
+        Raises NotSupported for a group of a topic, and for a queue in RSMQ's format.
+        """
+
+    def cancel_requests(self) -> Mapping[str, bool]:
+        """Return the ids of the messages that consumers were asked to cancel, each with whether by force."""
+
+    def is_cancelled(self, message_id: str) -> bool:
+        """Return whether consumers were asked to cancel a message."""
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """Change the due time of a delayed message."""

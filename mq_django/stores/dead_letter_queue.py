@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
-from mq_django.core.keys import READY, RsmqKeys
+from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery
 from mq_django.core.publication import Publication
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.dead_letter_fields import DEAD_FIELDS
@@ -109,9 +110,9 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
         `step` belongs to a job that this worker no longer runs.
         """
-        return self._move(
-            "dead_redrive", [self._keys.dead_job, self._keys.ready, self._keys.step_notes], [*step, *entries]
-        )
+        keys = self._keys
+        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes]
+        return self._move("dead_redrive", key_names, [*step, *entries])
 
     def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""

@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
-from mq_django.core.keys import READY, RsmqKeys
+from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import whole
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError

@@ -21,7 +21,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS
-from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Retry, StepEnd
+from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry, StepEnd
 from mq_django.core.publication import Publication
 from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
@@ -44,6 +44,8 @@ MAX_RESULT = 4 * 1024 * 1024
 #: The error in the result of a cancelled task, and of an expired message.
 CANCELLED = f"{Cancelled.__module__}.{Cancelled.__qualname__}"
 EXPIRED = "mq_django.errors.MessageExpired: expired before it was handled"
+#: The part of an attempt's line about a message that was cancelled before it started.
+NOT_RUN = b'","consumer":"","started":'
 #: The largest id of a stream entry.
 LAST_ENTRY = "18446744073709551615-18446744073709551615"
 
@@ -113,12 +115,12 @@ def end_cancelled(
         "finished": clock.now_ms(),
         **failure(CANCELLED, how),
     }
-    args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config)]
+    args: list[Argument] = [b"\n" + dumps(line), _ttl_ms(config), config.keys.results_channel("")]
     ids = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in message_ids]
     keys = [config.keys.result(each) for each in ids]
     try:
         for at in range(0, len(keys), BATCH):
-            command = scripts.command("results_cancel", keys=keys[at : at + BATCH], args=args)
+            command = scripts.command("results_cancel", keys=[*keys[at : at + BATCH], config.keys.waiters], args=args)
             reply_or_raise(wire.trip([command])[0])
     except StoreError as error:
         logger.warning("The results of cancelled tasks of queue %s stay READY: %s", config.name, error)
@@ -222,6 +224,7 @@ _STATUS: Mapping[type, bytes] = {
     Retry: READY.encode(),
     Bury: FAILED.encode(),
     Expire: FAILED.encode(),
+    Cancel: FAILED.encode(),
 }
 
 
@@ -241,13 +244,16 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
             _STATUS[type(outcome)],
             message.attempt,
             delivery.entry,
-            who,
+            # Without a consumer it is no run of the task.
+            NOT_RUN if micros is None and type(outcome) is Cancel else who,
             b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
             finished,
             b"" if outcome is ACK else _result_fields(outcome, message.attempt),
         )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
         args += (_task_line(message, delivery.data_text), attempt, ttl)
+    keys.append(config.keys.waiters)
+    args.append(config.keys.results_channel(""))
     return scripts.command("results_append", keys=keys, args=args)
 
 
@@ -255,6 +261,8 @@ def _result_fields(outcome: object, number: int) -> bytes:
     """Return the last fields of an attempt's line: the task's return value, or its error and traceback."""
     if isinstance(outcome, Ack):
         return b"" if outcome.result is None else b',"value":' + outcome.result
+    if isinstance(outcome, Cancel):
+        return b"," + dumps(failure(CANCELLED, outcome.error))[1:-1]
     if isinstance(outcome, Expire):
         return b"," + dumps(failure(error_path(EXPIRED), EXPIRED))[1:-1]
     if isinstance(outcome, Retry | Bury) and (outcome.error or outcome.traceback):

@@ -6,7 +6,7 @@ program receives a message after it became visible again, the count differs, and
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
@@ -17,7 +17,7 @@ from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.publication import Publication
 from mq_django.core.rsmq_format import decode, encode, units
 from mq_django.core.visible import line
-from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull
+from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
 from mq_django.stores.rsmq_queues import RsmqQueues
@@ -143,6 +143,18 @@ class RsmqStore:
             "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
         )
         return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
+
+    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
+        """See Store.cancel_running()."""
+        raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+    def cancel_requests(self) -> Mapping[str, bool]:
+        """See Store.cancel_requests()."""
+        return {}
+
+    def is_cancelled(self, message_id: str) -> bool:
+        """See Store.is_cancelled()."""
+        return False
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""

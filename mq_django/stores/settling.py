@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside, StepEnd
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
@@ -260,6 +260,11 @@ def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     return args
 
 
+def _cancelled(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
+    """Return for each delivery: its receipt, the message's id."""
+    return [argument for delivery, *_ in batch for argument in (delivery.entry, message_id(delivery))]
+
+
 def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
     args: list[Argument] = []
@@ -276,7 +281,7 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 
 
 #: Outcomes after which the message is not delivered again.
-_FINAL = frozenset({Ack, StepEnd, Expire, Bury})
+_FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")
@@ -285,6 +290,7 @@ _STREAM: Mapping[type, Transition] = {
     Ack: Transition("stream_ack", (), entries),
     StepEnd: Transition("steps_ack", ("step_notes",), _noted),
     Expire: Transition("stream_ack", (), entries),
+    Cancel: Transition("stream_cancel", ("cancels", "step_notes"), _cancelled),
     Retry: Transition("stream_retry", ("due", "waiting"), _retried),
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
     Bury: Transition("stream_bury", (*DEAD, "step_notes"), buried),

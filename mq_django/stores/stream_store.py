@@ -1,6 +1,6 @@
 """The default store: a Redis stream with one consumer group, and a waiting room."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby
 from typing import Literal
@@ -13,6 +13,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import AlreadyPublished, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.cancel_requests import CancelRequests
 from mq_django.stores.counters import Slots
 from mq_django.stores.results import end_cancelled, ready_command
 from mq_django.stores.settling import Settling
@@ -37,6 +38,7 @@ class StreamStore:
         self.config = config
         self.keys = config.keys
         self.waiting = WaitingRoom(config, wire)
+        self._requests = CancelRequests(config, wire)
         self._wire = wire
         self._slots = Slots(config.keys)
         self._source = source or StreamSource(config, wire)
@@ -148,6 +150,19 @@ class StreamStore:
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""
         return self.waiting.cancel(id_or_unique)
+
+    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
+        """See Store.cancel_running()."""
+        found = self.cancel(id_or_unique)
+        return self._requests.ask(id_or_unique, force=force) if found is CancelResult.NOT_WAITING else found
+
+    def cancel_requests(self) -> Mapping[str, bool]:
+        """See Store.cancel_requests()."""
+        return self._requests.read()
+
+    def is_cancelled(self, message_id: str) -> bool:
+        """See Store.is_cancelled()."""
+        return self._requests.has(message_id)
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
         """See Store.reschedule()."""

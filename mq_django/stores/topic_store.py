@@ -4,15 +4,17 @@ Messages that the group retries, hands back or sets aside are acked in the log a
 are those of a queue. Other groups are not affected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
+from mq_django.core.lookup import CancelResult
 from mq_django.core.messages import Delivery
 from mq_django.core.offsets import BEGINNING, Offset, before
+from mq_django.errors import NotSupported
 from mq_django.stores.base import Depths
 from mq_django.stores.settling import BATCH, log_receipts, stream_receipts
 from mq_django.stores.sources import Source, Taken
@@ -124,6 +126,14 @@ class TopicStore(StreamStore):
             )
         elif word == b"CREATED":
             logger.info("Group %s of topic %s starts at %s", keys.group, self._topic, self._start)
+
+    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
+        """See Store.cancel_running()."""
+        raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+    def cancel_requests(self) -> Mapping[str, bool]:
+        """See Store.cancel_requests()."""
+        return {}
 
     def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
         """See Store.purge(); entries of the log stay there for other groups, and this group skips them."""

@@ -10,20 +10,20 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
-from mq_django.conf import get_config, read
+from mq_django.conf import QueueConfig, get_config, read
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import register
-from mq_django.stores.results import find_result
+from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
 from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
-from mq_django.task_backend.task_api import DJANGO
+from mq_django.task_backend.task_api import DJANGO, TaskAPI
 from mq_django.task_backend.task_options import TaskOptions
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
@@ -202,12 +202,13 @@ class TaskBackend(Base):
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
-        config = get_config()
-        configs = [queue for name, queue in config.queues.items() if not self.queues or name in self.queues]
-        found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, str(result_id))
-        task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
-        if found is None or task is None or not has_arguments(found.data):
+        queues = get_config().queues.items()
+        stored = _find_stored(
+            str(result_id), [queue for name, queue in queues if not self.queues or name in self.queues]
+        )
+        if stored is None:
             raise self._api.no_result(result_id)
+        found, task = stored
         return task_result(found, task, self._api, str(result_id))
 
     def check(self, **_: object) -> list[CheckMessage]:
@@ -226,6 +227,28 @@ class TaskBackend(Base):
         for name in sorted(self.queues - set(config.queues)):
             hint = f"Add {name!r} to MQ_DJANGO[\"QUEUES\"], or remove it from {where}['QUEUES']."
             yield Error(f"{where} has the queue {name!r}, which is not configured.", hint=hint, id="mq_django.E007")
+
+
+def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result, AnyTask] | None:
+    """Return a result in one of the queues, and its task, if this process has it."""
+    found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id)
+    task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
+    return None if found is None or task is None or not has_arguments(found.data) else (found, task)
+
+
+def find_anywhere(result_id: str) -> AnyResult | None:
+    """Return the stored result of a task of any queue, whatever its backend; None if there is none."""
+    stored = _find_stored(result_id, list(get_config().queues.values()))
+    if stored is None:
+        return None
+    found, task = stored
+    return task_result(found, task, api_of(task) or DJANGO, result_id)
+
+
+def api_of(task: AnyTask) -> TaskAPI | None:
+    """Return the API of a task that is enqueued in our queues; None if its backend is another one."""
+    backend = task.get_backend()
+    return backend._api if isinstance(backend, TaskBackend) else None  # noqa: SLF001 - of this class
 
 
 class MQBackend(TaskBackend, BaseTaskBackend):

@@ -18,10 +18,10 @@ from mq_django.core import clock
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Expire, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
-from mq_django.stores.results import EXPIRED, error_path
+from mq_django.stores.results import CANCELLED, EXPIRED, error_path
 from mq_django.task_backend.announcing import end_of
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
@@ -153,6 +153,8 @@ def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, s
     """Return the result for the signal that a task has ended; None if it is retried, or there is no receiver."""
     if isinstance(outcome, Expire):
         outcome = Bury(EXPIRED)
+    elif isinstance(outcome, Cancel):
+        outcome = Bury(f"{CANCELLED}: {outcome.error}", outcome.error)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
         return None
     if not api.finished.is_needed(logging.INFO):

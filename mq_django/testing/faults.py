@@ -14,8 +14,8 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.pools import WorkItem
+from mq_django.consumers.worker.executor import Executor, LoopLane, ThreadLane
+from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Outcome
 from mq_django.errors import TestKitError
@@ -87,10 +87,12 @@ def crash_at(point: str, *queues: str) -> Message:
 class DyingExecutor(Executor):
     """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
 
-    def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+    def _judge_error(
+        self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
+    ) -> Outcome:
         if isinstance(error, ProcessDied):
             raise error
-        return super()._judge_error(delivery, handler, error)
+        return super()._judge_error(lane, delivery, handler, error)
 
     def _settle(
         self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None

@@ -13,7 +13,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.limits import Limit
 from mq_django.core.messages import Message
-from mq_django.core.outcomes import Bury, Expire, SetAside
+from mq_django.core.outcomes import Bury, Cancel, Expire, SetAside
 from mq_django.errors import TestKitError
 from mq_django.testing.database_rows import Database, Rows, counted, text_of
 from mq_django.testing.faults import AFTER_EFFECT, BEFORE_HANDLER, BEFORE_ON_COMMIT, FatalRun
@@ -134,7 +134,7 @@ class Trial:
 
 def _was_called(handled: Handled) -> bool:
     outcome = handled.outcome
-    return not isinstance(outcome, Expire | SetAside) and not (
+    return not isinstance(outcome, Expire | SetAside | Cancel) and not (
         isinstance(outcome, Bury) and outcome.reason == "expired"
     )
 

@@ -58,10 +58,12 @@ class MQ(Recorder):
         cleaning.clean()
         runs.ensure_groups()
         super().start()
+        test_mode.handle_ready = runs.run
         self._ended.enter_context(ticks.noted())
 
     def stop(self) -> None:
         """End a test: set the time back, and delete what the test has written."""
+        test_mode.handle_ready = None
         self._ended.close()
         super().stop()
         moved_clock.reset()

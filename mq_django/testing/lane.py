@@ -4,8 +4,8 @@ import math
 
 from asgiref.sync import sync_to_async
 
+from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.loops import CoroutineLane
 from mq_django.core.messages import Message
 from mq_django.registry import Handler
 from mq_django.testing.savepoints import Savepoints
@@ -39,6 +39,7 @@ class CallerLane:
     """Runs functions in the caller's thread. Their timeouts do not apply, because nothing could interrupt them."""
 
     number = 0
+    cancelled = False
 
     def __init__(self, databases: Databases) -> None:
         self.databases = databases

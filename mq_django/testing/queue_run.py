@@ -10,11 +10,13 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import SERVER_ERRORS
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.pools import WorkItem
+from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core import handler_context
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
 from mq_django.errors import EndlessRun
@@ -86,7 +88,8 @@ class QueueRun:
         self._settler = LatestSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
         self._courier = StepCourier(config, open_wire("consume", config.connection))
         self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
-        self._executor = self.executor_class(config, 0, UnsharedState(), self._settler)
+        self._cancels = Cancels(self._store)
+        self._executor = self.executor_class(config, 0, UnsharedState(), self._settler, self._cancels)
         self._dispatcher = Dispatcher(
             config.name, settler=self._settler, executor=self._executor, threads=self, loop=self
         )
@@ -102,6 +105,7 @@ class QueueRun:
             BaseException: that of a handler, after its outcome is settled.
         """
         before = len(handled)
+        self._cancels.read()
         self._make_ready()
         taken = self._store.take(CONSUMER, count=1)
         while taken:
@@ -161,6 +165,7 @@ class QueueRun:
         return Handled(message, outcome, self._handler, text, error, seconds)
 
     def _run(self, delivery: Delivery, handler: Handler) -> None:
+        handler_context.enter()
         if handler.is_async:
             async_to_sync(self._executor.run_coroutine)(self._coroutine_lane, delivery, handler)
         else:

@@ -185,14 +185,14 @@ class Session(Wire):
         """The connection's socket, for select(); None while not connected."""
         return getattr(self._connection, "_sock", None)
 
-    def can_receive(self) -> bool:
-        """Return whether there is data to receive.
+    def can_receive(self, seconds: float = 0.0) -> bool:
+        """Return whether there is data to receive, after a wait of up to so many seconds for it.
 
         Raises:
             ConnectionLost: the connection has ended.
         """
         try:
-            return self._connection is not None and bool(self._connection.can_read(timeout=0))
+            return self._connection is not None and bool(self._connection.can_read(timeout=seconds))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error

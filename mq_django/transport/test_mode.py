@@ -2,10 +2,15 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 #: Set to 1, it turns test mode on, and to 0 off. Programs that tests start inherit it.
 SWITCH = "MQ_DJANGO_TESTING"
+
+#: Handles what is ready, while a test uses `mq_django.testing`: code that waits for a result calls it, because in such
+#: a test no other process handles messages.
+handle_ready: Callable[[], object] | None = None
 
 
 def is_on() -> bool:

@@ -10,7 +10,7 @@ from django.test import Client
 from mq_django import topics
 from mq_django.inspector import topics as inspected
 from tests.admin.conftest import BASE
-from tests.seeding import beat, bury, dead_entry, publish, set_aside
+from tests.seeding import beat, bury, dead_entry, handle, handled_entry, publish, set_aside
 
 VIEW, DATA = {"view_queue"}, {"view_queue", "view_message_data"}
 OPERATE = {"view_queue", "operate_queue"}
@@ -38,7 +38,7 @@ class Visit:
 
 
 #: What stands in braces, filled by `world()`.
-PLACES = {"dead": "1-1", "logged": "1-1"}
+PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1"}
 
 YES = {"confirmed": "yes"}
 
@@ -65,7 +65,13 @@ VISITS = [
     Visit("ready", "emails/ready/", VIEW),
     Visit("ready", "emails/ready/?name=a", VIEW),
     Visit("pending", "emails/pending/", VIEW),
+    Visit("find", "find/?id=later", VIEW),
+    Visit("handled", "emails/handled/", VIEW),
+    Visit("handled", "emails/handled/?name=a", VIEW),
+    Visit("handled_message", "emails/handled/{handled}/done/", VIEW),
     Visit("entry", "emails/entry/ready/1-1/", VIEW),
+    Visit("cancel_running", "emails/entry/ready/1-1/cancel/", OPERATE),
+    Visit("cancel_running", "emails/entry/ready/1-1/cancel/", OPERATE, "post", YES),
     Visit("pause", "emails/pause/", OPERATE, "post"),
     Visit("pause", "emails/pause/", OPERATE, "post", YES),
     Visit("resume", "emails/resume/", OPERATE, "post"),
@@ -140,6 +146,8 @@ LOOKS = [visit for visit in VISITS if visit.method == "get"]
 
 def world() -> None:
     """Fill the queue that the pages show, one message in each of its places."""
+    handle("emails", "welcome", {"user": 7}, message_id="done")
+    PLACES["handled"] = handled_entry("emails")
     publish("emails", "welcome", 1, delay=3600, message_id="later")
     set_aside("emails", "nobody")
     bury("emails", "welcome", {"user": 7})

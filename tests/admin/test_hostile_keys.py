@@ -42,6 +42,8 @@ MOST = (
     "emails/change/",
     "consumers/",
     "emails/ready/",
+    "emails/handled/",
+    "find/?id=later",
     "emails/waiting/delayed/",
     "emails/dead/",
     "emails/dead/job/",

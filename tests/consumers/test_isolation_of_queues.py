@@ -17,16 +17,20 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.worker.canceller import Canceller
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
+from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
@@ -98,6 +102,11 @@ def trimmer(queues, both):
     return Trimmer(both)
 
 
+@case(HistoryTrimmer)
+def history_trimmer(queues, both):
+    return HistoryTrimmer(both)
+
+
 @case(AnnouncedReleaser)
 def announced_releaser(queues, both):
     service = AnnouncedReleaser(by_number(queues))
@@ -122,7 +131,7 @@ def extender(queues, both):
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 6))
+    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 7))
     service._members = by_number(both)
     return service
 
@@ -145,6 +154,11 @@ def reclaimer(queues, both):
 @case(Releaser)
 def releaser(queues, both):
     return Releaser(by_number(both), Quarantined())
+
+
+@case(ProgressReporter)
+def progress_reporter(queues, both):
+    return ProgressReporter(by_number(both), Quarantined(), Session(get_client("chores")))
 
 
 @case(Scheduler)
@@ -176,7 +190,15 @@ def receiver(queues, both):
     return QuarantineFetcher("c", "line", Quarantined(), both, [None, None])
 
 
+@case(Canceller)
+def canceller(queues, both):
+    return Canceller({number: Cancels(store) for number, store in enumerate(both)}, Quarantined(), [])
+
+
 class Quarantined:
+    def cancels(self, number):
+        return 1
+
     def quarantine(self):
         return "quarantine"
 

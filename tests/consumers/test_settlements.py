@@ -10,12 +10,15 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
+from mq_django.inspector.handled_messages import look_among_handled
 from mq_django.signals import message_buried, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
+from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.signal_docs import arguments_of
@@ -190,3 +193,48 @@ def test_a_receiver_that_raises_harms_nobody(store, held, settle, error):
         message_buried.disconnect(receiver)
     assert store.depths().pending == 0
     assert store.depths().dead == 2
+
+
+class Listening:
+    """A wire that notes the scripts that are run over it."""
+
+    def __init__(self, wire):
+        self._wire = wire
+        self.scripts = []
+
+    def trip(self, commands):
+        self.scripts += [scripts._by_sha[command[1]].name for command in commands if command[0] == "EVALSHA"]
+        return self._wire.trip(commands)
+
+
+@EITHER
+def test_a_history_is_one_command_more_and_without_one_there_is_none(mq_settings, redis_client, settle):
+    sent = {}
+    for kept in (False, True):
+        mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)} if kept else {}})
+        queues["default"].publish_many([("welcome", n) for n in range(5)])
+        wire = Listening(Pooled(get_client("chores")))
+        store = open_store(get_config().queue("default"), wire)
+        store.create_groups()
+        deliveries = store.take("me", count=10)
+        wire.scripts.clear()
+        settle(store, [Settlement(one, ACK, micros=1) for one in deliveries])
+        sent[kept] = [*wire.scripts]
+        assert redis_client.exists(store.keys.handled, store.keys.handled_ids) == (2 if kept else 0)
+    assert "handled_add" not in sent[False]
+    assert sorted(sent[True]) == sorted([*sent[False], "handled_add"])
+
+
+@EITHER
+def test_what_a_history_has_is_what_ended(mq_settings, settle):
+    mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)}})
+    queues["default"].publish_many([("welcome", n) for n in range(4)])
+    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
+    store.create_groups()
+    one, two, three, lost = store.take("me", count=10)
+    store.reassign("me", "other", [(lost.stream, lost.entry)])
+    settle(
+        store, [Settlement(one, ACK), Settlement(two, Bury("no")), Settlement(three, Retry()), Settlement(lost, ACK)]
+    )
+    rows = look_among_handled("default", NOTHING, limit=10).rows
+    assert {(row.member, row.ending) for row in rows} == {(one.message.id, "handled"), (two.message.id, "buried")}

@@ -1,13 +1,19 @@
 """`manage.py mq why`, `show`, `resubmit` and `delete`: one message."""
 
+import json
+from io import StringIO
+
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Expire
+from mq_django.core.outcomes import Bury, Expire
+from mq_django.stores import open_members
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from tests.management.test_mq import mq, mq_json
-from tests.seeding import beat, bury, bury_many, publish, settle, take
+from tests.seeding import CONSUMER, beat, bury, bury_many, handle, publish, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -102,3 +108,103 @@ def test_dead_letters_are_deleted_by_their_ids():
     with pytest.raises(CommandError, match="1 of 1 ids were not found"):
         mq("delete", "emails", first, "--yes")
     assert inspector.queue("emails").dead == 1
+
+
+def test_find_and_show_tell_what_the_handler_has_reported(redis_client):
+    message_id = publish("emails", "welcome", 1)
+    take("emails", 1)
+    assert "progress" not in mq_json("find", "emails", message_id)
+    key = get_config().queue("emails").keys.progress(message_id)
+    redis_client.hset(
+        key, "progress", '{"done":30,"total":120,"note":"cups\u202e password=hunter2","attempt":2,"at":0}'
+    )
+    found = mq_json("find", "emails", message_id)["progress"]
+    assert (found["done"], found["total"], found["attempt"]) == (30, 120, 2)
+    shown = mq("show", "emails", message_id)
+    assert "30 of 120, 25 %: cups<U+202E>" in shown
+    assert "hunter2" not in shown
+    assert "30 of 120, 25 %" in mq("find", "emails", message_id)
+
+
+def test_consumers_tells_the_progress_of_what_they_handle(redis_client):
+    publish("emails", "welcome", 1, message_id="m1")
+    (delivery,) = take("emails", 1)
+    config = get_config().queue("emails")
+    redis_client.hset(config.keys.progress("m1"), "progress", '{"done":3}')
+    running = [[delivery.stream, delivery.entry.decode(), 1000]]
+    open_members(config, Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: {"running": running}})
+    (row,) = mq_json("consumers")
+    assert row["running"][0]["progress"]["done"] == 3
+    (line,) = [line for line in mq("consumers").splitlines() if "welcome" in line]
+    assert line.split()[-1] == "3"
+
+
+def test_find_without_a_queue_searches_all():
+    ready = publish("emails", "welcome", 1)
+    delayed = publish("default", "welcome", {"n": 1}, delay=60, unique="cart:7")
+    handle("emails", "welcome", {"n": 2}, message_id="done")
+    for asked in (delayed, "u:cart:7"):
+        found = mq_json("find", asked)
+        assert [(row["queue"], row["place"], row["id"]) for row in found["found"]] == [("default", "delayed", delayed)]
+        assert (found["not_searched"], found["errors"]) == ([], {})
+    (row,) = mq_json("find", "done")["found"]
+    assert (row["queue"], row["place"], row["ending"], row["data"]) == ("emails", "handled", "handled", {"n": 2})
+    assert publish("emails", "welcome", 3) != ready
+    assert mq("find", delayed).splitlines()[0].split()[:2] == ["queue", "place"]
+    with pytest.raises(
+        CommandError, match="No queue has a message nope: it was handled, cancelled, replaced or purged"
+    ):
+        mq("find", "nope")
+
+
+def test_find_says_what_it_had_no_time_to_search(monkeypatch):
+    publish("emails", "welcome", 1)
+    monkeypatch.setattr("mq_django.management.find_everywhere.SECONDS", 0.0)
+    with pytest.raises(CommandError, match=r"Not all ready and pending messages were searched in 0 s: emails\."):
+        mq("find", "nope")
+
+
+def test_why_and_show_find_the_queue_themselves():
+    message_id = publish("emails", "welcome", {"n": 1}, delay=60)
+    assert mq_json("why", message_id)["kind"] == "delayed"
+    assert mq_json("show", message_id)["data"] == {"n": 1}
+    for queue in ("default", "emails"):
+        publish(queue, "welcome", 1, delay=60, message_id="same")
+    with pytest.raises(CommandError, match=r"Name the queue of message same\. It is in default \(delayed\), emails"):
+        mq("why", "same")
+
+
+def test_options_may_stand_between_the_queue_and_the_id():
+    message_id = publish("emails", "welcome", 1, delay=60)
+    assert json.loads(mq("find", "emails", "--json", message_id)) == mq_json("find", "emails", message_id)
+    with pytest.raises(CommandError, match="required: id"):
+        mq("find")
+
+
+def test_find_why_and_show_know_what_was_handled():
+    message_id = handle("emails", "welcome", {"n": 1, "password": "hunter2"}, key="user:7", message_id="done")
+    found = mq_json("find", "emails", message_id)
+    assert (found["place"], found["ending"], found["seconds"]) == ("handled", "handled", 0.0015)
+    assert mq("why", "emails", message_id) == f"It was handled at {found['at']}.\n"
+    shown = mq_json("show", "emails", message_id)
+    assert (shown["finished"], shown["key"], shown["ending"]) == (found["at"], "user:7", "handled")
+    assert shown["data"] == {"n": 1, "password": "[redacted]"}
+    handle("emails", "welcome", message_id="buried", outcome=Bury("no"))
+    assert mq_json("find", "emails", "buried")["place"] == "dead"
+    mq("delete", "emails", "buried", "--yes")
+    assert mq("why", "emails", "buried").startswith("It became a dead letter at ")
+
+
+def test_peek_and_export_show_the_history_newest_first():
+    for number in range(3):
+        handle("emails", "welcome", number, message_id=f"m{number}")
+    assert [row["id"] for row in mq_json("peek", "emails", "handled")] == ["m2", "m1", "m0"]
+    out, err = StringIO(), StringIO()
+    call_command("mq", "peek", "emails", "handled", "--limit", "2", stdout=out, stderr=err)
+    after = err.getvalue().split("--after ")[1].strip()
+    assert [row["id"] for row in mq_json("peek", "emails", "handled", "--after", after)] == ["m0"]
+    rows = [json.loads(line) for line in mq("export", "emails", "handled", "--name", "welc").splitlines()]
+    assert [(row["id"], row["data"], row["ending"]) for row in rows] == [
+        *(("m2", 2, "handled"), ("m1", 1, "handled"), ("m0", 0, "handled")),
+    ]
+    assert rows[0]["finished_ms"] >= rows[0]["published_ms"]

@@ -18,7 +18,7 @@ from mq_django.inspector import dead_letters
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
-from mq_django.stores.results import find_result
+from mq_django.stores.results import end_cancelled, find_result
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import load
 from mq_django.transport.sessions import Pooled, Session
@@ -123,7 +123,7 @@ def test_every_box_is_tried():
 def test_the_page_names_every_key():
     queue, topic = QueueKeys("mq", "emails"), TopicKeys("mq", "orders")
     names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
-    names += [queue.minutes(0)[:-1], queue.result("")]
+    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress("")]
     names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
     assert [name for name in names if f"\n| `{name}" not in PAGE] == []
     assert "`mq:{emails}:claims`, `:replaced`" in PAGE
@@ -309,6 +309,8 @@ def test_the_users_of_the_page_can_do_what_it_says_and_nothing_else(
             "promote",
             "result-write",
             "result",
+            "progress",
+            "result-watch",
             "reclaim",
             "leave",
         ):
@@ -431,6 +433,25 @@ def test_a_result_is_written_and_read(type_in, emails, redis_client):
     assert (found.attempts[-1].value, found.attempts[-1].consumer) == (5, ME)
     assert 86_000_000 < redis_client.pttl(emails.config.keys.result("5f2e")) <= 86_400_000
     assert json.loads(type_in("result")[1])["value"] == 5
+
+
+def test_progress_is_read(type_in, emails, redis_client):
+    assert [line for line in type_in("progress") if line] == []
+    redis_client.hset(emails.config.keys.progress("5f2e"), "progress", '{"done":3,"total":10}')
+    assert type_in("progress")[0] == '{"done":3,"total":10}'
+    found = emails.progress("5f2e")
+    assert (found.done, found.total) == (3, 10)
+
+
+def test_a_process_is_registered_for_a_result_until_it_ends(type_in, emails, redis_client):
+    wire, key = Pooled(get_client("produce")), emails.config.keys.result("5f2e")
+    assert type_in("result-watch")[0] == ""
+    redis_client.set(key, '{"queue":"emails","name":"shop.tasks.add","data":{"args":[],"kwargs":{}}}')
+    assert type_in("result-watch")[0] == str(redis_client.strlen(key))
+    assert redis_client.hget(emails.config.keys.waiters, key).endswith(b" web1x7\n")
+    end_cancelled(wire, emails.config, ["5f2e"])
+    assert "mq_django.errors.Cancelled" in "".join(type_in("result-watch"))
+    assert not redis_client.exists(emails.config.keys.waiters)
 
 
 def test_results_of_python_have_the_fields_of_the_page(type_in, emails):

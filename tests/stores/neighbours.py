@@ -21,10 +21,10 @@ LAST_ID = "18446744073709551615-18446744073709551615"
 NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
 
 _HASH = re.compile(
-    r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|(runtime-)?schedules|owners|notes"
-    r"|Q|counters:([mh]:\d+|total))$"
+    r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|handled-ids|(runtime-)?schedules"
+    r"|owners|notes|Q|counters:([mh]:\d+|total)|progress:.+)$"
 )
-_STREAM = re.compile(r":(ready|urgent|log|dead|freed)$")
+_STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled)$")
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,29 @@
 
 import itertools
 import re
+import threading
 
 import pytest
 
-from mq_django import queues
+from mq_django import CancelResult, queues
 from mq_django.conf import get_config
 from mq_django.core.jsontext import dumps
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
+from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
+from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -44,6 +49,7 @@ DRAINS = {
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
         "rsmq_reassign",
+        "stream_cancel",
         "rsmq_extend",
         "topic_claim_check",
         "rsmq_release",
@@ -126,10 +132,12 @@ def record(recorder, mq_settings, namespace):
         be_scheduled,
         be_expired,
         be_unique,
+        be_cancelled,
         be_strange,
         be_a_log,
         be_looked_at,
         be_moved,
+        be_remembered,
     ):
         mq_settings()
         act(recorder.client, mq_settings)
@@ -161,6 +169,17 @@ def be_moved(client, mq_settings):
         words = mover.write(entries).words
         assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
         mover.remove(entries, words)
+
+
+def be_remembered(client, mq_settings):
+    """Keep what became of messages, and remove the oldest of it."""
+    mq_settings(QUEUES={"emails": {"KEEP_HANDLED": 3600, "KEEP_HANDLED_COUNT": 1, "KEEP_HANDLED_DATA": True}})
+    store = store_of()
+    store.publish([outgoing(data="kept") for _ in range(3)])
+    for item in take_all(store, ME):
+        ended = [Settlement(item, ACK, micros=1)]
+        assert store.settle(ME, ended, also=handled_commands(store.config, ME, ended)) == []
+    assert MessageHistory(store.config, Session(get_client("inspect"))).trim().removed == 2
 
 
 def be_ranked(client, mq_settings):
@@ -266,6 +285,17 @@ def be_unique(client, mq_settings):
     assert store.purge(limit=10)
 
 
+def be_cancelled(client, mq_settings):
+    """Cancel messages that do not wait, one of them under a unique key."""
+    queue, store = queues["emails"], store_of()
+    queue.publish("welcome", marked(), unique="x", unique_for="handled")
+    first = queue.publish("welcome", marked())
+    open_members(queue.config, Session(get_client("consume"))).beat("s1", {}, {ME: {}})
+    assert queue.cancel(first, running=True) is CancelResult.ASKED
+    assert queue.cancel(unique="x", running=True, force=True) is CancelResult.ASKED
+    settle(store, Cancel(), take_all(store, ME))
+
+
 def be_strange(client, mq_settings):
     """Hold deliveries under a name that nobody announced."""
     queue, store = queues["emails"], store_of()
@@ -309,6 +339,13 @@ def be_looked_at(client, mq_settings):
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
+            watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
+            report = Report(delivery=item, config=store.config, stopping=threading.Event())
+            begin(wire, store.config, report)
+            report.set_position("prices", "17")
+            report.set_progress(Progress(done=1))
+            save(wire, store.config, [report])
+            assert read_progress_of([(store.config, item.message.id)], [wire]) == [Progress(done=1)]
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone, translation
 
-from mq_django import Ack, Bury, Retry, RetryPolicy, handler
+from mq_django import Ack, Bury, CancelResult, Retry, RetryPolicy, handler, is_cancelled, queues, uninterrupted
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Expire
+from mq_django.core.outcomes import Cancel, Expire
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
@@ -52,6 +52,30 @@ def fails():
         raise error
 
     return error
+
+
+def test_a_message_that_was_cancelled_before_the_run_does_not_start(mq_settings):
+    calls = []
+    handler("emails", "n")(calls.append)
+    cancelled, other = publish("emails", "n"), publish("emails", "n")
+    assert queues["emails"].cancel(cancelled, running=True, on_commit=False) is CancelResult.ASKED
+    first, second = run()
+    assert (first.message.id, first.outcome) == (cancelled, Cancel("Cancelled before it started"))
+    assert ([message.id for message in calls], second.outcome) == ([other], Ack())
+
+
+def test_a_handler_that_cancels_its_own_message_goes_on(mq_settings):
+    ended = []
+
+    @handler("emails", "n")
+    def cancels(message):
+        queues["emails"].cancel(message.id, running=True, on_commit=False)
+        with uninterrupted():
+            ended.append(is_cancelled())
+
+    publish("emails", "n")
+    assert [handled.outcome for handled in run()] == [Ack()]
+    assert ended == [False]
 
 
 def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, depths):

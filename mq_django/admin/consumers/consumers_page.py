@@ -11,10 +11,11 @@ from django.utils.translation import ngettext
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.progress_bar import bar
 from mq_django.admin.ui.tabs import sections
 from mq_django.core.visible import escape
-from mq_django.inspector import processes
+from mq_django.inspector import actions, processes
 from mq_django.inspector.processes import Ask, Everybody, ProcessView, RunningMessage, SupervisorView
 
 PARTS = ("unconsumed",)
@@ -218,4 +219,8 @@ def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
         "queue": item.queue,
         "url": page.url("entry", item.queue, view.source, text.to_url(view.entry)),
         "time": text.duration(item.ms),
+        "cancel_url": page.url("cancel_running", item.queue, view.source, text.to_url(view.entry))
+        if actions.can_cancel_running(item.queue)
+        else "",
+        "progress": bar(item.progress, can_see_data=page.can(SEE_DATA)),
     }

@@ -14,6 +14,7 @@ from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.progress_bar import bar_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, explain
 from mq_django.inspector.cause_sentences import why
@@ -104,6 +105,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name) + filter_form.query(page),
         chosen_field=CHOSEN,
+        progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,
             can_see_data=page.can(SEE_DATA),

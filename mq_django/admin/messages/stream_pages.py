@@ -1,22 +1,24 @@
 """The pages of ready and pending messages."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mq_django.admin.messages.message_jobs import PAGES
 from mq_django.admin.messages.message_rows import facts, listed
+from mq_django.admin.messages.running_cancel import source_of
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.message_search import found_at_once
 from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.progress_bar import bar_of
 from mq_django.admin.ui.tabs import tabs
-from mq_django.inspector import entries, explain
+from mq_django.inspector import actions, entries, explain
 from mq_django.inspector.cause_sentences import why
-from mq_django.inspector.message_views import EntrySource, EntryView
+from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.run_times import RunTimes, run_time, run_times
@@ -66,7 +68,7 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
 @needs(VIEW)
 def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
     """Show a ready or pending message, and why it is not running."""
-    view = entries.get(name, _source(source), text.from_url(entry))
+    view = entries.get(name, source_of(source), text.from_url(entry))
     if view is None:
         page.say(messages.WARNING, _("The message is no longer here: it was handled, retried or deleted."))
         return HttpResponseRedirect(page.url("ready", name))
@@ -79,6 +81,8 @@ def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
         queue=name,
         tabs=tabs(page, name, place),
         is_running=runs,
+        cancel_url=page.url("cancel_running", name, source, entry) if actions.can_cancel_running(name) else "",
+        progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         why=why(cause, name=view.message.name, can_see_data=page.can(SEE_DATA)),
         **facts(
             view.message,
@@ -95,14 +99,6 @@ def message(page: Page, name: str, source: str, entry: str) -> HttpResponse:
             last=[(_("Ready since"), text.moment(view.ready_ms))],
         ),
     )
-
-
-def _source(word: str) -> EntrySource:
-    for source in get_args(EntrySource):
-        if word == source:
-            found: EntrySource = source
-            return found
-    raise Http404
 
 
 def _row(page: Page, name: str, view: EntryView, times: RunTimes) -> dict[str, Any]:

@@ -106,6 +106,8 @@ def _context(page: Page) -> dict[str, Any]:
         "shows_topics": bool(get_config().topics),
         "topics": rows,
         "jobs": [job for view in views for job in running_jobs(page, view.name, view.jobs)],
+        "find_url": page.url("find"),
+        "message_id": "",
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
         "problems": [*alarms, *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS])],

@@ -8,7 +8,13 @@ from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.core.lookup import Place
 from mq_django.core.visible import escape
 from mq_django.inspector import dead_letters, entries, message_ids
+from mq_django.inspector.handled_messages import HandledView, find_handled
 from mq_django.inspector.messages import search_waiting
+
+
+def handled_url(page: Page, name: str, view: HandledView) -> str:
+    """Return the URL of the page of a message in the history of its queue."""
+    return page.url("handled_message", name, view.entry, text.to_url(view.member.encode(errors="replace")))
 
 
 def found_at_once(page: Page, name: str, message_id: str) -> str:
@@ -22,6 +28,10 @@ def found_at_once(page: Page, name: str, message_id: str) -> str:
     found = entries.find(name, message_id)
     if found is not None:
         return page.url("entry", name, found.source, text.to_url(found.entry))
+    handled = find_handled(name, message_id)
+    # One that was buried may be ready again, since it was redriven.
+    if handled is not None and handled.ending != "buried":
+        return handled_url(page, name, handled)
     ended = message_ids.ended(name, message_id)
     if ended is not None:
         sentences = {

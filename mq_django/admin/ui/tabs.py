@@ -22,6 +22,13 @@ def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[
     return [("parked", _("Parked"), page.url("waiting", name, "parked"), view.parked)]
 
 
+def _handled(page: Page, name: str, current: str) -> list[tuple[str, str, str, None]]:
+    """Return the tab of handled messages if the queue keeps what became of them."""
+    if current != "handled" and get_config().queue(name).keep_handled is None:
+        return []
+    return [("handled", _("Handled"), page.url("handled", name), None)]
+
+
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
     """Return the tabs of a queue's pages with message counts."""
     view = view or quick_stats(name)
@@ -33,6 +40,7 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
         ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
         *_parked(page, name, current, view),
         ("dead", _("Dead letters"), page.url("dead", name), view.dead),
+        *_handled(page, name, current),
         ("history", _("History"), page.url("history", quote(name)), None),
     ]
     return _tabs(found, current)

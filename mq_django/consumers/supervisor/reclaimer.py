@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
@@ -16,7 +16,7 @@ from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack
+from mq_django.core.outcomes import Ack, Cancel
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.counters import RECOVERED, Slots
@@ -72,6 +72,9 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
     """Settle everything that a dead consumer holds in a queue, and return how many messages were not acked."""
     moved = 0
+    if evidence.running:
+        # What it ran may have been cancelled, with the replacement of its process.
+        evidence = replace(evidence, cancelled=store.cancel_requests())
     while held := store.held_by(consumer, limit=BATCH):
         batch = [settlement(store.config, number, item, evidence) for item in held]
         stale = settle_for(store, consumer, batch)
@@ -79,7 +82,7 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
             # A message that cannot be settled would be found again in each round, and no other consumer would be
             # served.
             break
-        moved += sum(not isinstance(done.outcome, Ack) for done in batch)
+        moved += sum(not isinstance(done.outcome, Ack | Cancel) for done in batch)
     return moved
 
 
@@ -255,11 +258,14 @@ class Reclaimer(Service):
                 self._handed_back |= dict.fromkeys(done, time.monotonic())
 
     def _log_late(self, number: int, consumer: str, late: Collection[Receipt]) -> None:
-        held = self._stores[number].held_by(consumer, limit=BATCH)
+        held, cancelled = self._stores[number].held_by(consumer, limit=BATCH), self._stores[number].cancel_requests()
         for item in held:
             if isinstance(item, Delivery) and Receipt.of(number, item.stream, item.entry) in late:
                 about = (item.message.name, item.message.id, self._queues[number].name, consumer)
-                logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)
+                if item.message.id in cancelled:
+                    logger.warning("Handler %s of message %r of queue %s was cancelled by force in consumer %s", *about)
+                else:
+                    logger.error("Handler %s of message %r of queue %s has exceeded its timeout in consumer %s", *about)
 
     def _hand_back_unstarted(self, number: int, consumer: str, started: Collection[Receipt]) -> None:
         if moved := hand_back_unstarted(self._stores[number], number, consumer, started):

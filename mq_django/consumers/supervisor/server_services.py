@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from mq_django.consumers.by_server import ServerQueues, connection_of, open_stores
+from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.measured_promotion import measured_promotions
 from mq_django.consumers.supervisor.promoter import Promoter
@@ -15,6 +16,7 @@ from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.stores.base import Promoted
+from mq_django.stores.handled import MessageHistory
 from mq_django.transport.connections import get_client
 
 
@@ -40,10 +42,14 @@ class ServerServices:
     ) -> None:
         self.queues = queues
         self._states = states
+        #: Queue -> the number of requests to cancel running messages, as the last heartbeat has returned it.
+        self._known_cancels: dict[int, str] = {}
         self.reclaimer = Reclaimer(queues, settled=self._settled)
         self._releaser = AnnouncedReleaser(queues)
         on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
-        callbacks = HeartbeatCallbacks(announce, self._held, evicted, *on_silence, asked, self._releaser.announced)
+        callbacks = HeartbeatCallbacks(
+            announce, self._held, evicted, *on_silence, asked, self._releaser.announced, self._cancels
+        )
         self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}
         self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
@@ -55,7 +61,12 @@ class ServerServices:
         self._redriver = Redriver(queues, supervisor)
         self._scheduler = Scheduler.of(queues)
         others = (self._promoter, Extender(queues, states), self._scheduler, self._redriver)
-        self.services: tuple[Service, ...] = (self.heartbeat, self.reclaimer, self._listener, *others, self._releaser)
+        self.services: tuple[Service, ...] = (
+            *(self.heartbeat, self.reclaimer, self._listener),
+            *others,
+            self._releaser,
+            *_history_trimmers(queues),
+        )
 
     def introduce_consumers(self) -> None:
         """Announce new consumers, which fetch nothing before, and tell them which queues are paused."""
@@ -71,19 +82,36 @@ class ServerServices:
     def _settled(self, number: int, consumer: str) -> None:
         self.heartbeat.depart(number, consumer)
 
+    def _cancels(self, number: int, count: str) -> None:
+        """Tell the consumers if the number of requests to cancel has changed: a notification may have been lost."""
+        before, self._known_cancels[number] = self._known_cancels.get(number), count
+        if before not in (None, count):
+            self._states.note_cancels(number)
+
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
             self._states.pause(number, text == "paused")
+        if text in ("cancels", SUBSCRIBED):
+            self._states.note_cancels(number)
         if text in ("asked", SUBSCRIBED):
             self.heartbeat.wake()
         if text in ("job", SUBSCRIBED):
             self._redriver.expect(number)
         if text in ("schedules", SUBSCRIBED):
             self._scheduler.expect(self.queues[number].name)
-        if text not in ("asked", "job", "schedules"):
+        if text not in ("asked", "job", "schedules", "cancels"):
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:
         self._states.pause(number, promoted.paused)
         self._states.set_unhandled(number, bool(promoted.unhandled))
         self._releaser.seen(number, promoted.unhandled)
+
+
+def _history_trimmers(queues: ServerQueues) -> list[HistoryTrimmer]:
+    """Return the service that trims histories, if a queue keeps one."""
+    keeping = [config for config in queues.values() if config.keep_handled is not None]
+    if not keeping:
+        return []
+    session = open_session_to(queues)
+    return [HistoryTrimmer([MessageHistory(config, session) for config in keeping])]

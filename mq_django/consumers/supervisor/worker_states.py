@@ -70,6 +70,12 @@ class WorkerStates:
             for worker in self._workers:
                 worker.shared_state.set_unhandled(number, there_are)
 
+    def note_cancels(self, number: int) -> None:
+        """Have all consumers read which messages of a queue are to be cancelled."""
+        with self._lock:
+            for worker in self._workers:
+                worker.shared_state.note_cancels(number)
+
     def ask(self, asks: Mapping[str, str]) -> None:
         """Add the requests of operators to consumers, or to the supervisor with all of them."""
         with self._lock:

@@ -6,12 +6,14 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
-from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
+from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_session_to, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
+from mq_django.consumers.worker.canceller import Lane, cancellers
+from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
@@ -20,6 +22,7 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
+from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.step_service import StepService
@@ -70,6 +73,7 @@ class Consumer:
         self._servers = by_server(queues)
         #: One per server, in the same order.
         self._settling = [SettleService() for _ in self._servers]
+        self._cancels = open_cancels(queues)
         #: For the main thread only: a session belongs to one thread.
         self._stores = self._open()
         self._settlers = self._make_settlers()
@@ -93,7 +97,9 @@ class Consumer:
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
         self._services.append(self._steps)
         self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
-        self._services += self._releasing
+        places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
+        self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
+        self._services += self._reporters()
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
@@ -102,6 +108,13 @@ class Consumer:
             releaser = Releaser(open_stores(share), self._shared_state)
             assign([releaser], share.values(), servers=len(self._servers))
             yield releaser
+
+    def _reporters(self) -> Iterator[ProgressReporter]:
+        for share in self._servers.values():
+            books = {number: self._settlers[number].reports for number in share}
+            reporter = ProgressReporter(books, self._shared_state, open_session_to(share))
+            assign([reporter], share.values(), servers=len(self._servers))
+            yield reporter
 
     def _open(self) -> list[Store]:
         """Open the stores on sessions of their own, for use in one thread."""
@@ -121,7 +134,7 @@ class Consumer:
             yield Dispatcher(
                 config.name,
                 settler=settler,
-                executor=Executor(config, number, self._shared_state, settler),
+                executor=Executor(config, number, self._shared_state, settler, self._cancels[number]),
                 threads=self._threads,
                 loop=self._loop,
                 isolate=self._adder(number) if isolate else None,
@@ -216,6 +229,8 @@ class Consumer:
         Returns whether all handlers have ended. Messages of the others are handed back as well.
         """
         self._stop_fetching()
+        for settler in self._settlers:
+            settler.reports.stopping.set()
         self._loop.stop()
         self._threads.stop()
         self._hand_back_isolated()
@@ -290,5 +305,7 @@ class Consumer:
                 if not unknown:
                     break
                 # Read after the list, so that deliveries handled in between are acked and not handed back.
-                evidence = Evidence(results=shared_state.results(), late=shared_state.late(time.monotonic()))
+                late = shared_state.late(time.monotonic())
+                cancelled = store.cancel_requests() if self._cancels[number].ids else ()
+                evidence = Evidence(results=shared_state.results(), late=late, cancelled=cancelled)
                 settle_for(store, name, [settlement(config, number, item, evidence) for item in unknown])

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.pools import WorkItem
+from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable

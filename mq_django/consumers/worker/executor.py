@@ -14,13 +14,15 @@ from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, RunningState
 from mq_django.consumers.worker import forks
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
+from mq_django.consumers.worker.judging import anotify, judge_left, judge_shared_rollback, notify, retry_invalid
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
 from mq_django.core.exceptions import path_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Outcome, Retry
+from mq_django.core.outcomes import ACK, CANCEL, Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler, find
 from mq_django.signals import handler_finished, handler_started
@@ -36,6 +38,8 @@ class ThreadLane(Protocol):
     #: Its number in the shared state.
     number: int
     databases: Databases
+    #: Somebody has cancelled what it runs, or has run last.
+    cancelled: bool
 
     def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
         """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
@@ -46,6 +50,8 @@ class LoopLane(Protocol):
 
     #: Its number in the shared state.
     number: int
+    #: Somebody has cancelled what it runs, or has run last.
+    cancelled: bool
     #: The connections of the thread in which `sync_to_async` runs database operations.
     databases: Databases
 
@@ -63,11 +69,20 @@ class Executor:
     handler does, raises or returns, its delivery gets exactly one outcome.
     """
 
-    def __init__(self, config: QueueConfig, number: int, shared_state: RunningState, settler: Settler) -> None:
+    def __init__(
+        self,
+        config: QueueConfig,
+        number: int,
+        shared_state: RunningState,
+        settler: Settler,
+        cancels: Cancels | None = None,
+    ) -> None:
         self._config = config
+        self._cancels = cancels
         self._number = number
         self._shared_state = shared_state
         self._settler = settler
+        self._reports = settler.reports
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
         kinds = registry.kinds(config.name)
@@ -76,11 +91,12 @@ class Executor:
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
-        timeout = self._timeout(handler)
+        lane.cancelled, timeout = False, self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
-            self._notify(delivery, handler, started)
+            notify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
@@ -91,22 +107,25 @@ class Executor:
             else:
                 outcome, raised = self._run_in_middleware(self._handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            raised, outcome = error, self._judge_error(delivery, handler, error)
+            outcome = self._judge_error(lane, delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
-            outcome = self._judge_left(delivery, handler, outcome, databases.clean_up())
+            outcome = judge_left(slot, handler, outcome, databases.clean_up())
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
-        self._notify(delivery, handler, outcome, seconds, raised)
+        notify(delivery, handler, outcome, seconds, raised)
         # Its traceback refers to this frame.
         raised = None
 
     async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery on this event loop."""
-        timeout = self._timeout(handler)
+        lane.cancelled, timeout = False, self._timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
-            await self._anotify(delivery, handler, started)
+            await anotify(delivery, handler, started)
             return
+        slot = self._reports.slot(delivery)
         databases = lane.databases
         rollbacks, raised = databases.rollbacks, None
         try:
@@ -117,7 +136,8 @@ class Executor:
             else:
                 outcome, raised = await self._arun_in_middleware(self._ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            raised, outcome = error, self._judge_error(delivery, handler, error)
+            outcome = self._judge_error(lane, delivery, handler, error)
+            raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Read first: coroutines beside it may end during the clean-up.
@@ -125,37 +145,15 @@ class Executor:
             try:
                 left = await sync_to_async(databases.clean_up)()
                 if left and is_alone:
-                    rollbacks, outcome = databases.rollbacks, self._judge_left(delivery, handler, outcome, left)
+                    rollbacks, outcome = databases.rollbacks, judge_left(slot, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
-                outcome = self._judge_error(delivery, handler, error)
+                outcome = self._judge_error(lane, delivery, handler, error)
         if databases.rollbacks != rollbacks:
-            outcome = self._judge_shared_rollback(delivery, handler, outcome)
+            outcome = judge_shared_rollback(slot, handler, outcome)
+        self._reports.end(slot, outcome)
         outcome = self._settle(delivery, handler, outcome, seconds, raised)
-        await self._anotify(delivery, handler, outcome, seconds, raised)
+        await anotify(delivery, handler, outcome, seconds, raised)
         raised = None
-
-    @staticmethod
-    def _notify(
-        delivery: Delivery,
-        handler: Handler,
-        outcome: Outcome,
-        seconds: float = 0.0,
-        raised: BaseException | None = None,
-    ) -> None:
-        """Tell a task's handler how its message has ended."""
-        if handler.ended is not None:
-            handler.ended(delivery.message, outcome, seconds, raised)
-
-    @staticmethod
-    async def _anotify(
-        delivery: Delivery,
-        handler: Handler,
-        outcome: Outcome,
-        seconds: float = 0.0,
-        raised: BaseException | None = None,
-    ) -> None:
-        if handler.aended is not None:
-            await handler.aended(delivery.message, outcome, seconds, raised)
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
@@ -178,7 +176,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+                outcome = self._judge_error(lane, delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -193,7 +192,8 @@ class Executor:
             try:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                handling.exception, outcome = error, self._judge_error(delivery, handler, error)
+                outcome = self._judge_error(lane, delivery, handler, error)
+                handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
         handling = Handling(self._config.name, delivery.message, handler.where, run)
@@ -204,6 +204,10 @@ class Executor:
     ) -> tuple[Outcome, BaseException | None]:
         # Cleared, because its traceback refers to frames that refer to the handling.
         raised, handling.exception = handling.exception, None
+        if returned is CANCEL:
+            return CANCEL, raised
+        if isinstance(returned, HandBack) and self._reports.stopping.is_set():
+            return returned, None
         if not isinstance(returned, Ack | Retry | Bury):
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
         return self._judge(handler, returned), raised
@@ -221,16 +225,27 @@ class Executor:
         self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
         if not self._shared_state.holds(self._number, delivery.read_at) or self._shared_state.paused(self._number):
             outcome: Outcome = HandBack()
+        elif self._cancels is not None and message.id in self._cancels.ids:
+            is_asked = self._cancels.has(message.id)
+            if is_asked is False:
+                return self._started(message, now)
+            outcome = HandBack() if is_asked is None else Cancel("Cancelled before it started")
         elif message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             outcome = Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
         else:
-            if handler_started.receivers:
-                send(handler_started, queue=message.queue, message=message)
-            return now
+            return self._started(message, now)
+        if isinstance(outcome, Cancel):
+            logger.info("Message %s was cancelled before handler %s started", message.id, handler.where)
         self._shared_state.idle(lane)
         known = find(message.queue, message.name)
         self._settler.add(settled_as(delivery, outcome, known))
         return outcome
+
+    @staticmethod
+    def _started(message: Message, now: float) -> float:
+        if handler_started.receivers:
+            send(handler_started, queue=message.queue, message=message)
+        return now
 
     def _judge(self, handler: Handler, returned: object) -> Outcome:
         if forks.generation != self._generation:
@@ -242,43 +257,24 @@ class Executor:
             return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
-    def _judge_error(self, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+    def _judge_error(
+        self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
+    ) -> Outcome:
         if forks.generation != self._generation:
             forks.end_child(handler.where, 1)
+        if lane.cancelled:
+            # Also if the interrupt has become another error on its way.
+            return CANCEL
+        if self._reports.is_interrupt(error):
+            return HandBack()
         policy = handler.retry or self._config.retry
         try:
             text = f"{path_of(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
             buries = isinstance(error, tuple(policy.bury_on))
         except BaseException as second:  # noqa: BLE001 - __str__ of an exception is user code
-            return self._retry_invalid(delivery, handler, second)
+            return retry_invalid(delivery, handler, second)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
-
-    def _judge_left(self, delivery: Delivery, handler: Handler, outcome: Outcome, left: str) -> Outcome:
-        """Return the outcome of a handler that has left a transaction open, and log that.
-
-        Its changes were rolled back. If the message were acked, they would be lost.
-        """
-        if not left:
-            return outcome
-        logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, delivery.message.id)
-        return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
-
-    @staticmethod
-    def _judge_shared_rollback(delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
-        """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
-
-        Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
-        """
-        text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
-        logger.error(text, handler.where, delivery.message.id)
-        return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
-
-    @staticmethod
-    def _retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
-        text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
-        logger.error(text, handler.where, delivery.message.id, exc_info=error)
-        return Retry(error=f"{path_of(type(error))} while its outcome was settled")
 
     def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the final outcome: a Retry without attempts left becomes a Bury, any other gets its delay."""
@@ -288,7 +284,7 @@ class Executor:
             return decide(self._config, delivery.message, handler, outcome)
         except BaseException as error:  # noqa: BLE001 - a project may extend RetryPolicy
             # By the queue's policy, because the handler's may be the cause.
-            return decide(self._config, delivery.message, None, self._retry_invalid(delivery, handler, error))
+            return decide(self._config, delivery.message, None, retry_invalid(delivery, handler, error))
 
     def _settle(
         self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None
@@ -299,8 +295,13 @@ class Executor:
             state = HANDLED if type(outcome) is Ack else RETURNED
             self._shared_state.ended(state, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+        elif isinstance(outcome, HandBack) and not outcome.suspect:
+            # Interrupted at a stop: it has neither failed nor ended.
+            self._settler.add(Settlement(delivery, outcome))
         else:
             outcome = self._decided(delivery, handler, outcome)
+            if outcome is CANCEL:
+                logger.info("Handler %s was cancelled: message %s", handler.where, message.id)
             self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
             self._settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:

@@ -79,7 +79,8 @@ class Fetcher(Service):
             self._busy = bool(taken)
             self._dispatcher.dispatch(taken)
         else:
-            taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
+            with self._settler.no_more():
+                taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
             self._busy = True
             self._dispatcher.dispatch(taken)
         return 0.0

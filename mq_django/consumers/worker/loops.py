@@ -4,20 +4,20 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextvars import Context, copy_context
 
 from asgiref.sync import sync_to_async
 
 from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, WorkItem, make_caches
+from mq_django.consumers.worker.handler_thread import WorkItem, make_caches
+from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool
+from mq_django.core import handler_context
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Message
 from mq_django.core.outcomes import HandBack
-from mq_django.errors import HandlerTimeout
-from mq_django.registry import Handler
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
@@ -30,30 +30,6 @@ MAX_BLOCKED = 5.0
 MAX_GAP = 0.5
 
 
-class CoroutineLane:
-    """A place for one of the coroutines that run at once."""
-
-    databases: Databases
-
-    def __init__(self, number: int, is_alone: Callable[[], bool]) -> None:
-        self.number = number
-        self.is_alone = is_alone
-        self.job: WorkItem | None = None
-        self.task: asyncio.Task[None] | None = None
-
-    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
-        """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
-        if timeout is None:
-            return await handler.call(message)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                return await handler.call(message)
-        except TimeoutError as error:
-            if limit.expired():
-                raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
-            raise
-
-
 class LoopPool(Pool):
     """An event loop in a thread, for handlers that are coroutine functions."""
 
@@ -61,11 +37,11 @@ class LoopPool(Pool):
         super().__init__()
         self._shared_state = shared_state
         self._loop = asyncio.new_event_loop()
-        self._lanes = [
+        self.lanes = [
             CoroutineLane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
             for number in range(first_lane, first_lane + MAX_COROUTINES)
         ]
-        self._free = list(self._lanes)
+        self._free = list(self.lanes)
         self._jobs: deque[WorkItem] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._databases: Databases | None = None
@@ -133,7 +109,7 @@ class LoopPool(Pool):
 
     def receipts(self) -> Collection[Receipt]:
         """Return the receipts of the running deliveries."""
-        jobs = [lane.job for lane in self._lanes]
+        jobs = [lane.job for lane in self.lanes]
         return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
 
     def _answer(self) -> None:
@@ -142,7 +118,7 @@ class LoopPool(Pool):
     def _report_blocked(self) -> None:
         """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
         task = asyncio.current_task(self._loop)
-        running = [(lane, lane.job) for lane in self._lanes if lane.job is not None]
+        running = [(lane, lane.job) for lane in self.lanes if lane.job is not None]
         # A task that a handler has created itself belongs to no lane.
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running
         handlers = ", ".join(sorted({job.handler.where for _, job in blocking}))
@@ -152,7 +128,7 @@ class LoopPool(Pool):
             job.executor.overdue(lane.number, job.delivery, since=time.monotonic() - self._silent)
 
     def _running(self) -> str:
-        jobs = [lane.job for lane in self._lanes]
+        jobs = [lane.job for lane in self.lanes]
         return ", ".join(sorted({job.handler.where for job in jobs if job is not None})) or "nothing"
 
     def _call(self, callback: object) -> None:
@@ -165,6 +141,7 @@ class LoopPool(Pool):
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         make_caches()
+        handler_context.enter()
         self._context = copy_context()
         try:
             while not self._ending and not self._loop.is_closed():
@@ -194,7 +171,7 @@ class LoopPool(Pool):
             lane = self._free.pop()
             lane.job = job
             # A fresh context, not a copy of that of the coroutine that has just ended.
-            lane.task = task = self._loop.create_task(self._run(lane, job), context=self._context.copy())
+            lane.task = task = self._loop.create_task(self._run(lane, job), context=lane.context(self._context))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -1,29 +1,15 @@
-"""The pools that run handlers, and the threads of the thread pool. For coroutines see `loops`."""
+"""The pools that run handlers, and the pool of threads. For coroutines see `loops`."""
 
 import abc
-import ctypes
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
-
-from django.core.cache import caches
-from django.db import connections
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.grace import Grace
-from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Message
+from mq_django.consumers.worker.handler_thread import HandlerThread, WorkItem
 from mq_django.core.outcomes import HandBack
-from mq_django.errors import HandlerTimeout
-from mq_django.registry import Handler
 from mq_django.stores.base import Settlement
-
-logger = get_logger(__name__)
 
 #: Seconds of work to prefetch: enough to hide a round trip, and little enough that slow messages spread evenly over
 #: consumers.
@@ -40,101 +26,6 @@ BLOCKED = 0.1
 HAND_BACK_AFTER, MAX_HAND_BACK_AFTER = 0.5, 4.0
 #: Seconds between two checks whether the last handlers have ended.
 JOIN_CHECK_EVERY = 0.01
-
-
-def make_caches() -> None:
-    """Create the thread's cache clients, so that all its messages share them and their connections."""
-    for alias in caches:
-        try:
-            caches[alias]
-        except Exception:
-            # Code that uses the cache gets the error.
-            logger.debug("Cannot create cache %s", alias, exc_info=True)
-
-
-class WorkItem(NamedTuple):
-    """A delivery, its handler and its executor."""
-
-    delivery: Delivery
-    handler: Handler
-    executor: Executor
-
-
-class HandlerThread:
-    """A thread that runs one handler at a time."""
-
-    databases: Databases
-
-    def __init__(
-        self, number: int, jobs: "SimpleQueue[WorkItem | None]", shared_state: SharedState, on_low: Callable[[], None]
-    ) -> None:
-        self.number = number
-        self._jobs = jobs
-        self._shared_state = shared_state
-        self._on_low = on_low
-        #: The deadline of the running handler on the monotonic clock, or None.
-        self._deadline: float | None = None
-        self._deadline_lock = threading.Lock()
-        self.busy = False
-        #: How many deliveries have ended here.
-        self.ended = 0
-        self.thread = threading.Thread(target=self._loop, name=f"mq_django lane {number}", daemon=True)
-
-    def _loop(self) -> None:
-        get = self._jobs.get_nowait
-        self.databases = Databases.of_this_thread()
-        make_caches()
-        self.busy = True
-        try:
-            while True:
-                try:
-                    job = get()
-                except Empty:
-                    job = self._wait()
-                if job is None:
-                    return
-                # In a copied context, so that locale, time zone and context variables end with the message.
-                copy_context().run(job.executor.run, self, job.delivery, job.handler)
-                self.ended += 1
-                self._on_low()
-        finally:
-            self._shared_state.idle(self.number)
-            connections.close_all()
-
-    def _wait(self) -> WorkItem | None:
-        self.busy = False
-        self._shared_state.idle(self.number)
-        if self.databases.held:
-            self.databases.refresh()
-        self._on_low()
-        job = self._jobs.get()
-        self.busy = True
-        return job
-
-    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
-        """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
-        if timeout is None:
-            return handler.call(message)
-        try:
-            self._deadline = time.monotonic() + timeout
-            try:
-                return handler.call(message)
-            finally:
-                # An interrupt that was sent under the lock arrives before this function returns.
-                with self._deadline_lock:
-                    self._deadline = None
-        except HandlerTimeout as error:
-            raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
-
-    def interrupt_if_late(self, now: float) -> None:
-        """Raise HandlerTimeout in the running handler if it is past its deadline."""
-        # Under the lock, so that the error never reaches the next delivery of this lane.
-        with self._deadline_lock:
-            if self._deadline is not None and now > self._deadline and self.thread.ident:
-                self._deadline = None
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self.thread.ident), ctypes.py_object(HandlerTimeout)
-                )
 
 
 class Pool(abc.ABC):

@@ -3,12 +3,14 @@
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
+from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -18,6 +20,7 @@ from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import Slots, latency_bucket
+from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
@@ -41,6 +44,8 @@ class Settler:
     def __init__(self, store: Store, queue: str, consumer: str, due: threading.Event, full: threading.Event) -> None:
         self.queue = queue
         self._config = store.config
+        #: What the running handlers of the queue report.
+        self.reports = ReportBook(store.config)
         self._slots = Slots(store.keys)
         self._consumer = consumer
         self._unsettled: deque[Settlement] = deque()
@@ -63,6 +68,8 @@ class Settler:
         self.steps_ended: Callable[[str, list[str]], None] | None = None
         self._steps = 0
         self._logged = -LOG_AGAIN
+        #: The fetcher waits for new messages, and so takes no outcomes along.
+        self._fetcher_waits = False
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
 
@@ -79,6 +86,24 @@ class Settler:
             self._first_ended = clock.now()
         elif len(unsettled) >= FULL and not self._full.is_set():
             self._full.set()
+        if self._fetcher_waits and self._is_complete():
+            self._full.set()
+
+    @contextmanager
+    def no_more(self) -> Iterator[None]:
+        """Wait for new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
+        self._fetcher_waits = True
+        # What ended just before would wait for a fetch that does not come.
+        if self._unsettled and self._is_complete():
+            self._full.set()
+        try:
+            yield
+        finally:
+            self._fetcher_waits = False
+
+    def _is_complete(self) -> bool:
+        """Return whether all deliveries of this process have ended."""
+        return len(self.in_hand) <= len(self._unsettled)
 
     def settle(self, store: Store) -> None:
         """Settle a batch in one round trip."""
@@ -171,6 +196,10 @@ class Settler:
         commands = [self._slots.add_command(counts)] if counts else []
         if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
             commands += settled_commands(self._config, self._consumer, batch)
+        if self.reports.ended:
+            commands += self.reports.ended_commands(batch)
+        if self._config.keep_handled is not None:
+            commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
@@ -203,6 +232,8 @@ class Settler:
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         self.in_hand.difference_update(receipts)
+        if self.reports.ended:
+            self.reports.forget(receipts)
         if self._repeated:
             # The first round trip may have settled these, so a stale reply to the repeated one has no meaning.
             repeated = {

@@ -127,7 +127,15 @@ def commands_of(queue: QueueConfig) -> Sequence[Command]:
         ("EXISTS", key),
         ("TYPE", key),
         ("DEL", key),
+        *_of_results(key),
+    ]
+
+
+def _of_results(key: str) -> Sequence[Command]:
+    return [
         ("APPEND", key, ""),
         ("SET", key, ""),
         ("GETRANGE", key, 0, 0),
+        ("STRLEN", key),
+        ("HRANDFIELD", key, 1),
     ]

@@ -1,6 +1,6 @@
--- Read a page of a log, without long values.
+-- Read a page of a log, or of the history of a queue, without long values.
 --
--- KEYS[1]  log     {topic}:log   STREAM
+-- KEYS[1]  log     {topic}:log or {queue}:handled   STREAM
 -- ARGV[1]  first   start of the range, as in XRANGE
 -- ARGV[2]  last    end of the range, as in XRANGE
 -- ARGV[3]  order   'xrange', or 'xrevrange' for newest first

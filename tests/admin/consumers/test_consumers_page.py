@@ -170,3 +170,48 @@ def test_starvation_names_the_handler_that_holds_all_threads_on_every_page(viewe
     assert f"Why it is not running: Ready. {said}" in words(viewer.get(link).content.decode())
     consumers = words(viewer.get(f"{BASE}consumers/").content.decode())
     assert "threads: 4/4 · coroutines: 2 · started" in consumers
+
+
+def test_the_progress_of_what_it_handles_is_a_bar_with_its_text(operator, viewer):
+    publish("emails", "welcome", 1, message_id="m1")
+    work()
+    report("emails", "m1", b'{"done":30,"total":120,"note":"<b>cups</b>","at":1}')
+
+    page = operator.get(f"{BASE}consumers/").content.decode()
+    (bar,) = re.findall(r"<progress[^>]*>", page)
+    assert 'max="1000" value="250" aria-label="Progress" aria-valuetext="25' in bar
+    assert "30 of 120" in words(page)
+    assert "&lt;b&gt;cups&lt;/b&gt;" in page
+
+    (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
+    page = operator.get(link).content.decode()
+    assert 'value="250"' in page
+    assert "30 of 120" in words(page)
+    # The note may contain data.
+    assert "cups" not in viewer.get(link).content.decode()
+    assert "30 of 120" in words(viewer.get(link).content.decode())
+
+
+def test_progress_without_a_total_has_no_bar(operator):
+    publish("emails", "welcome", 1, message_id="m1")
+    work()
+    report("emails", "m1", b'{"done":1234.5}')
+    page = operator.get(f"{BASE}consumers/").content.decode()
+    assert "<progress" not in page
+    assert "1,234.5" in words(page)
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"[1]", b'{"done":"x"}', b'{"done":1e999}', b"\xff", b'{"done":1,"note":"' + b"x" * 9000 + b'"}']
+)
+def test_what_another_program_has_written_is_no_progress(operator, text):
+    publish("emails", "welcome", 1, message_id="m1")
+    work()
+    report("emails", "m1", text)
+    page = operator.get(f"{BASE}consumers/").content.decode()
+    assert "welcome" in page
+    assert "<progress" not in page
+
+
+def report(queue, message_id, text):
+    get_client("produce").hset(get_config().queue(queue).keys.progress(message_id), "progress", text)

@@ -11,11 +11,12 @@ from contextlib import suppress
 
 from django.conf import settings
 
-from mq_django import Message, Retry, handler, subscriber
+from mq_django import Message, Retry, handler, is_cancelled, progress, resumable, subscriber, uninterrupted
 from mq_django.consumers import liveness
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.stores.stream_store import StreamStore
 from tests.consumers.project.history import note
+from tests.consumers.project.models import Row
 
 
 def act(message: Message) -> object:
@@ -122,7 +123,47 @@ def _fork(seconds: float, _: Message) -> None:
         os._exit(0)
 
 
+def _nap(seconds: float, _: Message) -> None:
+    """Sleep in steps, so that an interrupt arrives at once."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _cooperate(_: object, message: Message) -> None:
+    with uninterrupted():
+        while not is_cancelled():
+            time.sleep(0.01)
+        note("guarded", id=message.id)
+
+
+def _report(told: list[object], _: Message) -> None:
+    """Report progress, and wait until a file exists."""
+    done, total, text, path = told
+    progress(done, total, text)  # type: ignore[arg-type] # from JSON
+    if path:
+        _wait_for(str(path), _)
+
+
+def _walk(seconds: float, message: Message) -> None:
+    """Walk over all rows, and note each."""
+    for row in resumable(Row.objects.all(), chunk=50):
+        note("row", id=message.id, row=row.pk)
+        progress(row.pk, Row.objects.count())
+        time.sleep(seconds)
+
+
+async def _walk_async(seconds: float, message: Message) -> None:
+    async for row in resumable(Row.objects.all(), chunk=50):
+        note("row", id=message.id, row=row.pk)
+        await asyncio.sleep(seconds)
+
+
 STEPS = {
+    "nap": _nap,
+    "cooperate": _cooperate,
+    "report": _report,
+    "walk": _walk,
     "fork": _fork,
     "fork_back": _fork_back,
     "loop": _leave_loop,
@@ -163,6 +204,8 @@ async def act_async(message: Message) -> None:
     for verb, argument in message.data.get("do", []):
         if verb == "sleep":
             await asyncio.sleep(argument)
+        elif verb == "walk":
+            await _walk_async(argument, message)
         else:
             STEPS[verb](argument, message)
     note("effect", id=message.id, queue=message.queue, attempt=message.attempt)

@@ -6,7 +6,9 @@ import os
 SECRET_KEY = "only for tests"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "tests.consumers.project", *os.environ.get("MQ_TEST_APPS", "").split()]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+DATABASES = {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("MQ_TEST_DATABASE", ":memory:")}
+}
 
 CACHES = json.loads(os.environ["MQ_TEST_CACHES"])
 MQ_DJANGO = json.loads(os.environ["MQ_TEST_CONFIG"])

@@ -122,7 +122,9 @@ class WorkerSet:
             return lambda *args: self.told.append((kind, *args[:2]))
 
         kinds = ("evicted", "dead", "unknown", "asked")
-        return HeartbeatCallbacks(self.announce, self.held, *map(tell, kinds), names=self.named)
+        return HeartbeatCallbacks(
+            self.announce, self.held, *map(tell, kinds), names=self.named, cancels=lambda *_: None
+        )
 
     def announce(self):
         return Announcement(self.supervisor, self.description, self.consumers)

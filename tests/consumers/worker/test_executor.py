@@ -17,6 +17,7 @@ from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry
+from mq_django.core.progress import Interrupted, progress
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
@@ -113,6 +114,30 @@ def test_what_was_read_before_others_may_have_received_it_is_handed_back(rig, re
     ran = []
     assert rig.run(ran.append, delivery()._replace(read_at=read_at)).outcome == (ACK if runs else HandBack())
     assert len(ran) == runs
+
+
+def test_what_is_interrupted_at_a_stop_is_handed_back_uncharged(rig, caplog):
+    rig.settler.reports.stopping.set()
+    settlement = rig.run(raises(Interrupted()))
+    assert (settlement.outcome, settlement.micros) == (HandBack(), None)
+    # If the process were killed now, the message would not count as failed.
+    assert rig.shared_state.results() == {}
+    assert caplog.records == []
+
+
+def test_an_interrupt_at_another_time_is_an_error(rig):
+    assert isinstance(rig.run(raises(Interrupted())).outcome, Retry)
+
+
+def test_what_has_been_reported_is_sent_with_the_outcome(rig):
+    def reports(message):
+        progress(3, 10)
+
+    settlement = rig.run(reports)
+    (command,) = [each for each in rig.settler._also([settlement]) if b'"done":3' in str(each).encode()]
+    assert command[0] == "EVALSHA"
+    rig.settler._settled([settlement], [])
+    assert rig.settler.reports.ended == {}
 
 
 def test_what_is_too_old_does_not_run(rig):

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.loops import MAX_COROUTINES
-from mq_django.consumers.worker.pools import HAND_BACK_AFTER, WorkItem
+from mq_django.consumers.worker.pools import HAND_BACK_AFTER
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout

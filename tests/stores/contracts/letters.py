@@ -5,8 +5,8 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
-from mq_django.core.keys import RsmqKeys
 from mq_django.core.outcomes import Bury
+from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
 from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
@@ -23,7 +23,7 @@ UNKNOWN = "5-5"
 def scenes() -> Iterator[Any]:
     """Yield every scene, with a queue and with one in RSMQ's format."""
     opened: list[Callable[[Stage], Store]] = [Stage.queue, Stage.rsmq]
-    for scene in (read, redrive, redrive_in_a_step, delete, resubmit, job):
+    for scene in (read, redrive, redrive_cancelled, redrive_in_a_step, delete, resubmit, job):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, *buried(stage, open_one(stage)))
     for open_target in opened:
@@ -69,6 +69,15 @@ def redrive(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -
         dead.redrive([with_history])
     with stage.under("another message has its id; and what has neither a name nor a body"):
         dead.redrive([entries[2], strange])
+
+
+def redrive_cancelled(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
+    if store.config.keeps_running:
+        return
+    (_, fields), *_others = stage.client.xrange(store.keys.dead)
+    stage.client.zadd(store.keys.cancels, {fields[b"id"]: NOW_MS, "other": NOW_MS})
+    with stage.under("one that was to be cancelled"):
+        dead.redrive([entries[0]])
 
 
 def redrive_in_a_step(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

@@ -1,19 +1,24 @@
 """What people look at, counters, results and schedules."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import QueueFull
 from mq_django.inspector.queue_looks import counted, look
 from mq_django.inspector.readers import reader_of
+from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.control import Control
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
+from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
@@ -31,7 +36,7 @@ LONG = 30
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, schedules)
+    yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, awaited_results, reports, schedules)
     yield from (skips, schedules_when_full, schedules_by_priority, created)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
@@ -184,6 +189,57 @@ def results(stage: Stage) -> None:
         wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
     with stage.under("cancelled: one exists, the other does not"):
         end_cancelled(wire, store.config, [two.message.id, "unknown"])
+
+
+def awaited_results(stage: Stage) -> None:
+    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
+    keys = [store.keys.result(item.message.id) for item in (one, two, three)]
+    retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
+    wire.trip(settled_commands(store.config, ME, [retried, Settlement(two, ACK, keeps_result=True)]))
+    with stage.under("one has not ended, one has, one does not exist"):
+        watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
+    with stage.under("by another process, which knows the length"):
+        length = int(wire.trip([("STRLEN", keys[0])])[0])
+        watch(wire, store.config, {keys[0]: length}, "p2")
+    stage.client.hset(store.keys.waiters, "gone", f"{NOW_MS - 1} p3\n")
+    with stage.under("a registration is over"):
+        watch(wire, store.config, {keys[0]: length}, "p1")
+    with stage.under("it ends"):
+        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+    watch(wire, store.config, {keys[1]: int(wire.trip([("STRLEN", keys[1])])[0])}, "p1")
+    with stage.under("it is cancelled"):
+        end_cancelled(wire, store.config, [two.message.id])
+
+
+def reports(stage: Stage) -> None:
+    store, wire = stage.queue(), stage.wire()
+    one, two = stage.taken(store, message_of(1), message_of(2))
+
+    def of(delivery: Delivery, run: str) -> Report:
+        return Report(delivery=delivery, config=store.config, stopping=threading.Event(), run=run)
+
+    first, other, later = of(one, "first"), of(two, "other"), of(one, "later")
+    last = of(two._replace(message=two.message._replace(id="m3")), "last")
+    with stage.under("nobody has reported"):
+        begin(wire, store.config, first)
+    first.set_position("prices", "17")
+    for report in (first, other):
+        report.set_progress(Progress(done=1, total=2, note="cups", at_ms=NOW_MS))
+    with stage.under("a position and progress; progress alone"):
+        save(wire, store.config, [first, other])
+    with stage.under("an earlier run has a position"):
+        begin(wire, store.config, later)
+    first.set_position("prices", "99")
+    with stage.under("a later run has begun"):
+        save(wire, store.config, [first])
+    with stage.under("of one, and of one that has none"):
+        read_progress_of([(store.config, one.message.id), (store.config, "unknown")], [wire, wire])
+    with stage.under("handled: the position is deleted, the progress stays"):
+        wire.trip([ended_command(store.config, later, True, False)])
+    with stage.under("handled without progress: nothing stays"):
+        begin(wire, store.config, last)
+        wire.trip([ended_command(store.config, last, True, False)])
 
 
 def schedules(stage: Stage) -> None:

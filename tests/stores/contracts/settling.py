@@ -1,12 +1,18 @@
 """How deliveries are settled, by the three stores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from mq_django.core.keys import GroupKeys
-from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.stores.base import Store
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.errors import StoreError
+from mq_django.stores.base import Settlement, Store
+from mq_django.stores.cancel_requests import CancelRequests
+from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Command
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
 
@@ -32,9 +38,11 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
         set_aside,
         bury,
         keep,
+        cancel,
     ):
         for open_one in opened:
             yield lambda stage, scene=scene, open_one=open_one: scene(stage, open_one(stage))
+    yield history
 
 
 def four(stage: Stage, store: Store) -> list:
@@ -79,6 +87,31 @@ def uncounted(stage: Stage, store: Store) -> None:
     dead = [keys.dead, keys.dead_ids, keys.dead_groups]
     with stage.under("by a program that counts nothing"):
         wire.trip([scripts.command("stream_bury", keys=[keys.ready, *dead], args=buried)])
+
+
+def cancel(stage: Stage, store: Store) -> None:
+    if store.config.keeps_running:
+        return
+    requests = CancelRequests(store.config, stage.wire())
+    with stage.under("before there are consumers, by its id"):
+        requests.ask("a", force=False)
+    with stage.under("nobody claims the unique key"):
+        requests.ask("u:none", force=False)
+    stage.client.hset(store.keys.consumers, "supervisor:s1", "{}")
+    taken = four(stage, store)
+    first, second, third = (item.message.id for item in taken)
+    with stage.under("by force"):
+        requests.ask(second, force=True)
+    with stage.under("once more, not by force: it stays so"):
+        requests.ask(second, force=False)
+    stage.client.hset(store.keys.claims, "k:report", f"0:{first}")
+    with stage.under("by the unique key that it claims"):
+        requests.ask("u:report", force=False)
+    stage.client.zadd(store.keys.cancels, {f"old{number}": number for number in range(3)})
+    with stage.under("those of more than a day ago go"):
+        requests.ask(third, force=False)
+    with stage.under("two are done, another is no longer held, so that its request stays"):
+        assert len(stage.settle(store, Cancel(), taken)) == 1
 
 
 def retry(stage: Stage, store: Store) -> None:
@@ -184,3 +217,44 @@ def keep(stage: Stage, store: Store) -> None:
     stage.let_idle(store, taken[:2])
     with stage.under("two are passed on; another is no longer held"):
         assert len(store.reassign(ME, OTHER, receipts)) == 1
+
+
+def history(stage: Stage) -> None:
+    store = stage.queue(KEEP_HANDLED=3600, KEEP_HANDLED_COUNT=2, KEEP_HANDLED_DATA=True)
+    kept = MessageHistory(store.config, stage.wire())
+    with stage.under("of a history that is empty"):
+        assert kept.trim() == (0, False)
+    taken = four(stage, store)
+    with stage.under("two are kept; another is no longer held"):
+        keep_handled(stage, store, taken)
+    stage.settle(store, ACK, taken[:2])
+    with stage.under("none is held"):
+        keep_handled(stage, store, taken)
+    with stage.under("of a history that is as long as it may be"):
+        assert kept.trim() == (0, False)
+    more = [message_of(number % 3) for number in range(12)]
+    taken = stage.taken(store, *more)
+    with stage.under("more than ten, some of them under the same id"):
+        keep_handled(stage, store, taken)
+    with stage.under("an entry is too much"):
+        assert kept.trim() == (2, False)
+    stage.client.xadd(store.keys.handled, {"old": "x"}, "9999999999999-0")
+    stage.client.xtrim(store.keys.handled, 1, approximate=False)
+    with stage.under("after others have removed entries: the total is too large"):
+        kept.trim()
+    for key in (store.keys.handled, store.keys.handled_ids):
+        stage.client.set(key, "x")
+        with stage.under("beside a key of another type"):
+            stage.wire().trip([kept_command(store, taken)])
+            with suppress(StoreError):
+                kept.trim()
+        stage.client.delete(key)
+
+
+def kept_command(store: Store, items: Sequence[Delivery]) -> Command:
+    (command,) = handled_commands(store.config, ME, [Settlement(item, ACK, micros=1500) for item in items])
+    return command
+
+
+def keep_handled(stage: Stage, store: Store, items: Sequence[Delivery]) -> None:
+    stage.wire().trip([kept_command(store, items)])

@@ -9,3 +9,9 @@ local function release_claim(claims, id)
     end
   end
 end
+
+-- Return the id of the message that has claimed a key last, or nil.
+local function claimed_by(claims, key)
+  local claim = redis.call('hget', claims, 'k:' .. key)
+  return claim and string.match(claim, '^%d+:(.*)$')
+end

@@ -1,0 +1,87 @@
+"""Interrupt the handlers of messages that are to be cancelled."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mq_django.consumers.by_server import ServerQueues, assign
+from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.coroutine_lane import CoroutineLane
+from mq_django.consumers.worker.handler_thread import HandlerThread
+
+#: Seconds between two checks: how late a handler may be interrupted.
+TICK = 0.1
+#: Rounds until the requests are read again while there are some: they end after a day, or by a redrive.
+READ_AGAIN = 100
+
+
+#: Where a handler runs, and can be interrupted.
+Lane = HandlerThread | CoroutineLane
+
+
+class Canceller(Service):
+    """Reads which messages are to be cancelled when its supervisor says so, and interrupts their handlers.
+
+    Args:
+        cancels: those of the queues on one server, by the number of the queue.
+        shared_state: says when to read again.
+        places: where handlers run.
+    """
+
+    name = "canceller"
+
+    def __init__(self, cancels: Mapping[int, Cancels], shared_state: SharedState, places: Sequence[Lane]) -> None:
+        super().__init__()
+        self._cancels = cancels
+        self._by_name = {one.queue: one for one in cancels.values()}
+        self._shared_state = shared_state
+        self._places = places
+        #: Queue -> the number in the shared state when the requests were read last. None was read yet.
+        self._seen: dict[int, int] = {}
+        self._rounds = 0
+
+    def run_once(self) -> float:
+        """Read the requests that have changed, and interrupt the handlers that they name."""
+        self._rounds += 1
+        state = {number: self._shared_state.cancels(number) for number in self._cancels}
+        changed = [number for number, seen in state.items() if self._must_read(number, seen)]
+        self.each(changed, lambda number: self._read(number, state[number]), called=self._name)
+        if any(one.ids for one in self._cancels.values()):
+            self.each(self._places, self._interrupt, called=_queue_of)
+        return TICK
+
+    def _name(self, number: int) -> str:
+        return self._cancels[number].queue
+
+    def _must_read(self, number: int, seen: int) -> bool:
+        return self._seen.get(number) != seen or (bool(self._cancels[number].ids) and not self._rounds % READ_AGAIN)
+
+    def _read(self, number: int, seen: int) -> None:
+        self._cancels[number].read()
+        self._seen[number] = seen
+
+    def _interrupt(self, place: Lane) -> None:
+        job = place.running()
+        cancels = self._by_name.get(job.delivery.message.queue) if job is not None else None
+        if job is None or cancels is None:
+            return
+        message_id = job.delivery.message.id
+        force = cancels.ids.get(message_id)
+        # Asked again, because the message may have been redriven since the requests were read.
+        if force is not None and not place.has_cancelled(force=force) and cancels.is_current(message_id):
+            place.cancel(job, force=force)
+
+
+def _queue_of(place: Lane) -> str:
+    job = place.running()
+    return "" if job is None else job.delivery.message.queue
+
+
+def cancellers(
+    servers: Mapping[str, ServerQueues], cancels: Sequence[Cancels], shared_state: SharedState, places: Sequence[Lane]
+) -> Iterator[Canceller]:
+    """Yield a canceller for the queues on each server."""
+    for share in servers.values():
+        canceller = Canceller({number: cancels[number] for number in share}, shared_state, places)
+        assign([canceller], share.values(), servers=len(servers))
+        yield canceller

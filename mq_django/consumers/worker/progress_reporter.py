@@ -1,0 +1,50 @@
+"""Save what running handlers report."""
+
+from collections.abc import Mapping
+
+from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import RunningState
+from mq_django.consumers.worker.report_book import ReportBook
+from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
+from mq_django.stores.progress_reports import save
+from mq_django.transport.sessions import Session
+
+logger = get_logger(__name__)
+
+#: Seconds between two rounds: how much of its work a handler repeats after its process was killed.
+EVERY = 1.0
+
+
+class ProgressReporter(Service):
+    """Saves what has changed in the reports of the running handlers of one server's queues, once a second."""
+
+    name = "progress reporter"
+
+    def __init__(self, books: Mapping[int, ReportBook], shared_state: RunningState, session: Session) -> None:
+        super().__init__()
+        self._books = books
+        self._shared_state = shared_state
+        self._session = session
+
+    def run_once(self) -> float:
+        """Save the reports that have changed."""
+        self.each(self._books, self._save, called=self._name)
+        return EVERY
+
+    def close(self) -> None:
+        """Save what handlers have reported last that outlast the grace period."""
+        try:
+            self.run_once()
+        except StoreError as error:
+            logger.warning("The last reports of running handlers could not be saved: %s", error)
+        self._session.close()
+
+    def _save(self, number: int) -> None:
+        book = self._books[number]
+        # What the consumer no longer holds, another one may be handling.
+        held = [each for each in book.changed() if self._shared_state.holds(number, each.delivery.read_at)]
+        save(self._session, book.config, held)
+
+    def _name(self, number: int) -> str:
+        return self._books[number].config.name

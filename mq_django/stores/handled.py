@@ -1,0 +1,278 @@
+"""The history of a queue: what became of its messages, kept for its KEEP_HANDLED.
+
+A STREAM has it. The fields of an entry are the ids of up to 100 messages that were settled together, each with a JSON
+line. A HASH has the latest entry of each id. Both have a TTL, so that they go when the queue keeps none any more.
+
+What is added is in the round trip that settles the messages, before the settling. The script adds only those that the
+consumer still holds. An error of it changes nothing else: a message is settled whether its history can be written or
+not.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
+
+from mq_django.conf import QueueConfig
+from mq_django.core import clock
+from mq_django.core.attempts import MAX_ERROR, read_line
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.numbers import LARGEST, LAST_MS, whole
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
+from mq_django.core.redaction import redact, redact_forms
+from mq_django.stores.base import Settlement
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: What became of a message.
+Ending = Literal["handled", "expired", "buried", "cancelled"]
+
+#: Messages in an entry.
+BATCH = 100
+#: The most bytes of JSON of a message's data that are kept.
+MAX_DATA = 4 * 1024
+#: The most bytes of a line that are read.
+MAX_LINE = 64 * 1024
+#: Entries that one call removes: takes Redis less than a millisecond.
+TRIM = 5
+
+_ENDINGS: Mapping[type, Ending] = {
+    Ack: "handled",
+    StepEnd: "handled",
+    Expire: "expired",
+    Bury: "buried",
+    Cancel: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandledMessage:
+    """A message in the history of a queue."""
+
+    #: The entry of the history that has it.
+    entry: str
+    id: str
+    name: str
+    key: str | None
+    unique: str | None
+    #: The number of its last delivery, from 1.
+    attempt: int
+    priority: int
+    ending: Ending
+    #: When it was published, and when its handler started and finished, in ms since 1970; None if unknown.
+    published_ms: int | None
+    started_ms: int | None
+    finished_ms: int | None
+    #: How long its handler ran, in microseconds; None if none ran.
+    micros: int | None
+    consumer: str
+    #: Bytes of JSON of its data.
+    size: int
+    #: Whether the data was kept.
+    has_data: bool
+    #: With secrets replaced.
+    data: Any
+
+
+def handled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
+    """Return the commands that add what became of messages, for the round trip that settles them."""
+    if config.keep_handled is None:
+        return []
+    keys, keeps_data = config.keys, config.keep_handled_data
+    # The part that all lines share.
+    end = b',"consumer":%b,"finished":%d' % (dumps(consumer), clock.now_ms())
+    # Of each stream: for each message its entry, its id and its line.
+    streams: dict[int, list[Argument]] = {}
+    for settlement in settlements:
+        # By number, because taking them apart takes longer.
+        delivery, ending, micros = settlement[0], _ENDINGS.get(type(settlement[1])), settlement[3]
+        if ending is None or not isinstance(delivery, Delivery):
+            continue
+        message, text = delivery.message, delivery.data_text
+        published = message.published_ms
+        if published is None or micros is None:
+            times = b',"published":%b,"micros":%b' % (_number(published), _number(micros))
+        else:
+            times = b',"published":%d,"micros":%d' % (published, micros)
+        more = b""
+        if message.key is not None or message.unique is not None or message.priority:
+            more = _further_fields(message)
+        if keeps_data:
+            more += _data_field(text)
+        head = _line_head(message.name, ending)
+        line = b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more)
+        streams.setdefault(delivery.stream, []).extend((delivery.entry, message.id, line))
+    ttl_ms, width = max(1, round(config.keep_handled.total_seconds() * 1000)), 3 * BATCH
+    commands = list[Command]()
+    for stream, args in streams.items():
+        names = [keys.streams()[stream], keys.handled, keys.handled_ids]
+        for at in range(0, len(args), width):
+            shared: list[Argument] = [keys.group, consumer, ttl_ms]
+            commands.append(scripts.command("handled_add", keys=names, args=shared + args[at : at + width]))
+    return commands
+
+
+def _number(value: int | None) -> bytes:
+    return b"null" if value is None else b"%d" % value
+
+
+@lru_cache(maxsize=1000)
+def _line_head(name: str, ending: Ending) -> bytes:
+    """Return the beginning of a line. Cached, because a queue has few names."""
+    return b'{"name":%b,"ending":"%b"' % (dumps(name), ending.encode())
+
+
+def _further_fields(message: Message) -> bytes:
+    """Return the fields that few messages have."""
+    names = {"key": message.key, "unique": message.unique}
+    found: dict[str, Any] = {field: redact_forms(value) for field, value in names.items() if value is not None}
+    if message.priority:
+        found["priority"] = message.priority
+    return b"," + dumps(found)[1:-1]
+
+
+def _data_field(text: bytes) -> bytes:
+    """Return the field with the data, without secrets; nothing if it is too long."""
+    if len(text) > MAX_DATA:
+        return b""
+    # From the text, because a handler may have changed the value. Replaced secrets may make it longer.
+    shown = dumps(redact(loads(text)))
+    return b',"data":' + shown if len(shown) <= MAX_DATA else b""
+
+
+class HandledTrim(NamedTuple):
+    """The result of a trim."""
+
+    removed: int
+    #: There may be more to remove.
+    more: bool
+
+
+class MessageHistory:
+    """The history of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self.config = config
+        self._keys = config.keys
+        self._wire = wire
+
+    def trim(self) -> HandledTrim:
+        """Remove the oldest messages beyond KEEP_HANDLED and KEEP_HANDLED_COUNT, a bounded number.
+
+        Raises:
+            StoreError: cannot reach Redis, or it refused.
+        """
+        assert self.config.keep_handled is not None
+        age = max(1, round(self.config.keep_handled.total_seconds() * 1000))
+        keys = [self._keys.handled, self._keys.handled_ids]
+        command = scripts.command("handled_trim", keys=keys, args=[age, self.config.keep_handled_count, TRIM])
+        removed, more = reply_or_raise(self._wire.trip([command])[0])
+        return HandledTrim(removed, bool(more))
+
+    def look_command(self, message_id: str) -> Command:
+        """Return the command whose reply is the entry with a message, or None."""
+        return ("HGET", self._keys.handled_ids, f"i:{message_id}")
+
+    def find(self, message_id: str) -> HandledMessage | None:
+        """Return what became of a message the last time, or None if the history does not have it.
+
+        Raises:
+            StoreError: cannot reach Redis.
+        """
+        entry = reply_or_raise(self._wire.trip([self.look_command(message_id)])[0])
+        return self.get(entry.decode(errors="replace"), message_id) if entry else None
+
+    def get(self, entry: str, message_id: str) -> HandledMessage | None:
+        """Return a message of an entry of the history, or None.
+
+        Raises:
+            StoreError: cannot reach Redis.
+        """
+        first, dash, second = entry.partition("-")
+        if not dash or whole(first) is None or whole(second) is None:
+            return None
+        named = message_id.encode(errors="replace")
+        for found, fields in self._page(entry, entry, 1):
+            for field, line in zip(fields[::2], fields[1::2], strict=True):
+                if field == named:
+                    return read_handled(found, message_id, line)
+        return None
+
+    def newest(self, *, after: str, limit: int) -> Iterator[tuple[str, HandledMessage | None]]:
+        """Yield up to `limit` messages, the newest first, each with the cursor that continues after it.
+
+        A line that another program has written is None.
+
+        Raises:
+            StoreError: cannot reach Redis.
+        """
+        before, skipped = _position(after)
+        size = 2
+        while limit > 0:
+            page = self._page("-", before, size)
+            for entry, fields in page:
+                there = entry == before
+                pairs = [*zip(fields[::2], fields[1::2], strict=True)][::-1]
+                for place, (field, line) in enumerate(pairs):
+                    if there and place < skipped:
+                        continue
+                    if limit == 0:
+                        return
+                    limit -= 1
+                    yield f"{entry}.{place + 1}", read_handled(entry, field.decode(errors="backslashreplace"), line)
+                before = f"({entry}"
+            if len(page) < size:
+                return
+            # More, if the entries have few messages.
+            size = max(1, min(100, limit, 500 * len(page) // (1 + sum(len(fields) // 2 for _, fields in page))))
+
+    def _page(self, first: str, last: str, count: int) -> list[tuple[str, list[Any]]]:
+        """Return entries between two, the newest first."""
+        args: list[Argument] = [first, last, "xrevrange", count, MAX_LINE]
+        flat = reply_or_raise(self._wire.trip([scripts.command("topic_page", keys=[self._keys.handled], args=args)])[0])
+        return [(entry.decode(), fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _position(cursor: str) -> tuple[str, int]:
+    """Return the entry of a cursor and how many of its messages were read; the beginning if it is not valid."""
+    entry, _, place = cursor.partition(".")
+    first, dash, second = entry.partition("-")
+    skipped = whole(place)
+    if not dash or whole(first) is None or whole(second) is None or skipped is None:
+        return "+", 0
+    return entry, skipped
+
+
+def read_handled(entry: str, message_id: str, text: object) -> HandledMessage | None:
+    """Return the message of a line, or None if another program has written it."""
+    line = read_line(text) if isinstance(text, bytes) else {}
+    ending = next((ending for ending in get_args(Ending) if ending == line.get("ending")), None)
+    if ending is None or not isinstance(line.get("name"), str):
+        return None
+    finished, micros = whole(line.get("finished"), LAST_MS), whole(line.get("micros"), LARGEST)
+    started = None if finished is None or micros is None else max(0, finished - micros // 1000)
+    priority = line.get("priority")
+    return HandledMessage(
+        entry=entry,
+        id=message_id,
+        name=line["name"],
+        key=_text(line.get("key")),
+        unique=_text(line.get("unique")),
+        attempt=whole(line.get("attempt")) or 1,
+        priority=priority if isinstance(priority, int) and abs(priority) <= 100 else 0,
+        ending=ending,
+        published_ms=whole(line.get("published"), LAST_MS),
+        started_ms=started,
+        finished_ms=finished,
+        micros=micros,
+        consumer=(_text(line.get("consumer")) or "")[:MAX_ERROR],
+        size=whole(line.get("size")) or 0,
+        has_data="data" in line,
+        data=line.get("data"),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,61 @@
+"""Cancel what is ready or runs, from the admin."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django import topics
+from mq_django.inspector import actions
+from tests.admin.conftest import BASE
+from tests.seeding import publish, store, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+
+@pytest.fixture
+def held():
+    """The id of a message that a consumer holds, and the URL of its page."""
+    message_id = publish("emails", "welcome", {"n": 1})
+    (item,) = take("emails", 1)
+    return message_id, f"{BASE}emails/entry/ready/{item.entry.decode()}/"
+
+
+def test_the_page_of_a_message_leads_to_a_question(operator, held):
+    message_id, url = held
+    assert f'href="{url}cancel/"' in operator.get(url).content.decode()
+    asked = operator.get(f"{url}cancel/").content.decode()
+    assert "Cancel this message?" in asked
+    assert message_id in asked
+    assert "Replace its process if it goes on" in asked
+    assert store("emails").cancel_requests() == {}
+
+
+@pytest.mark.parametrize(("fields", "forced"), [({}, False), ({"force": "yes"}, True)])
+def test_its_consumer_is_asked_and_the_log_says_who_asked(operator, held, fields, forced):
+    message_id, url = held
+    answer = operator.post(f"{url}cancel/", {"confirmed": "yes", **fields}, follow=True).content.decode()
+    assert "Its consumer was asked to cancel the message." in answer
+    assert store("emails").cancel_requests() == {message_id: forced}
+    said = LogEntry.objects.get().get_change_message()
+    assert message_id in said
+    assert ("replace its process" in said) == forced
+
+
+def test_a_message_that_is_gone_is_told(operator):
+    answer = operator.post(f"{BASE}emails/entry/ready/5-5/cancel/", {"confirmed": "yes"}, follow=True)
+    assert "The message is no longer here" in answer.content.decode()
+    assert store("emails").cancel_requests() == {}
+    assert operator.get(f"{BASE}emails/entry/nonsense/5-5/cancel/").status_code == 404
+
+
+def test_who_may_only_look_cannot(viewer, held):
+    _, url = held
+    assert "cancel/" not in viewer.get(url).content.decode()
+    assert viewer.post(f"{url}cancel/", {"confirmed": "yes"}).status_code == 403
+    assert store("emails").cancel_requests() == {}
+
+
+def test_a_group_of_a_topic_offers_nothing(operator):
+    topics["orders"].group("billing").subscribe("beginning")
+    assert [actions.can_cancel_running(name) for name in ("emails", "orders:billing")] == [True, False]
+    answer = operator.post(f"{BASE}orders:billing/entry/log/5-5/cancel/", {"confirmed": "yes"}, follow=True)
+    assert "The message is no longer here" in answer.content.decode()

@@ -1,0 +1,53 @@
+"""Histories are no longer than their queues allow."""
+
+from datetime import timedelta
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor import history_trimmer
+from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
+from mq_django.consumers.supervisor.server_services import ServerServices
+from mq_django.core.filters import NOTHING
+from mq_django.inspector.handled_messages import look_among_handled
+from mq_django.stores.handled import MessageHistory
+from mq_django.transport.connections import open_wire
+from tests.seeding import handle
+
+
+def left(queue):
+    return [row.member for row in look_among_handled(queue, NOTHING, limit=100).rows]
+
+
+@pytest.fixture
+def histories(mq_settings):
+    """Return those of two queues, which may have three messages, and have twelve."""
+    options = {"KEEP_HANDLED": timedelta(days=1), "KEEP_HANDLED_COUNT": 3}
+    mq_settings(QUEUES={"default": options, "emails": options})
+    for queue in ("default", "emails"):
+        for number in range(12):
+            handle(queue, message_id=f"m{number}")
+    return [MessageHistory(get_config().queue(name), open_wire("produce")) for name in ("default", "emails")]
+
+
+def test_each_queue_is_trimmed_to_its_end(histories):
+    assert HistoryTrimmer(histories).run_once() == history_trimmer.EVERY
+    assert left("default") == left("emails") == ["m11", "m10", "m9"]
+
+
+def test_a_queue_with_too_much_does_not_delay_the_others(histories, monkeypatch):
+    monkeypatch.setattr(history_trimmer, "IN_A_ROW", 1)
+    trimmer = HistoryTrimmer(histories)
+    trimmer.run_once()
+    assert len(left("default")) == len(left("emails")) == 7
+    trimmer.run_once()
+    assert len(left("emails")) == 3
+
+
+@pytest.mark.parametrize(("options", "there"), [({}, False), ({"KEEP_HANDLED": 60}, True)])
+def test_a_supervisor_has_it_only_if_a_queue_keeps_a_history(mq_settings, options, there):
+    mq_settings(QUEUES={"default": {}, "emails": options})
+    queues = dict(enumerate(get_config().queues.values()))
+    nothing = lambda *args: None  # noqa: E731
+    made = ServerServices(queues, None, "s", announce=nothing, evicted=nothing, asked=nothing)
+    assert any(isinstance(service, HistoryTrimmer) for service in made.services) == there

@@ -1,0 +1,219 @@
+"""Handlers are interrupted: the right one, once, and not while it must not be."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from mq_django import HandlerCancelled, is_cancelled, uninterrupted
+from mq_django.consumers.worker.canceller import Canceller
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
+from mq_django.errors import ConnectionLost
+from mq_django.registry import Handler
+from tests.consumers.rig import running
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def rig(mq_settings):
+    with running(threads=2) as found:
+        yield found
+
+
+class Work:
+    """A handler of one message, and a canceller."""
+
+    def __init__(self, rig, call, *, message_id="m", is_async=False):
+        self.rig, self.begun, self.go = rig, threading.Event(), threading.Event()
+        delivery = Delivery(Message(message_id, "n", None, "default"), 0, b"1-1", b"null")
+        handler = Handler(name="n", queue="default", call=lambda _: call(self), is_async=is_async)
+        self.item = WorkItem(delivery, handler, rig.executor)
+        self.cancels = Cancels(rig.store)
+        places = [*rig.threads.lanes, *rig.loop.lanes]
+        self.canceller = Canceller({0: self.cancels}, rig.shared_state, places)
+        (rig.loop if is_async else rig.threads).put(self.item)
+        wait_until(self.begun.is_set)
+
+    def cancel(self, message_id="m", *, force=False):
+        self.rig.store.cancel_running(message_id, force=force)
+        self.rig.shared_state.note_cancels(0)
+        self.canceller.run_once()
+
+    def outcome(self):
+        wait_until(lambda: len(self.rig.settler))
+        (settlement,) = self.rig.settler._take()
+        return settlement.outcome
+
+
+def nap(work):
+    work.begun.set()
+    while not work.go.is_set():
+        time.sleep(0.005)
+
+
+async def nap_async(work):
+    work.begun.set()
+    while not work.go.is_set():
+        await asyncio.sleep(0.005)
+
+
+def test_a_thread_is_interrupted(rig):
+    work = Work(rig, nap)
+    work.cancel()
+    assert work.outcome() is CANCEL
+
+
+def test_a_coroutine_is_cancelled_and_its_loop_goes_on(rig):
+    work = Work(rig, nap_async, is_async=True)
+    work.cancel()
+    assert work.outcome() is CANCEL
+    other = Work(rig, nap_async, message_id="other", is_async=True)
+    other.go.set()
+    assert isinstance(other.outcome(), Ack)
+
+
+@pytest.mark.parametrize(("call", "is_async"), [(nap, False), (nap_async, True)])
+def test_another_message_is_not_interrupted(rig, call, is_async):
+    work = Work(rig, call, is_async=is_async)
+    work.cancel("other")
+    work.go.set()
+    assert isinstance(work.outcome(), Ack)
+
+
+def test_what_has_ended_first_is_handled(rig):
+    work = Work(rig, nap)
+    work.go.set()
+    assert isinstance(work.outcome(), Ack)
+    work.cancel()
+    again = Work(rig, nap, message_id="other")
+    again.go.set()
+    assert isinstance(again.outcome(), Ack)
+
+
+def test_an_interrupt_that_becomes_another_error_still_cancels(rig):
+    def rude(work):
+        try:
+            nap(work)
+        except BaseException as error:
+            raise ValueError("wrapped") from error
+
+    work = Work(rig, rude)
+    work.cancel()
+    assert work.outcome() is CANCEL
+
+
+def test_except_exception_does_not_keep_it(rig):
+    seen = []
+
+    def broad(work):
+        try:
+            nap(work)
+        except Exception:  # noqa: BLE001
+            seen.append("kept")
+        finally:
+            seen.append(is_cancelled())
+
+    work = Work(rig, broad)
+    work.cancel()
+    assert work.outcome() is CANCEL
+    assert seen == [True]
+
+
+def test_a_block_is_ended_first(rig):
+    steps = []
+
+    def guarded(work):
+        with uninterrupted(), uninterrupted():
+            nap(work)
+            steps.append("first")
+        steps.append("second")
+
+    work = Work(rig, guarded)
+    work.cancel()
+    assert not len(rig.settler)
+    work.go.set()
+    assert work.outcome() is CANCEL
+    assert steps == ["first"]
+
+
+def test_a_block_of_a_coroutine_is_ended_first(rig):
+    steps = []
+
+    async def guarded(work):
+        with uninterrupted():
+            await nap_async(work)
+            steps.append(is_cancelled())
+        steps.append("second")
+
+    work = Work(rig, guarded, is_async=True)
+    work.cancel()
+    wait_until(lambda: any(lane.cancelled for lane in rig.loop.lanes))
+    assert not len(rig.settler)
+    work.go.set()
+    assert work.outcome() is CANCEL
+    assert steps == [True]
+
+
+def test_what_a_handler_raises_itself_is_no_cancelling(rig):
+    def raises(work):
+        work.begun.set()
+        raise HandlerCancelled
+
+    assert not isinstance(Work(rig, raises).outcome(), Cancel)
+
+
+def test_a_marked_delivery_does_not_start(rig):
+    rig.executor._cancels = Cancels(rig.store)
+    rig.store.cancel_running("m")
+    rig.executor._cancels.read()
+    calls = []
+    delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
+    rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=calls.append), rig.executor))
+    wait_until(lambda: len(rig.settler))
+    (settlement,) = rig.settler._take()
+    assert (settlement.outcome, settlement.micros, calls) == (Cancel("Cancelled before it started"), None, [])
+
+
+@pytest.mark.parametrize(("found", "outcome"), [(False, Ack), (ConnectionLost("away"), HandBack)])
+def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, found, outcome):
+    def is_cancelled(message_id):
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    rig.executor._cancels = Cancels(rig.store)
+    rig.executor._cancels.ids = {"m": False}
+    monkeypatch.setattr(rig.store, "is_cancelled", is_cancelled)
+    delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
+    rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=lambda _: None), rig.executor))
+    wait_until(lambda: len(rig.settler))
+    (settlement,) = rig.settler._take()
+    assert isinstance(settlement.outcome, outcome)
+
+
+def test_a_redriven_message_is_not_interrupted(rig):
+    work = Work(rig, nap)
+    work.cancels.ids = {"m": False}
+    work.canceller._seen = {0: rig.shared_state.cancels(0)}
+    work.canceller.run_once()
+    work.go.set()
+    assert isinstance(work.outcome(), Ack)
+
+
+def test_by_force_the_delivery_is_late(rig):
+    work = Work(rig, nap)
+    with_block = rig.threads.lanes[0] if rig.threads.lanes[0].running() else rig.threads.lanes[1]
+    with_block.guard()
+    work.cancel(force=True)
+    assert rig.shared_state.late(time.monotonic()) == {rig.executor.receipt(work.item.delivery)}
+    work.go.set()
+    assert isinstance(work.outcome(), Ack)
+
+
+def test_outside_of_a_handler_nothing_is_cancelled():
+    with uninterrupted():
+        assert is_cancelled() is False

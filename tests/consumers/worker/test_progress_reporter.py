@@ -1,0 +1,119 @@
+"""What running handlers report, while a real consumer runs them."""
+
+import timeit
+
+from mq_django import get_progress, queues
+from mq_django.conf import get_config
+from mq_django.consumers.worker.progress_reporter import ProgressReporter
+from mq_django.consumers.worker.report_book import ReportBook
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import ACK
+from mq_django.core.progress import progress
+from mq_django.core.reports import Progress
+from mq_django.transport.connections import open_session
+from tests.waiting import wait_until
+
+
+def test_a_report_is_seen_within_two_seconds_and_after_the_end(trees, publish, tmp_path):
+    go = tmp_path / "go"
+    trees()
+    sent = publish(["report", [3, 10, "cups", str(go)]], ["report", [10, 10, "", ""]])
+    found = wait_until(lambda: queues["default"].progress(sent), timeout=20)
+    assert (found.done, found.total, found.note, found.attempt) == (3, 10, "cups", 1)
+    go.touch()
+    wait_until(lambda: queues["default"].progress(sent).done == 10)
+    assert get_progress(sent).fraction == 1.0
+
+
+def test_a_coroutine_reports_as_well(trees, publish, tmp_path):
+    trees()
+    sent = publish(["report", [1, 2, "", ""]], ["sleep", 2.5], name="aact")
+    assert wait_until(lambda: queues["default"].progress(sent), timeout=20) == queues["default"].progress(sent)
+
+
+def test_the_last_report_of_a_failed_attempt_is_kept(trees, publish):
+    trees(QUEUES={"default": {"RETRY": {"max_attempts": 1}}})
+    sent = publish(["report", [3, 10, "", ""]], ["raise", "no"])
+    assert wait_until(lambda: queues["default"].progress(sent), timeout=20).done == 3
+
+
+class Holding:
+    """Holds deliveries, or has lost them."""
+
+    def __init__(self):
+        self.is_held = True
+
+    def holds(self, queue, read_at):
+        return self.is_held
+
+
+def run(book, number):
+    """Begin to handle a message that reports."""
+    delivery = Delivery(Message(f"m{number}", "n", None, "default"), 0, b"%d-0" % number, b"null", read_at=1.0)
+    slot = book.slot(delivery)
+    progress(number)
+    return slot
+
+
+def test_nothing_is_sent_for_handlers_that_do_not_report(mq_settings, redis_client):
+    config = get_config().queue("default")
+    book = ReportBook(config)
+    slot = book.slot(Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
+    before = redis_client.info("stats")["total_commands_processed"]
+    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    reporter.run_once()
+    book.end(slot, ACK)
+    assert redis_client.info("stats")["total_commands_processed"] == before + 1
+    assert (len(book), book.ended) == (0, {})
+
+
+def test_what_the_consumer_no_longer_holds_is_not_saved(mq_settings):
+    book, holding = ReportBook(get_config().queue("default")), Holding()
+    reporter = ProgressReporter({0: book}, holding, open_session("chores"))
+    run(book, 1)
+    holding.is_held = False
+    reporter.run_once()
+    assert queues["default"].progress("m1") is None
+    holding.is_held = True
+    reporter.run_once()
+    assert queues["default"].progress("m1").done == 1
+
+
+def test_a_batch_is_one_round_trip_and_an_unchanged_report_none(mq_settings, redis_client):
+    book = ReportBook(get_config().queue("default"))
+    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    for number in range(20):
+        run(book, number)
+    reporter.run_once()
+    before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    for number in range(20):
+        book._reports[0, b"%d-0" % number].set_progress(Progress(done=99))
+    reporter.run_once()
+    reporter.run_once()
+    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1
+    assert queues["default"].progress("m7").done == 99
+
+
+def test_close_saves_the_last_report(mq_settings):
+    book = ReportBook(get_config().queue("default"))
+    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    reporter.start()
+    wait_until(lambda: reporter._sleeping)
+    run(book, 1)
+    reporter.stop()
+    assert reporter.join(5)
+    assert queues["default"].progress("m1").done == 1
+
+
+def test_a_handler_that_does_not_report_costs_less_than_its_delivery(mq_settings):
+    book = ReportBook(get_config().queue("default"))
+    held = Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null")
+
+    def cost(do):
+        return min(timeit.repeat(do, number=5000, repeat=10))
+
+    def deliver():
+        return Delivery(Message(id="m1", name="n", data=None, queue="default"), stream=0, entry=b"1-0", data_text=b"")
+
+    # Of what is done for each message, that is a small part.
+    assert cost(lambda: book.end(book.slot(held), ACK)) < 3 * cost(deliver)

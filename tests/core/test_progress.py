@@ -1,0 +1,112 @@
+"""Reporting progress: what is refused, and where it works."""
+
+import math
+import threading
+from contextvars import Context, copy_context
+
+import pytest
+
+from mq_django import Progress, progress
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.progress import running
+from mq_django.core.reports import MAX_NOTE, MAX_NUMBER, Report, ReportSlot, progress_text, read_progress
+from mq_django.errors import InvalidProgress, NotInHandler
+
+DELIVERY = Delivery(Message("m1", "n", None, "default", attempt=3), 0, b"1-0", b"null")
+
+
+@pytest.fixture
+def slot():
+    """A handler that runs in this context."""
+
+    def opened(found):
+        found.report = Report(delivery=DELIVERY, config=None, stopping=threading.Event())
+        return found.report
+
+    found = ReportSlot(DELIVERY, opened)
+    token = running.set(found)
+    yield found
+    running.reset(token)
+
+
+def test_outside_a_handler_it_is_refused():
+    with pytest.raises(NotInHandler, match=r"progress\(\) works only while a consumer runs a handler"):
+        Context().run(progress, 1)
+
+
+def test_the_latest_report_counts(slot):
+    progress(1, 10)
+    progress(2, 10, note="cups")
+    found = slot.report.progress
+    assert (found.done, found.total, found.note, found.attempt) == (2, 10, "cups", 3)
+    assert slot.report.changed
+
+
+def test_a_handler_that_does_not_report_has_no_report(slot):
+    assert slot.report is None
+
+
+def test_it_works_in_a_thread_with_the_context_of_the_handler(slot):
+    thread = threading.Thread(target=copy_context().run, args=(progress, 5))
+    thread.start()
+    thread.join(10)
+    assert slot.report.progress.done == 5
+
+
+def test_a_thread_that_outlives_its_handler_reports_nothing(slot):
+    slot.is_over = True
+    with pytest.raises(NotInHandler, match="The handler of message m1 has ended"):
+        progress(1)
+
+
+@pytest.mark.parametrize(
+    "done", [-1, math.nan, math.inf, True, None, "1", MAX_NUMBER * 2, 10**400, 10**5000, [1]], ids=type
+)
+def test_a_number_that_is_none_is_refused(slot, done):
+    with pytest.raises(InvalidProgress, match="done must be a finite number"):
+        progress(done)
+    if done is not None:
+        with pytest.raises(InvalidProgress, match="total must be None or a finite number"):
+            progress(1, done)
+    assert slot.report is None
+
+
+@pytest.mark.parametrize("note", [None, b"x", 7, "x" * (MAX_NOTE + 1), "\ud800"])
+def test_a_note_that_is_no_text_is_refused(slot, note):
+    with pytest.raises(InvalidProgress, match="note"):
+        progress(1, note=note)
+    assert slot.report is None
+
+
+@pytest.mark.parametrize(
+    ("found", "fraction"),
+    [
+        (Progress(done=1, total=4), 0.25),
+        (Progress(done=9, total=4), 1.0),
+        (Progress(done=9), None),
+        (Progress(done=0, total=0), None),
+    ],
+)
+def test_the_fraction_is_known_with_a_total(found, fraction):
+    assert found.fraction == fraction
+
+
+def test_what_is_written_is_read():
+    found = Progress(done=1.5, total=3, note="tea ☕", attempt=2, at_ms=1_700_000_000_000)
+    assert read_progress(progress_text(found)) == found
+    assert found.at.isoformat() == "2023-11-14T22:13:20+00:00"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, 7, b"", b"{", b"[]", b'{"done":"1"}', b'{"done":-1}', b'{"done":1e999}', b'{"done":1,"total":"x"}', b"\xff"],
+)
+def test_what_another_program_has_written_is_no_progress(text):
+    assert read_progress(text) is None
+
+
+def test_what_is_half_valid_is_read_in_part():
+    found = read_progress(b'{"done":1,"note":7,"attempt":"x","at":1e300}')
+    assert found == Progress(done=1)
+    assert found.at is None
+    assert len(read_progress(b'{"done":1,"note":"' + b"x" * 5000 + b'"}').note) == MAX_NOTE

@@ -1,0 +1,40 @@
+"""`manage.py mq cancel --running`."""
+
+import pytest
+from django.core.management import CommandError
+
+from tests.management.test_mq import mq, mq_json
+from tests.seeding import publish, store
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+def test_consumers_are_asked_about_what_does_not_wait():
+    ready, delayed = publish("emails", "welcome"), publish("emails", "welcome", delay=60)
+    assert mq("cancel", "emails", ready, delayed, "--running") == "1 cancelled, 1 asked to stop\n"
+    assert store("emails").cancel_requests() == {ready: False}
+    assert mq_json("cancel", "emails", ready, "--running", "--force")["asked"] == 1
+    assert store("emails").cancel_requests() == {ready: True}
+
+
+def test_a_unique_key_that_nobody_claims_is_an_error():
+    with pytest.raises(CommandError, match="1 of 1 ids were not found"):
+        mq("cancel", "emails", "u:nobody", "--running")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("m1", "--force"), "--force needs --running"),
+        (("--place", "delayed", "--running"), "--running needs the ids of messages"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(args, says):
+    with pytest.raises(CommandError, match=says):
+        mq("cancel", "emails", *args)
+
+
+def test_a_queue_that_cannot_says_so(mq_settings, namespace):
+    mq_settings(QUEUES={"old": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}})
+    with pytest.raises(CommandError, match="has RSMQ's format: only waiting messages can be cancelled"):
+        mq("cancel", "old", "m1", "--running")

@@ -1,0 +1,242 @@
+"""resumable(): where it goes on, when it ends, and what it refuses."""
+
+import asyncio
+from contextvars import Context
+
+import pytest
+from django.db import transaction
+from django.db.models import F
+
+from mq_django import resumable
+from mq_django.conf import get_config
+from mq_django.consumers.worker.report_book import ReportBook
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import ACK, HandBack, Retry
+from mq_django.core.progress import Interrupted, running
+from mq_django.errors import NotInHandler, NotResumable
+from mq_django.stores.base import Settlement
+from mq_django.transport.connections import open_wire
+from tests.testapp.models import Cart, Order, Tag, Ticket
+
+pytestmark = pytest.mark.django_db
+
+
+class Runs:
+    """Handlers of one message, one after another."""
+
+    def __init__(self):
+        self.config = get_config().queue("default")
+        self.wire = open_wire("consume")
+        self._number = 0
+
+    def begin(self):
+        self._number += 1
+        self.book = ReportBook(self.config)
+        delivery = Delivery(Message("m1", "n", None, "default"), 0, b"%d-0" % self._number, b"null")
+        self.slot = self.book.slot(delivery)
+        return self
+
+    def end(self, outcome):
+        self.book.end(self.slot, outcome)
+        if self.slot.report:
+            self.wire.trip(self.book.ended_commands([Settlement(self.slot.delivery, outcome)]))
+
+
+@pytest.fixture
+def runs(mq_settings):
+    token = running.set(None)
+    yield Runs().begin()
+    running.reset(token)
+
+
+@pytest.fixture
+def tags():
+    return [Tag.objects.create(name=str(number)) for number in range(7)]
+
+
+def names(count=None, **options):
+    """Return the names of the first rows that a run handles; it breaks off after `count` of them."""
+    found = []
+    for tag in resumable(Tag.objects.all(), **options):
+        if len(found) == count:
+            break
+        found.append(tag.name)
+    return "".join(found)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 100])
+@pytest.mark.parametrize("outcome", [Retry(error="no"), HandBack()])
+def test_the_next_run_goes_on_behind_the_last_item(runs, tags, chunk, outcome):
+    assert names(3, chunk=chunk) == "012"
+    runs.end(outcome)
+    runs.begin()
+    assert names(chunk=chunk) == "3456"
+
+
+def test_a_handled_message_leaves_no_position(runs, tags):
+    assert names() == "0123456"
+    runs.end(ACK)
+    runs.begin()
+    assert names() == "0123456"
+
+
+def test_an_item_in_which_the_handler_failed_is_repeated(runs, tags):
+    def fail():
+        for tag in resumable(Tag.objects.all()):
+            if tag.name == "2":
+                raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    runs.end(Retry(error="no"))
+    runs.begin()
+    assert names() == "23456"
+
+
+def test_after_a_rollback_it_begins_anew(runs, tags):
+    assert names(3) == "012"
+    runs.slot.is_undone = True
+    runs.end(Retry(error="no"))
+    runs.begin()
+    assert names() == "0123456"
+
+
+def test_a_stop_ends_it_between_two_items(runs, tags):
+    found = []
+
+    def walk():
+        for tag in resumable(Tag.objects.all()):
+            found.append(tag.name)
+            if tag.name == "3":
+                runs.book.stopping.set()
+
+    with pytest.raises(Interrupted):
+        walk()
+    assert found == ["0", "1", "2", "3"]
+    assert runs.book.is_interrupt(Interrupted())
+    runs.end(HandBack())
+    runs.begin()
+    assert names() == "456"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_coroutine_goes_on_as_well(runs, tags):
+    async def walk(count):
+        found = []
+        async for tag in resumable(Tag.objects.all(), chunk=2):
+            if len(found) == count:
+                break
+            found.append(tag.name)
+        return "".join(found)
+
+    assert asyncio.run(walk(3)) == "012"
+    runs.end(Retry(error="no"))
+    runs.begin()
+    assert asyncio.run(walk(None)) == "3456"
+
+
+def test_a_uuid_is_a_position(runs):
+    expected = sorted(str(Ticket.objects.create().pk) for _ in range(5))
+    found = []
+    for ticket in resumable(Ticket.objects.all()):
+        if len(found) == 2:
+            break
+        found.append(str(ticket.pk))
+    runs.end(Retry(error="no"))
+    runs.begin()
+    found += [str(ticket.pk) for ticket in resumable(Ticket.objects.all())]
+    assert found == expected
+
+
+def test_two_querysets_have_positions_of_their_own(runs, tags):
+    Cart.objects.create()
+    assert names(3) == "012"
+    assert len(list(resumable(Cart.objects.all()))) == 1
+    assert names(1, name="other") == "0"
+    runs.end(Retry(error="no"))
+    runs.begin()
+    assert (names(), names(name="other"), list(resumable(Cart.objects.all()))) == ("3456", "123456", [])
+
+
+def test_rows_behind_the_position_that_are_deleted_do_not_matter(runs, tags):
+    assert names(3) == "012"
+    runs.end(Retry(error="no"))
+    Tag.objects.filter(name__in="24").delete()
+    runs.begin()
+    assert names() == "356"
+
+
+@pytest.mark.parametrize("position", ["x", "", "nan", "1.5", "9" * 400])
+def test_a_position_that_another_program_has_written_begins_anew_or_at_its_place(runs, tags, redis_client, position):
+    assert names(1) == "0"
+    runs.end(Retry(error="no"))
+    runs.begin()
+    key = runs.config.keys.progress("m1")
+    redis_client.hset(key, "positions", '{"testapp.tag.id":"' + position + '"}')
+    try:
+        assert names() in ("0123456", "")
+    except OverflowError:
+        pytest.fail("a number that the database cannot hold")
+
+
+def refused(queryset, by="pk", **options):
+    with pytest.raises(NotResumable) as caught:
+        list(resumable(queryset, by, **options))
+    return str(caught.value)
+
+
+def test_querysets_that_it_cannot_go_on_in_are_refused(runs):
+    every = Tag.objects.all()
+    assert "is sliced" in refused(every[:3])
+    assert "an order of its own" in refused(every.order_by("name"))
+    assert "an order of its own" in refused(every.reverse())
+    assert "is distinct" in refused(every.distinct())
+    assert "a union" in refused(every.union(Tag.objects.filter(pk=1)))
+    assert "no model instances" in refused(every.values("name"))
+    assert "no model instances" in refused(every.values_list("pk", flat=True))
+    assert "locks its rows" in refused(every.select_for_update())
+    assert "takes a queryset" in refused([1, 2])
+    assert "takes a queryset" in refused(Tag.objects)
+    assert names(0) == ""
+
+
+def test_fields_that_are_no_position_are_refused(runs):
+    assert "must be unique and not null" in refused(Tag.objects.all(), "name")
+    assert "has no field 'nope'" in refused(Tag.objects.all(), "nope")
+    assert "has no field" in refused(Tag.objects.all(), 7)
+    assert "has no field" in refused(Tag.objects.all(), "-id")
+    assert "must be unique" in refused(Order.objects.all(), "cart")
+    assert "must be unique" in refused(Cart.objects.all(), "tags")
+    assert "not one column" in refused(Tag.objects.all(), "cart")
+
+
+def test_names_and_chunks_that_cannot_be_used_are_refused(runs):
+    every = Tag.objects.all()
+    for chunk in (0, -1, 10_001, True, "5", None, 1.5):
+        assert "chunk must be an integer" in refused(every, chunk=chunk)
+    for name in ("", "x" * 101, "a\n", 7, b"x"):
+        assert "name must be" in refused(every, name=name)
+    list(resumable(every))
+    assert "iterates over 'testapp.tag.id' already" in refused(every)
+    for number in range(15):
+        list(resumable(every, name=f"n{number}"))
+    assert "up to 16 querysets" in refused(every, name="one more")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_inside_a_transaction_it_is_refused(runs, tags):
+    with transaction.atomic():
+        assert "cannot begin inside atomic()" in refused(Tag.objects.all())
+    for tag in resumable(Tag.objects.all(), name="outside"):
+        with transaction.atomic():
+            Tag.objects.filter(pk=tag.pk).update(name=F("id"))
+
+
+def test_outside_a_handler_it_is_refused(mq_settings):
+    with pytest.raises(NotInHandler, match=r"resumable\(\) works only while a consumer runs a handler"):
+        Context().run(resumable, Tag.objects.all())
+
+
+def test_an_annotated_queryset_is_fine(runs, tags):
+    rows = resumable(Tag.objects.annotate(twice=F("id") * 2).select_related(None).only("id"))
+    assert [row.twice for row in rows] == [2 * tag.pk for tag in tags]

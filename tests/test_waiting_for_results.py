@@ -1,0 +1,488 @@
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import django
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import transaction
+
+from mq_django import (
+    aas_completed,
+    aget_result,
+    as_completed,
+    await_,
+    await_all,
+    get_result,
+    queues,
+    wait,
+    wait_all,
+)
+from mq_django.core import handler_context
+from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
+from mq_django.producers import result_watcher
+from mq_django.stores import open_store
+from mq_django.stores.results import copy_results
+from mq_django.task_backend.compat import TaskResultDoesNotExist
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.testapp import tasks
+from tests.waiting import wait_until
+from tests.working import work
+
+if django.VERSION >= (6, 0):
+    from django.tasks import task as plain_task
+else:
+    from django_tasks import task as plain_task
+
+PACKAGE = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
+#: Seconds: a result comes by a notification long before.
+LONG = 60
+
+
+@pytest.fixture(autouse=True)
+def ran(mq_settings):
+    tasks.ran.clear()
+    yield tasks.ran
+    result_watcher._forget_all()
+
+
+@pytest.fixture
+def no_looks(monkeypatch):
+    """Nobody looks again: a result is known only by its notification."""
+    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+
+
+@pytest.fixture
+def in_background():
+    """Call a function in a thread, and return its future."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool.submit
+
+
+def waiters(queue="default"):
+    return get_client("produce").hgetall(config_of(queue).keys.waiters)
+
+
+def config_of(queue):
+    return queues[queue].config
+
+
+def await_registration(*results, queue="default"):
+    keys = {config_of(queue).keys.result(each.id).encode() for each in results}
+    wait_until(lambda: keys <= set(waiters(queue)))
+
+
+# Woken.
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_the_result_of_a_task_that_succeeds_ends_a_wait(in_background):
+    result = tasks.shout.enqueue("hello")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    ended = waiting.result(LONG)
+    assert (ended.id, ended.status.value, ended.return_value) == (result.id, "SUCCESSFUL", "HELLO")
+    assert waiters() == {}
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_fails_ends_a_wait_without_raising(in_background):
+    result = tasks.refuse.enqueue()
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    ended = waiting.result(LONG)
+    assert ended.status.value == "FAILED"
+    assert ended.errors[0].exception_class is tasks.Refused
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_is_cancelled_ends_a_wait(in_background):
+    result = tasks.note.using(delay=3600).enqueue(1)
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    queues["default"].cancel(result.id)
+    ended = waiting.result(LONG)
+    assert ended.status.value == "FAILED"
+    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.Cancelled"]
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_is_purged_ends_a_wait(in_background):
+    result = tasks.note.enqueue(1)
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    store = open_store(config_of("default"), Pooled(get_client("produce")))
+    while store.purge(limit=100):
+        pass
+    assert waiting.result(LONG).status.value == "FAILED"
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_expires_ends_a_wait(in_background):
+    result = tasks.note.using(expires=timedelta(milliseconds=300)).enqueue(1)
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    time.sleep(0.3)
+    work("default")
+    ended = waiting.result(LONG)
+    assert ended.status.value == "FAILED"
+    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.MessageExpired"]
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_is_tried_again_has_not_ended(in_background):
+    result = tasks.fail.enqueue("no")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    assert waiters()
+    assert not waiting.done()
+    queues["default"].reschedule(result.id, delay=0)
+    work("default")
+    assert [each.exception_class for each in waiting.result(LONG).errors] == [tasks.Refused] * 2
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_result_that_is_too_long_for_a_notification_is_read(in_background):
+    result = tasks.shout.enqueue("a" * 100_000)
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    assert waiting.result(LONG).return_value == "A" * 100_000
+
+
+def test_a_task_that_has_ended_needs_no_wait():
+    short, long = tasks.shout.enqueue("a"), tasks.shout.enqueue("a" * 100_000)
+    work("default")
+    assert [each.return_value for each in wait_all([short, long], timeout=0)] == ["A", "A" * 100_000]
+    assert wait(short.id, timeout=0).return_value == "A"
+    assert waiters() == {}
+
+
+def test_a_result_that_is_known_to_have_ended_is_returned_as_it_is():
+    result = tasks.shout.enqueue("a")
+    work("default")
+    ended = wait(result, timeout=0)
+    assert wait(ended, timeout=0) is ended
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_all_results_are_returned_in_their_order(in_background):
+    enqueued = [tasks.shout.enqueue(str(n)) for n in range(3)]
+    other = tasks.send_receipt.enqueue(7)
+    waiting = in_background(wait_all, [enqueued[2], other, enqueued[0].id, enqueued[1], enqueued[2]], timeout=LONG)
+    await_registration(*enqueued)
+    await_registration(other, queue="emails")
+    work("default")
+    work("emails")
+    assert [each.return_value for each in waiting.result(LONG)] == ["2", {"order": 7, "copies": 1}, "0", "1", "2"]
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_results_come_in_the_order_of_their_ends():
+    first, second = tasks.shout.enqueue("first"), tasks.send_receipt.enqueue(2)
+    done = tasks.shout.using(queue_name="emails", priority=50).enqueue("before")
+    work("emails", count=1)
+    found = as_completed([first, second, done], timeout=LONG)
+    assert next(found).id == done.id
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, found)
+        await_registration(second, queue="emails")
+        work("emails")
+        assert waiting.result(LONG).id == second.id
+    work("default")
+    assert [each.id for each in found] == [first.id]
+
+
+# Timeouts.
+
+
+def test_a_wait_ends_with_its_timeout_and_names_what_is_missing():
+    here, missing = tasks.shout.enqueue("a"), tasks.send_receipt.enqueue(1)
+    work("default")
+    with pytest.raises(WaitTimeout, match=rf"1 result has not ended within 0\.05 s: {missing.id}") as raised:
+        wait_all([here, missing], timeout=timedelta(milliseconds=50))
+    assert raised.value.missing == [missing.id]
+    assert isinstance(raised.value, TimeoutError)
+
+
+def test_the_text_of_a_timeout_names_ten_of_many():
+    results = [tasks.shout.enqueue(str(n)) for n in range(12)]
+    with pytest.raises(WaitTimeout, match=r"12 results .* and 2 more$") as raised:
+        wait_all(results, timeout=0)
+    assert len(raised.value.missing) == 12
+
+
+def test_what_is_not_waited_for_any_more_is_forgotten():
+    result = tasks.shout.enqueue("a")
+    with pytest.raises(WaitTimeout):
+        wait(result, timeout=0)
+    assert result_watcher.watcher("")._awaited == {}
+    registered = get_client("produce").pttl(config_of("default").keys.waiters)
+    assert 0 < registered <= 30_000
+
+
+# When Redis or pub/sub fails.
+
+
+def test_a_lost_notification_delays_a_result_by_a_second(in_background, monkeypatch):
+    monkeypatch.setattr(result_watcher.ResultWatcher, "_hear", lambda *_: None)
+    result = tasks.shout.enqueue("hello")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    assert waiting.result(LONG).return_value == "HELLO"
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_background):
+    result = tasks.shout.enqueue("hello")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    client = get_client("produce")
+    client.hdel(config_of("default").keys.waiters, config_of("default").keys.result(result.id))
+    work("default")
+    assert not waiting.done()
+    for each in client.client_list(_type="pubsub"):
+        if result_watcher.watcher("")._process in str(each) or each["name"] == "mq_django:produce":
+            client.client_kill_filter(_id=each["id"])
+    assert waiting.result(LONG).return_value == "HELLO"
+
+
+def test_a_user_who_may_not_subscribe_gets_results_by_looking(in_background, monkeypatch, caplog):
+    def refuse(_):
+        raise StoreError("no permission")
+
+    monkeypatch.setattr("mq_django.transport.subscription.Subscription.open", refuse)
+    result = tasks.shout.enqueue("hello")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    work("default")
+    assert waiting.result(LONG).return_value == "HELLO"
+    assert "no permission" in caplog.text
+
+
+def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeypatch):
+    result = tasks.shout.enqueue("hello")
+
+    def lost(*_):
+        raise ConnectionLost("gone")
+
+    monkeypatch.setattr(result_watcher, "watch", lost)
+    with pytest.raises(ConnectionLost, match="gone"):
+        wait(result, timeout=LONG)
+    assert result_watcher.watcher("")._awaited == {}
+
+
+def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
+    result = tasks.shout.enqueue("hello")
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    get_client("produce").delete(config_of("default").keys.result(result.id))
+    with pytest.raises(TaskResultDoesNotExist):
+        waiting.result(LONG)
+
+
+def test_registrations_of_processes_that_are_gone_are_removed():
+    client, keys = get_client("produce"), config_of("default").keys
+    client.hset(keys.waiters, mapping={f"gone{n}": "1000 abc\n" for n in range(3)})
+    results = [tasks.shout.enqueue(str(n)) for n in range(20)]
+    for each in results:
+        with pytest.raises(WaitTimeout):
+            wait(each, timeout=0)
+    assert not [key for key in waiters() if key.startswith(b"gone")]
+
+
+def test_two_processes_can_wait_for_one_result(in_background):
+    keys = config_of("default").keys
+    result = tasks.shout.enqueue("hello")
+    far = int(time.time() * 1000) + 60_000
+    get_client("produce").hset(keys.waiters, keys.result(result.id), f"{far} other\n1000 dead\n")
+    heard = get_client("produce").pubsub()
+    heard.subscribe(keys.results_channel("other"))
+    waiting = in_background(wait, result, timeout=LONG)
+    wait_until(lambda: waiters()[keys.result(result.id).encode()].count(b"\n") == 2)
+    work("default")
+    assert waiting.result(LONG).return_value == "HELLO"
+    wait_until(lambda: (event := heard.get_message()) and event["type"] == "message")
+    heard.close()
+
+
+# What could only time out.
+
+
+@pytest.mark.django_db
+def test_a_task_that_waits_for_the_commit_of_this_thread_cannot_be_waited_for():
+    with transaction.atomic():
+        result = tasks.shout.enqueue("hello")
+        for call in (lambda: wait(result, timeout=LONG), lambda: as_completed([result.id], timeout=LONG)):
+            with pytest.raises(CannotWait, match=f"{result.id} is enqueued when the open transaction commits"):
+                call()
+        with pytest.raises(CannotWait, match="enqueued when the open transaction commits"):
+            async_to_sync(await_)(result, timeout=LONG)
+        now = tasks.shout.using(on_commit=False).enqueue("now")
+        work("default")
+        assert wait(now, timeout=LONG).return_value == "NOW"
+
+
+def _in_handler(call):
+    def run():
+        handler_context.enter()
+        return call()
+
+    return run
+
+
+def test_a_handler_does_not_wait_unless_it_says_so(in_background):
+    result = tasks.shout.enqueue("hello")
+    work("default")
+    with pytest.raises(CannotWait, match="in_handler=True"):
+        in_background(_in_handler(lambda: wait(result, timeout=LONG))).result(LONG)
+    allowed = in_background(_in_handler(lambda: wait(result, timeout=LONG, in_handler=True)))
+    assert allowed.result(LONG).return_value == "HELLO"
+
+
+def test_a_queue_without_results_cannot_be_waited_for(mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}, "emails": {}})
+    with pytest.raises(CannotWait, match="Queue 'default' keeps no results"):
+        wait(tasks.shout.enqueue("a"), timeout=LONG)
+
+
+def test_the_results_of_other_backends(settings):
+    settings.TASKS = {
+        "default": {"BACKEND": f"{PACKAGE}.backends.immediate.ImmediateBackend"},
+        "dummy": {"BACKEND": f"{PACKAGE}.backends.dummy.DummyBackend"},
+    }
+    assert wait(plain_task(tasks.noop.func).enqueue(), timeout=0).is_finished
+    kept = plain_task(backend="dummy")(tasks.noop.func).enqueue()
+    with pytest.raises(CannotWait, match="DummyBackend runs nothing"):
+        wait(kept, timeout=LONG)
+    assert get_result(kept.id).id == kept.id
+    with pytest.raises(TaskResultDoesNotExist):
+        get_result("unknown")
+
+
+@pytest.mark.parametrize("timeout", [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)])
+def test_a_timeout_that_cannot_be(timeout):
+    with pytest.raises(InvalidWait, match="timeout must be"):
+        wait("some-id", timeout=timeout)
+
+
+@pytest.mark.parametrize("result", [None, "", 7, tasks.shout])
+def test_a_result_that_cannot_be(result):
+    with pytest.raises(InvalidWait, match="Give the result that enqueue"):
+        wait(result, timeout=1)
+
+
+@pytest.mark.parametrize("results", ["some-id", None, 7])
+def test_results_that_are_no_list(results):
+    with pytest.raises(InvalidWait, match="Give a list of results or ids"):
+        as_completed(results, timeout=1)
+
+
+def test_an_unknown_id_is_an_error_at_once():
+    with pytest.raises(TaskResultDoesNotExist):
+        wait("unknown", timeout=LONG)
+
+
+def test_nothing_is_waited_for_without_results():
+    assert wait_all([], timeout=0) == []
+
+
+def test_the_errors_are_of_our_tree():
+    assert issubclass(CannotWait, MQError)
+    assert issubclass(InvalidWait, CannotWait)
+    assert issubclass(InvalidWait, ValueError)
+
+
+# On an event loop.
+
+
+def test_waiting_does_not_block_an_event_loop():
+    async def run():
+        for call, name in ((wait, "await_"), (wait_all, "await_all"), (as_completed, "aas_completed")):
+            with pytest.raises(SynchronousOnlyOperation, match=rf"await {name}\(\)"):
+                call([], timeout=1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_thousand_coroutines_share_one_subscription():
+    results = [tasks.shout.enqueue(str(n)) for n in range(1000)]
+
+    async def run():
+        waiting = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
+        waited = asyncio.ensure_future(waiting)
+        while len(await asyncio.to_thread(waiters)) < 1000:
+            assert not waited.done()
+            await asyncio.sleep(0.05)
+        process = result_watcher.watcher("")._process
+        assert get_client("produce").pubsub_numsub(config_of("default").keys.results_channel(process))[0][1] == 1
+        for _ in range(2):
+            await asyncio.to_thread(work, "default", count=500)
+        return await waited
+
+    assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(1000)]
+    assert result_watcher.watcher("")._awaited == {}
+
+
+def test_results_on_an_event_loop_come_in_the_order_of_their_ends():
+    first, second = tasks.shout.enqueue("first"), tasks.send_receipt.enqueue(2)
+
+    async def run():
+        ends = []
+        work_off = asyncio.ensure_future(asyncio.to_thread(work, "emails"))
+        async for each in aas_completed([first, second], timeout=LONG):
+            ends.append(each.id)
+            await work_off
+            await asyncio.to_thread(work, "default")
+        return ends, await aget_result(first.id)
+
+    ends, found = asyncio.run(run())
+    assert ends == [second.id, first.id]
+    assert found.return_value == "FIRST"
+
+
+def test_a_timeout_on_an_event_loop():
+    result = tasks.shout.enqueue("a")
+    with pytest.raises(WaitTimeout) as raised:
+        asyncio.run(await_all([result], timeout=0.05))
+    assert raised.value.missing == [result.id]
+    assert result_watcher.watcher("")._awaited == {}
+
+
+# Results of any queue.
+
+
+def test_a_result_is_found_by_its_id_alone(settings):
+    settings.TASKS = {
+        "default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": ["default"]},
+        "mails": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": ["emails"]},
+    }
+    here, there = tasks.shout.enqueue("a"), tasks.send_receipt.enqueue(1)
+    assert [get_result(each.id).task.queue_name for each in (here, there)] == ["default", "emails"]
+
+
+def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(in_background):
+    result = tasks.shout.enqueue("a")
+    client, keys = get_client("produce"), config_of("default").keys
+    copy_results((config_of("default"), Pooled(client)), (config_of("emails"), Pooled(client)), [result.id])
+    client.delete(keys.result(result.id))
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result, queue="emails")
+    queues["emails"].publish(tasks.shout.module_path, {"args": ["a"], "kwargs": {}}, message_id=result.id)
+    work("emails")
+    assert waiting.result(LONG).return_value == "A"
+
+
+def test_a_result_of_another_program_ends_a_wait_with_an_error():
+    result = tasks.shout.enqueue("a")
+    get_client("produce").set(config_of("default").keys.result(result.id), b"\x00 no result\n{}")
+    with pytest.raises(WaitTimeout):
+        wait(result, timeout=0)
