@@ -1,7 +1,7 @@
 """The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +14,12 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 _RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
+
+#: The fields of a run that lists show.
+FIELDS = (
+    *("state", "name", "policy", "round", "total", "done", "failed", "skipped", "flying"),
+    *("started", "finished", "lasts", "unique"),
+)
 
 #: Steps that one script call changes. This blocks Redis for about 3 ms.
 CHANGES = 300
@@ -155,6 +161,43 @@ class WorkflowHome:
         """Return what is published of each step; empty if it has nothing."""
         (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
         return [body or b"" for body in reply_or_raise(reply)]
+
+    def followers(self, run_id: str) -> dict[int, str]:
+        """Return ranges of the steps that wait for each step, by its number."""
+        (flat,) = self._wire.trip([("HGETALL", self.keys.after(run_id))])
+        pairs = reply_or_raise(flat)
+        items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+        return {int(number): text.decode(errors="replace") for number, text in items if number.isdigit()}
+
+    def joins(self, run_id: str, numbers: Sequence[int]) -> set[int]:
+        """Return which of these numbers are joins."""
+        found: set[int] = set()
+        for at in range(0, len(numbers), VALUES):
+            part = numbers[at : at + VALUES]
+            (records,) = self._wire.trip([("HMGET", self.keys.steps(run_id), *part)])
+            pairs = zip(part, reply_or_raise(records), strict=True)
+            found |= {number for number, record in pairs if record and b" j " in record}
+        return found
+
+    def latest(self, *, before_ms: int | None = None) -> Iterator[list[str]]:
+        """Yield the ids of runs in batches, the latest first: those that were started before a time, in ms."""
+        last = "+inf" if before_ms is None else f"({before_ms}"
+        at = 0
+        while True:
+            command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "LIMIT", at, BATCH)
+            found = reply_or_raise(self._wire.trip([command])[0])
+            if not found:
+                return
+            yield [run_id.decode(errors="replace") for run_id in found]
+            at += BATCH
+
+    def read_many(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
+        """Return the fields of runs; none for one that does not exist."""
+        replies = self._wire.trip([("HMGET", self.keys.run(run_id), *FIELDS) for run_id in run_ids])
+        return [
+            {name: value for name, value in zip(FIELDS, reply_or_raise(reply), strict=True) if value is not None}
+            for reply in replies
+        ]
 
     def is_used(self) -> bool:
         """Return whether there are runs that have not ended, or something to be published."""
