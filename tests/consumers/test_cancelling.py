@@ -82,7 +82,7 @@ def test_what_must_not_be_interrupted_ends_first(trees, publish, history, store)
 
 def test_a_retry_of_it_does_not_start(trees, publish, history, store):
     tree = trees("--processes", "1")
-    message_id = publish(["retry", 0])
+    message_id = publish(["retry", 0.2])
     tree.wait_until_ready()
     history.wait_for("start")
     cancel(message_id)

@@ -20,7 +20,9 @@ def test_every_action_is_traced(tmp_path):
     for modules in found.values():
         assert len(modules) > 3
         assert [module for module in modules if not (package / f"{module}.py").exists()] == []
-    assert next(iter(found["publish"])) == type(queues).__module__.removeprefix("mq_django.").replace(".", "/")
+    assert next(iter(found["publish"])) == type(queues).__getitem__.__module__.removeprefix("mq_django.").replace(
+        ".", "/"
+    )
     assert "management/commands/mq" in found["redrive"]
     # A message comes with a reply, and its outcome goes with a command: by whatever module talks to Redis.
     assert next(iter(found["fetch to ack"])) in found["publish"]
