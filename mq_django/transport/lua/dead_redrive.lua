@@ -20,7 +20,7 @@
 -- with step_notes
 local dead, ids, groups, job, ready, cancels, notes = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
-  or cancels and wrong_type({ [cancels] = 'zset', [notes] = 'hash' })
+  or cancels and wrong_type({ [cancels] = 'zset' })
 if wrong then
   return wrong
 end
@@ -31,6 +31,7 @@ end
 -- A redriven message starts over: its attempts are not counted, and it does not expire. Its history is written below.
 local dropped = { attempt = 1, expires = 1, story = 1 }
 
+notes = notes and usable_notes(notes)
 local has_requests = cancels and redis.call('exists', cancels) == 1
 
 local function redrive(entry)
@@ -55,9 +56,7 @@ local function redrive(entry)
     redis.call('zrem', cancels, values.id)
   end
   remove_dead_letter(dead, ids, entry, found[2])
-  if notes then
-    note_step(notes, values.id or '', 'redriven', '', '')
-  end
+  note_step(notes, values.id or '', 'redriven', '', '')
   return 'REDRIVEN'
 end
 

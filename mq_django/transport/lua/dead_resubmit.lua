@@ -15,7 +15,7 @@
 -- with dead_letters
 -- with step_notes
 local dead, ids, groups, ready, notes = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream', [notes] = 'hash' })
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
 if wrong then
   return wrong
 end
@@ -34,6 +34,6 @@ fields[#fields + 1] = 'data'
 fields[#fields + 1] = ARGV[3]
 redis.call('xadd', ready, '*', 'id', ARGV[2], unpack(fields))
 remove_dead_letter(dead, ids, ARGV[1], found[2])
-note_step(notes, ARGV[2], 'redriven', '', '')
+note_step(usable_notes(notes), ARGV[2], 'redriven', '', '')
 uncount_removed(groups)
 return 'RESUBMITTED'

@@ -19,4 +19,4 @@
 -- with stream_receipts
 local stream, dead, ids, groups, notes, minutes, hours = unpack(KEYS)
 local counters = take_counters(ARGV, minutes, hours)
-return counted(stream_receipts(stream, ARGV[1], ARGV[2]), counters, bury, dead, ids, groups, notes, ARGV, 3)
+return counted(stream_receipts(stream, ARGV[1], ARGV[2]), counters, bury, dead, ids, groups, usable_notes(notes), ARGV, 3)

@@ -13,15 +13,12 @@
 -- with settle
 -- with step_notes
 -- with stream_receipts
-local wrong = wrong_type({ [KEYS[3]] = 'hash' })
-if wrong then
-  return wrong
-end
+local notes = usable_notes(KEYS[3])
 local has_requests = not wrong_type({ [KEYS[2]] = 'zset' })
 return settle_each(stream_receipts(KEYS[1], ARGV[1], ARGV[2]), ARGV, 3, 2, function(_, at)
   -- A key of another type has none, and must not keep the delivery.
   if has_requests then
     redis.call('zrem', KEYS[2], ARGV[at + 1])
   end
-  note_step(KEYS[3], ARGV[at + 1], 'failed', '', 'cancelled')
+  note_step(notes, ARGV[at + 1], 'failed', '', 'cancelled')
 end)

@@ -18,7 +18,7 @@
 -- with jobs
 -- with step_notes
 local stream, claims, job, notes = unpack(KEYS)
-local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash', [notes] = 'hash' })
+local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
 if wrong then
   return wrong
 end
@@ -44,6 +44,7 @@ local function delete(entry)
   return 'DELETED'
 end
 
+notes = usable_notes(notes)
 local reply = {}
 for at = 6, #ARGV do
   reply[#reply + 1] = delete(ARGV[at])

@@ -21,11 +21,11 @@
 -- with claims
 -- with step_notes
 -- with undelivered
-local waiting, unique, claims, notes = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local waiting, unique, claims, notes = KEYS[7], KEYS[8], KEYS[9], usable_notes(KEYS[10])
 
 local wrong = wrong_type({ [KEYS[3]] = 'zset', [KEYS[4]] = 'zset', [KEYS[5]] = 'zset', [KEYS[6]] = 'zset' })
   or wrong_type({ [KEYS[1]] = 'stream', [KEYS[2]] = 'stream' })
-  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [notes] = 'hash' })
+  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash' })
 if wrong then
   return wrong
 end

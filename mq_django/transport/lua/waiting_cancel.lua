@@ -25,7 +25,6 @@ local due, unhandled, priority, parked, waiting, unique, claims, replaced, notes
 
 local wrong = wrong_type({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
   or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
-  or wrong_type({ [notes] = 'hash' })
 if wrong then
   return wrong
 end
@@ -41,5 +40,5 @@ local id = string.match(member, '^[up]:') and redis.call('hget', unique, member)
 redis.call('hdel', waiting, member)
 forget_member(unique, member, id)
 release_claim(claims, id)
-note_step(notes, id, 'failed', '', 'cancelled')
+note_step(usable_notes(notes), id, 'failed', '', 'cancelled')
 return ARGV[2] and { id } or 'CANCELLED'

@@ -20,7 +20,6 @@
 -- with step_notes
 local waiters, waiting, unique, claims, job, notes = unpack(KEYS)
 local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [job] = 'hash' })
-  or wrong_type({ [notes] = 'hash' })
 if wrong then
   return wrong
 end
@@ -28,6 +27,7 @@ if not is_allowed(job, ARGV[1]) then
   return 'STOPPED'
 end
 
+notes = usable_notes(notes)
 local reply = {}
 for at = 5, #ARGV do
   local member = ARGV[at]

@@ -37,9 +37,9 @@ end
 local own_keys = { run, steps, bodies, after, values, work, held }
 local known = call('hmget', run, 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts')
 local state, policy, now, started = known[1], known[2], now_ms(), {}
-local round, total, done = tonumber(known[3]) or 1, tonumber(known[4]) or 0, tonumber(known[5]) or 0
-local failed, skipped, flying = tonumber(known[6]) or 0, tonumber(known[7]) or 0, tonumber(known[8]) or 0
-local lasts = tonumber(known[9]) or 0
+local round, total, done = math.max(1, number_of(known[3])), number_of(known[4]), number_of(known[5])
+local failed, skipped, flying = number_of(known[6]), number_of(known[7]), number_of(known[8])
+local lasts = number_of(known[9])
 if not state then
   return { 'MISSING' }
 end

@@ -5,9 +5,9 @@
 -- with types
 -- Move deliveries to the dead-letter queue. From `from` on the arguments are for each: its receipt, the message's id,
 -- the number of fields and values, and these. If the receipts have a function `body`, the body of the
--- message is added as the field `deadbody`. `notes` may be nil: then no step is noted.
+-- message is added as the field `deadbody`. `notes` may be nil.
 local function bury(receipts, dead, ids, groups, notes, arguments, from)
-  local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [notes or ids] = 'hash' })
+  local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
   if wrong then
     return wrong
   end
@@ -24,8 +24,6 @@ local function bury(receipts, dead, ids, groups, notes, arguments, from)
     redis.call('hset', ids, arguments[at + 1], redis.call('xadd', dead, '*', unpack(letter)))
     local group = group_of(letter, 1, #letter)
     count_dead(groups, dead, group, now)
-    if notes then
-      note_step(notes, arguments[at + 1], 'failed', '', group)
-    end
+    note_step(notes, arguments[at + 1], 'failed', '', group)
   end)
 end

@@ -1,3 +1,4 @@
+-- with numbers
 -- The steps of a run of a workflow. The record of a step is a field of the hash `steps`, under the step's number:
 --   state waits bad seq round kind began
 -- state: B not committed, W waits, H held because the run has ended, S started, D done, F failed, K skipped, P passed
@@ -13,12 +14,12 @@ local function read_step(steps, number)
     return {
       number = number,
       state = state,
-      waits = tonumber(waits),
-      bad = tonumber(bad),
-      seq = tonumber(seq),
-      round = tonumber(round),
+      waits = number_of(waits),
+      bad = number_of(bad),
+      seq = number_of(seq),
+      round = number_of(round),
       kind = kind,
-      began = tonumber(began),
+      began = number_of(began),
     }
   end
 end
