@@ -35,11 +35,12 @@ if wrong then
 end
 
 local own_keys = { run, steps, bodies, after, values, work, held }
-local known = call('hmget', run, 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts')
+local fields = { 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts', 'bytes' }
+local known = call('hmget', run, unpack(fields))
 local state, policy, now, started = known[1], known[2], now_ms(), {}
 local round, total, done = math.max(1, number_of(known[3])), number_of(known[4]), number_of(known[5])
 local failed, skipped, flying = number_of(known[6]), number_of(known[7]), number_of(known[8])
-local lasts = number_of(known[9])
+local lasts, bytes = number_of(known[9]), number_of(known[10])
 if not state then
   return { 'MISSING' }
 end
@@ -184,7 +185,7 @@ function events.done(step, seq, value)
   step.state, step.seq, done = 'D', math.max(step.seq, seq), done + 1
   if value ~= '' then
     call('hset', values, step.number, value)
-    call('hincrby', run, 'bytes', #value)
+    bytes = bytes + #value
   end
   write_step(steps, step)
   push_work('d', step)
@@ -354,7 +355,7 @@ local left = call('llen', work)
 if left == 0 and flying == 0 and state == 'running' then
   finish(done == total and 'succeeded' or 'failed')
 end
-call('hset', run, 'total', total, 'done', done, 'failed', failed, 'skipped', skipped, 'flying', flying)
+call('hset', run, 'total', total, 'done', done, 'failed', failed, 'skipped', skipped, 'flying', flying, 'bytes', bytes)
 if left > 0 then
   call('zadd', busy, string.format('%.0f', now), id)
 else

@@ -55,3 +55,8 @@ def wait_for(path):
 @task(retry=NO_RETRY)
 def told(run_id):
     note("callback", id=run_id)
+
+
+@task(retry=NO_RETRY)
+def wait_twice(one, two):
+    note("step", name="wait_twice", args=[one, two])
