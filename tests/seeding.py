@@ -116,7 +116,9 @@ def start_run(
 def end_steps(run_id: str, outcome: Outcome, *numbers: int, queue: str = "default") -> None:
     """Settle the messages of started steps, as a consumer does that has run them."""
     wanted = {message_id_of(run_id, number, of_round) for number in numbers for of_round in range(1, 10)}
-    deliveries = [each for each in take(queue, 500) if isinstance(each, Delivery) and each.message.id in wanted]
+    take(queue, 500)
+    held = store(queue).held_by(CONSUMER, limit=10_000)
+    deliveries = [each for each in held if isinstance(each, Delivery) and each.message.id in wanted]
     assert len(deliveries) == len(numbers)
     settle(queue, deliveries, outcome)
     config = get_config().queue(queue)

@@ -188,7 +188,8 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
     found: dict[int, str] = {}
     for some, (reply,) in zip(asked, fan_out(wires, trips), strict=True):
         entries = [None] * len(some) if isinstance(reply, Exception) else reply
-        found |= {one.number: entry.decode(errors="replace") for one, entry in zip(some, entries, strict=True) if entry}
+        texts = [(entry or b"").decode(errors="replace") for entry in entries]
+        found |= {one.number: entry for one, entry in zip(some, texts, strict=True) if is_entry(entry)}
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.redaction import redact_forms, redact_text
-from mq_django.core.step_ids import is_run_id
+from mq_django.core.step_ids import STEP_NAME, is_run_id
 from mq_django.core.visible import line
 from mq_django.inspector.run_reader import ListedRun, open_run_reader, open_run_readers
 from mq_django.inspector.scan import Scanned
@@ -145,7 +145,9 @@ def failure(run_id: str) -> tuple[int, str] | None:
     """
     number, _, reason = open_run_reader(run_id).failure(run_id).partition(b" ")
     found = whole(number, 10**9)
-    return None if found is None else (found, redact_text(reason.decode(errors="backslashreplace")))
+    # The queue has noted the group of the failure: an error, and the name of the message.
+    said = reason.decode(errors="backslashreplace").partition(f"|{STEP_NAME}")[0]
+    return None if found is None else (found, redact_text(said))
 
 
 def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:

@@ -46,7 +46,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     act = parser.add_mutually_exclusive_group()
     act.add_argument("--cancel", action="store_true", help="End the run: no further step starts.")
-    act.add_argument("--retry", action="store_true", help="Let the run continue that has ended. Failed steps run again.")
+    act.add_argument(
+        "--retry", action="store_true", help="Let the run continue that has ended. Failed steps run again."
+    )
     act.add_argument(
         "--skip", type=count, metavar="STEP", help="Let the run continue as if this failed step had succeeded."
     )
@@ -210,4 +212,6 @@ def _problem(problem: RunProblem, *, is_repaired: bool) -> dict[str, Any]:
     }
 
 
-VERBS = (Verb("workflows", "Show runs of workflows and their steps, act on a run, or check runs.", workflows, add_options),)
+VERBS = (
+    Verb("workflows", "Show runs of workflows and their steps, act on a run, or check runs.", workflows, add_options),
+)

@@ -65,7 +65,7 @@ def test_a_run_has_its_numbers_and_times():
     view = workflow_runs.run(run_id)
     assert (view.state, view.failed, view.skipped, view.share) == ("failed", 1, 2, 1.0)
     assert view.started_ms <= view.finished_ms < view.expires_ms == view.started_ms + 3600_000
-    assert workflow_runs.failure(run_id) == (1, "ValueError: password=[redacted]")
+    assert workflow_runs.failure(run_id) == (1, "ValueError")
     assert workflow_runs.run("0gone0gone") is workflow_runs.run("../x") is None
 
 

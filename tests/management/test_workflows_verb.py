@@ -57,7 +57,7 @@ def test_a_run_is_shown_with_its_steps():
     run_id = start_run({1: [], 2: [1]}, unique="shop:a.csv")
     end_steps(run_id, NO, 1)
     row = mq_json("workflows", run_id)
-    assert (row["state"], row["steps"], row["failed"], row["failure"]) == ("failed", 2, 1, "step 1: ValueError: no")
+    assert (row["state"], row["steps"], row["failed"], row["failure"]) == ("failed", 2, 1, "step 1: ValueError")
     assert [(step["step"], step["state"], step["message"]) for step in row["list"]] == [
         (1, "failed", f"w:{run_id}.1.1"),
         (2, "waiting", None),
@@ -65,7 +65,7 @@ def test_a_run_is_shown_with_its_steps():
     assert row["list"][0]["seconds"] >= 0
     assert [step["step"] for step in mq_json("workflows", run_id, "--state", "waiting")["list"]] == [2]
     text = mq("workflows", run_id)
-    assert "failure   step 1: ValueError: no" in text
+    assert "failure   step 1: ValueError" in text
     assert "The first 1 are shown" in mq("workflows", run_id, "--limit", "1")
     assert refused("0gone0gone") == (
         "There is no run 0gone0gone: it has ended a week ago, or waits for a commit.",

@@ -74,9 +74,7 @@ def _rows(ordered: Iterable[Sequence[int]]) -> dict[int, float]:
     """Return the row of each step, with each column in the middle."""
     columns = list(ordered)
     tallest = max(map(len, columns), default=0)
-    return {
-        number: row + (tallest - len(column)) / 2 for column in columns for row, number in enumerate(column)
-    }
+    return {number: row + (tallest - len(column)) / 2 for column in columns for row, number in enumerate(column)}
 
 
 def _mean(rows: Mapping[int, float], others: Iterable[int], number: int) -> float:

@@ -1,4 +1,4 @@
-"""The steps of a run as a graph: inline SVG with attributes and classes only, as a strict content security policy needs.
+"""The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
 
 Colours are those of the style sheet, and each state is a word as well.
 """
@@ -65,7 +65,7 @@ def graph(steps: Sequence[StepLine], links: Mapping[int, Link]) -> SafeString:
         w=width,
         h=height,
         title=_("Graph of the steps"),
-        about=_("%(count)s steps from left to right: each is to the right of those that it waits for. The table has the same.")
+        about=_("%(count)s steps, each to the right of those that it waits for. The table below has the same.")
         % {"count": text.number(count)},
         edges=format_html_join("", '<path class="mq-edge" d="{}"/>', ((path,) for path in _edges(known, layout))),
         nodes=format_html_join("", "{}", ((_node(step, layout.places[step.number], links),) for step in steps)),
@@ -114,5 +114,9 @@ def _node(step: StepLine, place: Place, links: Mapping[int, Link]) -> SafeString
         return format_html('<g class="mq-step mq-step-{}">{}</g>', kind, inside)
     label = _("Step %(number)s, %(task)s: %(state)s") % {"number": step.number, "task": task, "state": state}
     return format_html(
-        '<a class="mq-step mq-step-{}" href="{}" aria-label="{}">{}</a>', kind, link.url, f"{label}. {link.what}", inside
+        '<a class="mq-step mq-step-{}" href="{}" aria-label="{}">{}</a>',
+        kind,
+        link.url,
+        f"{label}. {link.what}",
+        inside,
     )

@@ -67,7 +67,9 @@ def _context(page: Page) -> dict[str, Any]:
         "summary": _summary(),
         "rows": [_row(page, view) for view in found.rows],
         "states": [
-            {"value": one, "label": state_word(one), "is_chosen": one == state} for one in RUN_STATES if one != "building"
+            {"value": one, "label": state_word(one), "is_chosen": one == state}
+            for one in RUN_STATES
+            if one != "building"
         ],
         "name": name,
         "is_filtered": bool(terms),
@@ -82,9 +84,7 @@ def _summary() -> str:
     count = workflow_runs.count_alive()
     if not count:
         return _("No run is running.")
-    return ngettext("%(count)s run is running.", "%(count)s runs are running.", count) % {
-        "count": text.number(count)
-    }
+    return ngettext("%(count)s run is running.", "%(count)s runs are running.", count) % {"count": text.number(count)}
 
 
 def _row(page: Page, view: RunView) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def skip(page: Page, run: str, step: str) -> HttpResponse:
         return _back(page, run, messages.WARNING, _("This step has not failed: it cannot be skipped."))
     if not _is_confirmed(page):
         sentence = _(
-            "The run continues as if step %(number)s had succeeded. It has no value: a step that takes its value fails. "
+            "The run continues as if step %(number)s had succeeded. It has no value: a step that takes that fails. "
             "A dead letter of the step stays."
         )
         told = sentence % {"number": text.number(number)}

@@ -61,7 +61,7 @@ def test_the_list_is_paged_by_time(viewer, monkeypatch):
     first = page(viewer)
     (link,) = re.findall(r'href="(\?after=[^"]*)" rel="next"', first)
     second = page(viewer, link.replace("&amp;", "&"))
-    shown = [[run_id for run_id in ids if run_id in each] for each in (first, second)]
+    shown = [[run_id for run_id in ids if f"run/{run_id}/" in each] for each in (first, second)]
     assert sorted(map(len, shown)) == [1, 2]
     assert sorted(shown[0] + shown[1]) == sorted(ids)
 
@@ -89,7 +89,7 @@ def test_a_graph_leads_to_messages_and_dead_letters(operator):
 def test_facts_that_may_contain_data_need_the_permission(operator, viewer):
     run_id = start_run({1: []}, unique="shop.flows.import_file:hunter2.csv")
     end_steps(run_id, NO, 1)
-    assert page(operator, f"run/{run_id}/").count("hunter2") == 2
+    assert page(operator, f"run/{run_id}/").count("hunter2") == 1
     hidden = page(viewer, f"run/{run_id}/")
     assert "hunter2" not in hidden
     assert "ValueError" in hidden
@@ -99,7 +99,7 @@ def test_a_run_of_many_steps_is_folded_by_state(operator):
     run_id = start_run({number: [] for number in range(1, 301)}, policy="continue")
     end_steps(run_id, NO, *range(1, 21))
     shown = page(operator, f"run/{run_id}/")
-    assert "<svg" not in shown
+    assert 'class="mq-graph"' not in shown
     assert shown.count("<details") == 2
     assert f"{BASE}default/dead/" in shown
     (more,) = re.findall(r'href="([^"]*\?state=failed)"', shown)
