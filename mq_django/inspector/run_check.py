@@ -71,8 +71,8 @@ def check_runs(run_id: str = "", *, seconds: float, old_ms: int = OLD_MS) -> Run
                 elif problem.message_id not in waiting:
                     suspects[problem.queue][problem.message_id] = problem
     deadline = time.monotonic() + seconds
-    for queue, some in sorted(suspects.items()):
-        _search(check, queue, some, deadline)
+    for queue, group in sorted(suspects.items()):
+        _search(check, queue, group, deadline)
     return check
 
 
@@ -150,9 +150,9 @@ def _started(reader: RunReader, run_id: str, last: int, before_ms: int) -> Itera
         found = reader.records(run_id, range(at + 1, min(at + RECORDS, last) + 1))
         started = [step for step in found if _is_started(step) and step.began_ms < before_ms]
         for part in range(0, len(started), READ):
-            some = started[part : part + READ]
-            bodies = reader.bodies(run_id, [step.number for step in some], most=MAX_BODY)
-            yield from (_suspect(run_id, step, bodies.get(step.number, b"")) for step in some)
+            group = started[part : part + READ]
+            bodies = reader.bodies(run_id, [step.number for step in group], most=MAX_BODY)
+            yield from (_suspect(run_id, step, bodies.get(step.number, b"")) for step in group)
 
 
 def _is_started(step: StepState) -> bool:

@@ -119,10 +119,10 @@ def count_steps(view: RunView, *, examples: int) -> StepCounts:
             counts[state] += 1
             if len(chosen[state]) < examples:
                 chosen[state].append(step)
-    lines = {one.number: one for one in _lines(reader, view.id, [step for some in chosen.values() for step in some])}
+    lines = {one.number: one for one in _lines(reader, view.id, [step for group in chosen.values() for step in group])}
     return StepCounts(
         {state: count for state, count in counts.items() if count},
-        {state: [lines[step.number] for step in some] for state, some in chosen.items()},
+        {state: [lines[step.number] for step in group] for state, group in chosen.items()},
         looked,
     )
 
@@ -174,22 +174,22 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
         if one.state == "failed" and one.message_id:
             by_queue[one.queue].append(one)
     configs, asked = [], []
-    for queue, some in by_queue.items():
+    for queue, group in by_queue.items():
         try:
             configs.append(get_config().queue(queue))
         except UnknownQueue:
             continue
-        asked.append(some)
+        asked.append(group)
     wires = open_wires("inspect", [config.connection for config in configs])
     trips = [
-        [("HMGET", config.keys.dead_ids, *[one.message_id for one in some])]
-        for config, some in zip(configs, asked, strict=True)
+        [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]
+        for config, group in zip(configs, asked, strict=True)
     ]
     found: dict[int, str] = {}
-    for some, (reply,) in zip(asked, fan_out(wires, trips), strict=True):
-        entries = [None] * len(some) if isinstance(reply, Exception) else reply
+    for group, (reply,) in zip(asked, fan_out(wires, trips), strict=True):
+        entries = [None] * len(group) if isinstance(reply, Exception) else reply
         texts = [(entry or b"").decode(errors="replace") for entry in entries]
-        found |= {one.number: entry for one, entry in zip(some, texts, strict=True) if is_entry(entry)}
+        found |= {one.number: entry for one, entry in zip(group, texts, strict=True) if is_entry(entry)}
     return found
 
 

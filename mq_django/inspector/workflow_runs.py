@@ -68,10 +68,10 @@ def look_at_runs(*, state: str = "", name: str = "", after: str = "", limit: int
     Raises:
         StoreError: Redis cannot be reached.
     """
-    wanted = name.casefold()
+    part = name.casefold()
 
     def matches(view: RunView) -> bool:
-        return (not state or view.state == state) and wanted in view.name.casefold()
+        return (not state or view.state == state) and part in view.name.casefold()
 
     rows: list[RunView] = []
     looked, cursor = 0, _cursor(after)

@@ -22,8 +22,8 @@ def keep_up(home: WorkflowHome, *, before_ms: int, now_ms: int, progressed: Call
         How many runs were looked at.
     """
     starts, left, expired = home.old_starts(before_ms), home.left(before_ms), home.expired(now_ms)
-    for run_id, some in starts.items():
-        publish_starts(home, run_id, some)
+    for run_id, group in starts.items():
+        publish_starts(home, run_id, group)
         progressed()
     for run_id, events in [*((run_id, []) for run_id in left), *((run_id, [Event("expire")]) for run_id in expired)]:
         if not advance(home, run_id, events).state:

@@ -42,7 +42,7 @@ def lay_out(before: Mapping[int, Sequence[int]]) -> Layout:
             rows = _rows(ordered)
             column.sort(key=lambda number, rows=rows: (_mean(rows, neighbours.get(number, ()), number), number))  # type: ignore[misc]
     rows = _rows(ordered)
-    places = {number: Place(column, rows[number]) for column, some in enumerate(ordered) for number in some}
+    places = {number: Place(column, rows[number]) for column, group in enumerate(ordered) for number in group}
     return Layout(places, len(ordered), max(map(len, ordered), default=0))
 
 

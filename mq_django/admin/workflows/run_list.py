@@ -13,6 +13,7 @@ from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.progress_bar import share_bar
 from mq_django.admin.ui.tabs import sections
+from mq_django.core.visible import escape
 from mq_django.inspector import workflow_runs
 from mq_django.inspector.workflow_runs import RUN_STATES, RunView
 
@@ -30,7 +31,7 @@ def state_word(state: str) -> str:
         "cancelled": _("cancelled"),
         "expired": _("expired"),
     }
-    return words.get(state) or text.visible(state, limit=40)
+    return words.get(state) or escape(state)[:40]
 
 
 @needs(VIEW)

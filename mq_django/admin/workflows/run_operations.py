@@ -81,8 +81,8 @@ def retry(page: Page, run: str) -> HttpResponse:
             "The run continues. Dead letters of its failed steps are redriven, and failed steps without a dead letter "
             "get a new message. When it ends, its callbacks are published again."
         )
-        told = f"{count % {'count': text.number(view.failed)}} {sentence}"
-        return _ask(page, view, _("Retry this run?"), told, _("Yes, retry it"))
+        question = f"{count % {'count': text.number(view.failed)}} {sentence}"
+        return _ask(page, view, _("Retry this run?"), question, _("Yes, retry it"))
     try:
         with within(SECONDS):
             done = run_actions.retry(run, seconds=RETRYING)
@@ -119,8 +119,8 @@ def skip(page: Page, run: str, step: str) -> HttpResponse:
             "The run continues as if step %(number)s had succeeded. It has no value: a step that takes that fails. "
             "A dead letter of the step stays."
         )
-        told = sentence % {"number": text.number(number)}
-        return _ask(page, view, _("Skip this step?"), told, _("Yes, skip it"), dangerous=True)
+        question = sentence % {"number": text.number(number)}
+        return _ask(page, view, _("Skip this step?"), question, _("Yes, skip it"), dangerous=True)
     with within(SECONDS):
         is_done = run_actions.skip(run, number)
     if not is_done:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.admin.utils import quote
 from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -163,10 +164,10 @@ def _counts(view: RunView) -> str:
     return ", ".join(f"{text.number(count)} {step_word(state)}" for state, count in counts.items() if count)
 
 
-def _failure(failed: tuple[int, str], *, can_see_data: bool) -> str:
+def _failure(failed: tuple[int, str], *, can_see_data: bool) -> SafeString:
     number, reason = failed
     said = shown_error(reason, can_see_data=can_see_data, limit=400)
-    return _("Step %(number)s: %(reason)s") % {"number": text.number(number), "reason": ""} + said
+    return format_html("{}: {}", _("Step %(number)s") % {"number": text.number(number)}, said)
 
 
 def _links(page: Page, steps: Sequence[StepLine]) -> Mapping[int, Link]:
@@ -193,7 +194,7 @@ def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, An
 
 def _folded(page: Page, view: RunView) -> dict[str, Any]:
     found, url = run_steps.count_steps(view, examples=EXAMPLES), page.url("workflow_steps", view.id)
-    links = _links(page, [step for some in found.first.values() for step in some])
+    links = _links(page, [step for group in found.first.values() for step in group])
     return {
         "groups": [
             {

@@ -92,7 +92,8 @@ def test_facts_that_may_contain_data_need_the_permission(operator, viewer):
     assert page(operator, f"run/{run_id}/").count("hunter2") == 1
     hidden = page(viewer, f"run/{run_id}/")
     assert "hunter2" not in hidden
-    assert "ValueError" in hidden
+    assert "Step 1: <bdi>ValueError</bdi>" in hidden
+    assert "&lt;bdi" not in hidden
 
 
 def test_a_run_of_many_steps_is_folded_by_state(operator):
