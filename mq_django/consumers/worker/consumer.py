@@ -24,6 +24,7 @@ from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.room import Room
+from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
@@ -94,7 +95,7 @@ class Consumer:
         self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
         self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
-        self._services += self._reporters()
+        self._services += self._reporters(places)
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
@@ -104,10 +105,11 @@ class Consumer:
             assign([releaser], share.values(), servers=len(self._servers))
             yield releaser
 
-    def _reporters(self) -> Iterator[ProgressReporter]:
+    def _reporters(self, places: Sequence[Lane]) -> Iterator[ProgressReporter]:
         for share in self._servers.values():
             books = {number: self._settlers[number].reports for number in share}
-            reporter = ProgressReporter(books, self._shared_state, open_session_to(share))
+            tasks = RunningTasks(share, self.id, self._shared_state, places)
+            reporter = ProgressReporter(books, tasks, self._shared_state, open_session_to(share))
             assign([reporter], share.values(), servers=len(self._servers))
             yield reporter
 

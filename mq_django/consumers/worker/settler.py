@@ -64,7 +64,7 @@ class Settler:
         #: Type of outcome -> number of settled deliveries.
         self.ended: Counter[type] = Counter()
         self._logged = -LOG_AGAIN
-        #: The fetcher waits for new messages, and so takes no outcomes along.
+        #: The fetcher reads new messages, and so takes no outcomes along.
         self._fetcher_waits = False
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
@@ -87,7 +87,7 @@ class Settler:
 
     @contextmanager
     def no_more(self) -> Iterator[None]:
-        """Wait for new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
+        """Read new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
         self._fetcher_waits = True
         # What ended just before would wait for a fetch that does not come.
         if self._unsettled and self._is_complete():
@@ -120,7 +120,9 @@ class Settler:
         """Settle a batch and take up to `count` messages, in one round trip."""
         batch = self._take()
         if not batch:
-            return store.take(self._consumer, count=count)
+            # What ends during this trip could only go with the next one.
+            with self.no_more():
+                return store.take(self._consumer, count=count)
         try:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:
