@@ -1,4 +1,4 @@
-"""How long a process waits for the result of a task. The target: 2 × the time from the publish call to the handler, p50."""
+"""How long a process waits for the result of a task. Target, at p50: twice the time from the call to the handler."""
 
 import json
 import os
@@ -23,9 +23,8 @@ RATIO = "wait(): returned, by task started, p50"
 def latency(contender: Contender) -> Figures:
     """Enqueue tasks one by one on a queue at rest, and wait for each.
 
-    `wait()` returns within two times the latency of a handler at p50: that is the target, because the way back has the same
-    parts as the way there. Both are measured on the same tasks of the same process, so the load of the machine does
-    not change the ratio much.
+    The target of RATIO is 2, because the way back has the same parts as the way there. Both are measured on the same
+    tasks of the same process, so the load of the machine does not change the ratio much.
     """
     with Trial(contender) as trial, trial.consumer():
         command = [sys.executable, "-m", "benchmarks.ours.waiter", str(COUNT), str(WARM_UP)]

@@ -338,7 +338,8 @@ def test_a_copy_in_another_queue_is_not_running(config, wire, redis_client, name
 @pytest.mark.parametrize("consumer", ['""', "7", '"\\ud800"', '"c\\u0000"'])
 def test_a_consumer_that_cannot_be_is_not_there(config, wire, redis_client, consumer):
     begin(config, wire)
-    redis_client.append(config.keys.result("m1"), '\n{"status":"RUNNING","entry":"1-0","consumer":%s}' % consumer)
+    line = '{"status":"RUNNING","entry":"1-0","consumer":' + consumer + "}"
+    redis_client.append(config.keys.result("m1"), f"\n{line}")
     assert found(config, wire).status == "READY"
 
 

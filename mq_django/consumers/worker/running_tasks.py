@@ -34,7 +34,7 @@ class RunningTasks:
         self._noted: set[Receipt] = set()
 
     def unnoted(self) -> Mapping[int, Mapping[Receipt, RunningTask]]:
-        """Return the tasks that have been running for a second and are not noted yet, by the numbers of their queues."""
+        """Return the tasks that have been running for a second and are not noted yet, by the number of the queue."""
         if not self._queues:
             return {}
         found: dict[int, dict[Receipt, RunningTask]] = defaultdict(dict)
@@ -60,9 +60,7 @@ class RunningTasks:
         """
         # What this consumer no longer holds, another one may be handling.
         held = {
-            receipt: each
-            for receipt, each in tasks.items()
-            if self._shared_state.holds(number, each.delivery.read_at)
+            receipt: each for receipt, each in tasks.items() if self._shared_state.holds(number, each.delivery.read_at)
         }
         note_running(wire, self._queues[number], self._consumer, list(held.values()))
         self._noted.update(held)
