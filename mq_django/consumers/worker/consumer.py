@@ -6,7 +6,7 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
-from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_session_to, open_stores
+from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
@@ -22,9 +22,8 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.progress_reporter import ProgressReporter
+from mq_django.consumers.worker.progress_reporter import progress_reporters
 from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
 from mq_django.core.logs import get_logger
@@ -95,7 +94,8 @@ class Consumer:
         self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
         self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
-        self._services += self._reporters(places)
+        books = [settler.reports for settler in self._settlers]
+        self._services += progress_reporters(self._servers, books, self.id, shared_state, places)
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 
@@ -104,14 +104,6 @@ class Consumer:
             releaser = Releaser(open_stores(share), self._shared_state)
             assign([releaser], share.values(), servers=len(self._servers))
             yield releaser
-
-    def _reporters(self, places: Sequence[Lane]) -> Iterator[ProgressReporter]:
-        for share in self._servers.values():
-            books = {number: self._settlers[number].reports for number in share}
-            tasks = RunningTasks(share, self.id, self._shared_state, places)
-            reporter = ProgressReporter(books, tasks, self._shared_state, open_session_to(share))
-            assign([reporter], share.values(), servers=len(self._servers))
-            yield reporter
 
     def _open(self) -> list[Store]:
         """Open the stores on sessions of their own, for use in one thread."""

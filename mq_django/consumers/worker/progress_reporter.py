@@ -1,9 +1,11 @@
 """Save what running handlers report, and which tasks are running."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import RunningState
+from mq_django.consumers.shared_state import RunningState, SharedState
+from mq_django.consumers.worker.canceller import Lane
 from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.core.logs import get_logger
@@ -60,3 +62,20 @@ class ProgressReporter(Service):
 
     def _name(self, number: int) -> str:
         return self._books[number].config.name
+
+
+def progress_reporters(
+    servers: Mapping[str, ServerQueues],
+    books: Sequence[ReportBook],
+    consumer: str,
+    shared_state: SharedState,
+    places: Sequence[Lane],
+) -> Iterator[ProgressReporter]:
+    """Yield a reporter for the queues on each server."""
+    for share in servers.values():
+        tasks = RunningTasks(share, consumer, shared_state, places)
+        reporter = ProgressReporter(
+            {number: books[number] for number in share}, tasks, shared_state, open_session_to(share)
+        )
+        assign([reporter], share.values(), servers=len(servers))
+        yield reporter

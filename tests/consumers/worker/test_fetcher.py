@@ -11,7 +11,7 @@ from mq_django.core.outcomes import Ack, Bury, SetAside
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.sessions import Pooled, Session
 from tests.consumers.rig import Rig
 from tests.waiting import wait_until
 
@@ -254,7 +254,7 @@ def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish,
             settled = rig.settler.settled
             publish()
             wait_until(lambda: rig.settler.settled == settled + 1, within=30)  # noqa: B023
-        assert rig.store.depths().pending == 0
+        assert open_store(rig.config, Pooled(get_client("produce"))).depths().pending == 0
     finally:
         rig.fetcher.stop()
         rig.settling.stop()
