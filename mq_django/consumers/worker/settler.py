@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 
 from mq_django.consumers.outage import LOG_AGAIN
@@ -116,12 +116,14 @@ class Settler:
         else:
             self._settled(batch, stale)
 
-    def settle_and_take(self, store: Store, *, count: int) -> Sequence[Delivery | Undecodable]:
-        """Settle a batch and take up to `count` messages, in one round trip."""
+    def settle_and_take(
+        self, store: Store, *, count: int, after_wait: bool = False
+    ) -> Sequence[Delivery | Undecodable]:
+        """Settle a batch and take up to `count` messages, in one round trip; `after_wait`: the last fetch has waited."""
         batch = self._take()
         if not batch:
-            # What ends during this trip could only go with the next one.
-            with self.no_more():
+            # Mostly there is nothing more to take then, and no fetch will take along what ends during this one.
+            with self.no_more() if after_wait else nullcontext():
                 return store.take(self._consumer, count=count)
         try:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))

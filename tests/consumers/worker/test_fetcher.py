@@ -240,6 +240,22 @@ def test_a_flushed_stream_gets_its_group_back(rig, publish, redis_client):
     assert redis_client.xinfo_groups(rig.store.keys.ready)[0]["name"] == GROUP.encode()
 
 
+def test_it_tells_the_settler_of_the_first_fetch_after_a_wait(rig, publish, monkeypatch):
+    told, take = [], rig.settler.settle_and_take
+
+    def noted(*args, after_wait, **options):
+        told.append(after_wait)
+        return take(*args, **options)
+
+    monkeypatch.setattr(rig.settler, "settle_and_take", noted)
+    turn(rig)
+    publish()
+    turn(rig)
+    publish()
+    turn(rig, times=2)
+    assert told == [False, True, False]
+
+
 def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
     session = Session(get_client("chores"))

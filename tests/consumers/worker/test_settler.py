@@ -364,10 +364,11 @@ class Ending:
         return Fetched(self.take(consumer, count=count), [])
 
 
-def test_what_ends_while_a_fetch_takes_nothing_along_is_settled_at_once(service, settler, held):
+@pytest.mark.parametrize("after_wait", [True, False])
+def test_what_ends_during_the_first_fetch_after_a_wait_is_settled_at_once(service, settler, held, after_wait):
     ending = Ending(settler, held, service.full.is_set)
-    assert settler.settle_and_take(ending, count=1) == []
-    assert ending.seen == [True]
+    assert settler.settle_and_take(ending, count=1, after_wait=after_wait) == []
+    assert ending.seen == [after_wait]
     assert not settler._fetcher_waits
 
 
@@ -375,5 +376,5 @@ def test_what_ends_while_a_fetch_takes_others_along_is_left_to_the_next(service,
     settler.in_hand.discard((held[0].stream, held[0].entry))
     add(settler, held[:1], ACK)
     ending = Ending(settler, held[1:], service.full.is_set)
-    assert settler.settle_and_take(ending, count=1) == []
+    assert settler.settle_and_take(ending, count=1, after_wait=True) == []
     assert ending.seen == [False]
