@@ -58,7 +58,7 @@ class Fetcher(Service):
         self._handled = handled
         #: How many fetchers share the pools. While all of them block, each asks for its share of the room.
         self._share = share
-        #: The last fetch has found something; it has waited for that.
+        #: There may be more to take; the last fetch has waited for messages.
         self._busy, self._has_waited = True, False
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
