@@ -1,7 +1,8 @@
 """Save what running handlers report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import RunningState
 from mq_django.consumers.worker.report_book import ReportBook
@@ -48,3 +49,13 @@ class ProgressReporter(Service):
 
     def _name(self, number: int) -> str:
         return self._books[number].config.name
+
+
+def reporters(
+    servers: Mapping[str, ServerQueues], books: Sequence[ReportBook], shared_state: RunningState
+) -> Iterator[ProgressReporter]:
+    """Yield a reporter for the queues on each server. `books` has the one of each queue."""
+    for share in servers.values():
+        reporter = ProgressReporter({number: books[number] for number in share}, shared_state, open_session_to(share))
+        assign([reporter], share.values(), servers=len(servers))
+        yield reporter
