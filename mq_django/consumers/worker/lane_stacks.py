@@ -5,13 +5,10 @@ import linecache
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from inspect import getfile
 from pathlib import Path
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
 
-import mq_django
-from mq_django import middleware
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.handler_thread import HandlerThread, WorkItem
@@ -26,9 +23,9 @@ MAX_AWAITED = 20
 #: Folders of installed packages.
 PACKAGES = ("/site-packages/", "/dist-packages/")
 
-_PACKAGE = Path(getfile(mq_django)).parent
+_PACKAGE = Path(__file__).parents[2]
 #: Files whose frames lead to a handler and are the same in each stack.
-_MACHINERY = frozenset((getfile(middleware), str(_PACKAGE / "task_backend" / "running.py")))
+_MACHINERY = frozenset((str(_PACKAGE / "middleware.py"), str(_PACKAGE / "task_backend" / "running.py")))
 _CONSUMERS = f"{_PACKAGE / 'consumers'}/"
 
 
