@@ -13,9 +13,10 @@ from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.core.visible import escape, truncate
 from mq_django.errors import DecodeError
 
-#: What a stack is of: a thread or a coroutine that runs a handler, or another task that runs on their event loop.
-StackKind = Literal["thread", "coroutine", "task"]
-KINDS: tuple[StackKind, ...] = ("thread", "coroutine", "task")
+#: What a stack is of: a thread or a coroutine that runs a handler; another task that runs on their event loop; or what
+#: a coroutine runs in another thread, by `sync_to_async`. Of the last two it is not known which handler they belong to.
+StackKind = Literal["thread", "coroutine", "task", "sync"]
+KINDS: tuple[StackKind, ...] = ("thread", "coroutine", "task", "sync")
 
 #: The most frames of a stack, the innermost ones; the most stacks; and the most bytes of an answer.
 MAX_FRAMES, MAX_STACKS, MAX_BYTES = 100, 1000, 256 * 1024
@@ -39,7 +40,7 @@ class Stack(NamedTuple):
     """Where a handler is now."""
 
     kind: StackKind
-    #: Its message, and for how long it has run in ms; empty and 0 for a task that belongs to no handler.
+    #: Its message, and for how long it has run in ms; empty and 0 if that is not known.
     queue: str
     id: str
     name: str
@@ -55,10 +56,15 @@ class Stack(NamedTuple):
 class Stacks(NamedTuple):
     """The answer of a consumer."""
 
-    #: What has run longest is the first one.
+    #: What has run longest is the first one. Those without a message are the last ones.
     stacks: Sequence[Stack]
     #: Stacks that are left out.
     more: int = 0
+
+    @property
+    def handlers(self) -> int:
+        """Return how many of them are those of handlers."""
+        return sum(stack.kind in ("thread", "coroutine") for stack in self.stacks)
 
 
 def redacted(frame: Frame) -> Frame:

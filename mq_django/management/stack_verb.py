@@ -90,6 +90,8 @@ def _lines(answer: Stacks) -> Iterator[str]:
 def _title(one: Stack) -> str:
     if one.kind == "task":
         return "A task on the event loop that no handler awaits"
+    if one.kind == "sync":
+        return "What a coroutine runs in another thread, with sync_to_async"
     named = f"{escape(one.name)}  {escape(one.id)}  of queue {escape(one.queue)}"
     return f"{named}, in a {one.kind} for {one.ms / 1000:.1f} s"
 

@@ -57,14 +57,14 @@ def test_each_stack_has_the_form_of_a_traceback(answered):
 
 
 def test_it_says_what_is_left_out(answered):
-    answered(
-        EXPORT._replace(left_out=3, others=2), EXPORT._replace(frames=[]), Stack("task", "", "", "", 0, EXPORT.frames)
-    )
+    others = [Stack(kind, "", "", "", 0, EXPORT.frames) for kind in ("task", "sync")]
+    answered(EXPORT._replace(left_out=3, others=2), EXPORT._replace(frames=[]), *others)
     shown = mq("stack", "s1-c0")
     assert "  ... 3 outer frames are left out\n" in shown
     assert "  ... and 2 more tasks that it awaits at the same time\n" in shown
     assert "  It has no frames: the handler is about to start, or has just ended.\n" in shown
     assert "\nA task on the event loop that no handler awaits\n" in shown
+    assert "\nWhat a coroutine runs in another thread, with sync_to_async\n" in shown
 
 
 def test_a_consumer_may_run_nothing(answered):

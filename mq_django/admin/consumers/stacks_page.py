@@ -86,7 +86,7 @@ def _unanswered(page: Page, process: ProcessView) -> dict[str, Any]:
 
 
 def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any]:
-    count = len(answer.stacks)
+    count = answer.handlers
     summary = ngettext("%(count)s handler is running.", "%(count)s handlers are running.", count)
     known = {(item.queue, item.entry.message.id): item for item in process.running}
     return {
@@ -99,12 +99,17 @@ def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any
 
 def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
     item = known.get((one.queue, one.id))
-    kinds = {"thread": _("thread"), "coroutine": _("coroutine"), "task": ""}
+    kinds = {"thread": _("thread"), "coroutine": _("coroutine")}
+    titles = {
+        "task": _("A task on the event loop that no handler awaits"),
+        "sync": _("What a coroutine runs in another thread, with sync_to_async"),
+    }
     return {
+        "title": titles.get(one.kind, ""),
         "name": text.visible(one.name or one.id, limit=80),
         "id": text.visible(one.id, limit=160),
         "queue": text.visible(one.queue, limit=160),
-        "kind": kinds[one.kind],
+        "kind": kinds.get(one.kind, ""),
         "time": text.duration(one.ms),
         "frames": text.visible("\n".join(_frames(one, with_code=page.can(SEE_DATA))), limit=LONGEST, lines=True),
         "has_frames": bool(one.frames),

@@ -5,9 +5,12 @@ import linecache
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any, NamedTuple
+
+from asgiref.sync import SyncToAsync
 
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
@@ -22,6 +25,10 @@ MAX_DEPTH = 10_000
 MAX_AWAITED = 20
 #: Folders of installed packages.
 PACKAGES = ("/site-packages/", "/dist-packages/")
+
+#: The code of asgiref that calls a function in another thread.
+_SYNC_CALL = getattr(getattr(SyncToAsync, "thread_handler", None), "__code__", None)
+_SYNC_FILE = getattr(_SYNC_CALL, "co_filename", "")
 
 _PACKAGE = Path(__file__).parents[2]
 #: Files whose frames lead to a handler and are the same in each stack.
@@ -59,8 +66,8 @@ class LaneStacks:
     def take(self) -> list[Stack]:
         """Return the stack of each lane that runs something, what has run longest first.
 
-        A handler that ends meanwhile is left out. Last comes the stack of a task that runs on the event loop and that
-        no handler awaits, if there is one.
+        A handler that ends meanwhile is left out. Last come a task that runs on the event loop and that no handler
+        awaits, and what coroutines run in other threads.
         """
         now, found = time.monotonic(), list[Stack]()
         current, seen = self._loop.current_task(), set[Any]()
@@ -78,9 +85,18 @@ class LaneStacks:
                 kind: StackKind = "thread" if isinstance(lane, HandlerThread) else "coroutine"
                 found.append(_stack(kind, job, max(0, round((now - running.since) * 1000)), trace))
         if current is not None and current not in seen:
-            other = _stack("task", None, 0, self._of_task(current, current, seen))
-            found += [other] if other.frames else []
-        return found
+            found.append(_stack("task", None, 0, self._of_task(current, current, seen)))
+        found += [_stack("sync", None, 0, trace) for trace in self._of_sync_threads()]
+        return [one for one in found if one.id or one.frames]
+
+    def _of_sync_threads(self) -> Iterator[_Trace]:
+        """Yield the calls of each thread in which sync_to_async runs something for a coroutine."""
+        lanes = {lane.thread.ident for lane in self._threads.lanes}
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001
+            calls = _calls(frame) if thread not in lanes else []
+            inside = dropwhile(lambda spot: spot.code is not _SYNC_CALL, calls)
+            if trace := list(dropwhile(lambda spot: spot.code.co_filename == _SYNC_FILE, inside)):
+                yield _Trace(trace)
 
     def _of_task(self, task: "asyncio.Task[Any] | None", current: object, seen: set[Any]) -> _Trace:
         """Return the calls of a task, and of what it awaits: coroutines, and other tasks."""

@@ -68,9 +68,11 @@ def test_who_may_not_see_data_sees_no_code(viewer, running):
 
 def test_it_says_what_is_left_out_and_that_a_task_belongs_to_no_handler(operator, running):
     task = stack(kind="task", id="", name="", queue="", left_out=1200, others=3)
-    answer(running, task)
+    answer(running, stack(), task, task._replace(kind="sync"))
     page = operator.get(URL).content.decode()
     assert "A task on the event loop that no handler awaits" in page
+    assert "What a coroutine runs in another thread, with sync_to_async" in page
+    assert "1 handler is running." in page
     assert "1,200 outer frames are left out" in page
     assert "and 3 more tasks" in page
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.consumers.worker.handler_thread import WorkItem
@@ -217,6 +218,19 @@ def test_a_task_that_no_handler_awaits_is_shown_while_it_blocks_the_loop(rig, go
     handler, task = take(rig, last="wait")
     assert (handler.kind, functions(handler)[0]) == ("coroutine", "export")
     assert (task.kind, task.id, functions(task)) == ("task", "", ["child", "wait", "wait"])
+
+
+def test_what_a_coroutine_runs_in_another_thread_is_shown(rig, go):
+    async def export(message):
+        await sync_to_async(query)()
+
+    def query():
+        go.wait()
+
+    start(rig, export, is_async=True)
+    handler, other = take(rig, last="wait")
+    assert (handler.kind, functions(handler)[:1]) == ("coroutine", ["export"])
+    assert (other.kind, other.id, functions(other)) == ("sync", "", ["query", "wait", "wait"])
 
 
 def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
