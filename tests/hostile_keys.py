@@ -89,8 +89,8 @@ OF_STREAMS: dict[str, Place] = {
     "a consumer of odd bytes": lambda client, keys: client.hset(keys.consumers, b"consumer:\xff\n", b"\xff"),
     "stacks of nonsense": lambda client, keys: client.set(
         keys.stacks_of("s1-c0"),
-        '%d\n{"stacks":[7,{"kind":"sync","frames":[]},{"kind":"thread","id":"<b>\\u0000\\ud800","ms":%s,"frames":'
-        '[["<b>\\u202e",%s,"f","x"],7]}]}' % (LAST, "9" * 4000, "9" * 25),
+        f'{LAST}\n{{"stacks":[7,{{"kind":"sync","frames":[]}},{{"kind":"thread","id":"<b>\\u0000\\ud800","ms":{DIGITS},'
+        f'"frames":[["<b>\\u202e",{"9" * 25},"f","x"],7]}}]}}',
     ),
     "requests for stacks": lambda client, keys: client.hset(keys.stacks, mapping={"s1-c0": DIGITS, b"\xff": b"\xff"}),
     "counters": lambda client, keys: _count(client, keys, DIGITS),
