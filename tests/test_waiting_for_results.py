@@ -125,9 +125,10 @@ def test_a_task_that_is_purged_ends_a_wait(in_background):
 @pytest.mark.usefixtures("no_looks")
 def test_a_task_that_expires_ends_a_wait(in_background):
     result = tasks.note.using(expires=timedelta(milliseconds=300)).enqueue(1)
+    expires = time.time() + 0.3
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    time.sleep(0.3)
+    wait_until(lambda: time.time() > expires)
     work("default")
     ended = waiting.result(LONG)
     assert ended.status.value == "FAILED"

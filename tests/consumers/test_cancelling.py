@@ -1,7 +1,6 @@
 """What runs is cancelled: real trees, whose handlers are interrupted, coroutines too, or whose process is replaced."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -12,7 +11,7 @@ from mq_django.producers.queues import Queue
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import command
-from tests.waiting import wait_until
+from tests.waiting import becomes_true, wait_until
 
 #: Seconds in which consumers are told, and a handler that can be interrupted has ended.
 TOLD = 3.0
@@ -126,8 +125,7 @@ def test_by_force_its_process_is_replaced_and_no_neighbour_is_charged(trees, pub
     beside = publish(["once", ["nap", 3600]])
     history.wait_for("start", 2)
     assert cancel(deaf) is CancelResult.ASKED
-    time.sleep(0.5)
-    assert first in tree.children()
+    assert not becomes_true(lambda: first not in tree.children(), within=0.5)
     assert cancel(deaf, force=True) is CancelResult.ASKED
     wait_until(lambda: first not in tree.children(), timeout=20)
     wait_until(lambda: len(history.lines("start")) == 3, timeout=20)
