@@ -13,7 +13,7 @@ from django.core.checks import run_checks
 from django.db import transaction
 from django.utils import timezone
 
-from mq_django import RetryPolicy, queues, task
+from mq_django import RetryPolicy, get_result, queues, task
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
@@ -38,6 +38,7 @@ from mq_django.registry import find
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import IDLE, MessageJobs
 from mq_django.stores.base import Settlement
+from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.compat import (
     LOGGER,
@@ -753,6 +754,28 @@ def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespac
     assert result.started_at <= result.last_attempted_at <= result.finished_at
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
+
+
+def test_a_task_that_is_running_says_so_and_since_when(redis_client, namespace):
+    enqueued = tasks.fail.enqueue("broken pipe")
+    work("default")
+    first = tasks.fail.get_result(enqueued.id)
+    redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
+    redis_client.hset(f"{namespace}:{{default}}:consumers", "consumer:c2", "{}")
+    config, wire = get_config().queue("default"), Pooled(redis_client)
+    store = open_store(config, wire)
+    store.promote(limit=1)
+    (delivery,) = store.take("c2", count=1)
+    note_running(wire, config, "c2", [RunningTask(delivery, 1_800_000_000_000)])
+    enqueued.refresh()
+    assert (enqueued.status, enqueued.is_finished, enqueued.attempts) == (TaskResultStatus.RUNNING, False, 2)
+    assert (enqueued.started_at, enqueued.finished_at) == (first.started_at, None)
+    assert enqueued.last_attempted_at == datetime(2027, 1, 15, 8, tzinfo=UTC)
+    assert enqueued.worker_ids == [*first.worker_ids, "c2"]
+    assert [each.exception_class for each in enqueued.errors] == [tasks.Refused]
+    with pytest.raises(ValueError, match="not finished"):
+        _ = enqueued.return_value
+    assert get_result(enqueued.id).status == TaskResultStatus.RUNNING
 
 
 def test_a_task_that_recovers_is_successful_with_its_errors(redis_client, namespace):

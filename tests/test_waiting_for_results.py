@@ -20,13 +20,20 @@ from mq_django import (
     wait,
     wait_all,
 )
+from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.settlements import settle_for
+from mq_django.consumers.shared_state import Receipt
 from mq_django.core import handler_context
+from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
 from mq_django.producers import result_watcher
 from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
 from mq_django.stores.results import copy_results
+from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.task_backend.compat import TaskResultDoesNotExist
 from mq_django.transport.connections import get_client
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
 from tests.waiting import wait_until
@@ -149,6 +156,42 @@ def test_a_task_that_is_tried_again_has_not_ended(in_background):
 
 
 @pytest.mark.usefixtures("no_looks")
+def test_a_task_that_a_supervisor_buries_for_a_dead_consumer_ends_a_wait(mq_settings, in_background):
+    mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    result = tasks.noop.enqueue()
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    store = open_store(config_of("default"), Pooled(get_client("produce")))
+    store.create_groups()
+    (delivery,) = store.take("dead", count=1)
+    evidence = Evidence(running=[Receipt.of(0, delivery.stream, delivery.entry)])
+    assert settle_for(store, "dead", [settlement(store.config, 0, delivery, evidence)]) == []
+    ended = waiting.result(LONG)
+    assert (ended.status.value, ended.worker_ids) == ("FAILED", ["dead"])
+    assert ended.errors[0].traceback == "running when its process died"
+    assert waiters() == {}
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_a_task_that_is_running_has_not_ended(in_background):
+    result = tasks.noop.enqueue()
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    store = open_store(config_of("default"), Pooled(get_client("produce")))
+    store.create_groups()
+    (delivery,) = store.take("c1", count=1)
+    get_client("produce").hset(store.keys.consumers, "consumer:c1", "{}")
+    note_running(Pooled(get_client("produce")), store.config, "c1", [RunningTask(delivery, 1000)])
+    assert get_result(result.id).status.value == "RUNNING"
+    assert waiters()
+    with pytest.raises(WaitTimeout):
+        wait(result, timeout=0)
+    store.settle("c1", [Settlement(delivery, HandBack())])
+    work("default")
+    assert waiting.result(LONG).status.value == "SUCCESSFUL"
+
+
+@pytest.mark.usefixtures("no_looks")
 def test_a_result_that_is_too_long_for_a_notification_is_read(in_background):
     result = tasks.shout.enqueue("a" * 100_000)
     waiting = in_background(wait, result, timeout=LONG)
@@ -253,6 +296,23 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_ba
         if result_watcher.watcher("")._process in str(each) or each["name"] == "mq_django:produce":
             client.client_kill_filter(_id=each["id"])
     assert waiting.result(LONG).return_value == "HELLO"
+
+
+def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_background, tmp_path):
+    settings = {"appendfsync": "always"}
+    with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
+        mq_settings(CONNECTION=server.url)
+        before, after = tasks.shout.enqueue("before"), tasks.shout.enqueue("after")
+        waiting = [in_background(wait, each, timeout=LONG) for each in (before, after)]
+        await_registration(before, after)
+        work("default", count=1)
+        assert waiting[0].result(LONG).return_value == "BEFORE"
+        server.kill()
+        server.start()
+        get_client("consume").connection_pool.disconnect()
+        work("default")
+        assert waiting[1].result(LONG).return_value == "AFTER"
+        result_watcher._forget_all()
 
 
 def test_a_user_who_may_not_subscribe_gets_results_by_looking(in_background, monkeypatch, caplog):

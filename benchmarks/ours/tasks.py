@@ -25,3 +25,9 @@ def work(data: dict[str, Any]) -> None:
     """Leave a note after a while."""
     time.sleep(messages.SLEEPS[messages.WORK])
     messages.note(data)
+
+
+@task(queue_name=QUEUE)
+def moment() -> int:
+    """Return when it runs, in nanoseconds on the clock of all processes."""
+    return time.monotonic_ns()

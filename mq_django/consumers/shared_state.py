@@ -150,6 +150,10 @@ class SharedState:
         """Note that a lane is idle."""
         self._memory[_LANES + lane * _LANE.size] = IDLE
 
+    def since(self, lane: int) -> float:
+        """Return since when a lane runs what it runs, or has run what it ran last, on the monotonic clock."""
+        return float(_LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)[3])
+
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
         at = self._ring_at + next(self._result_count) % RING * _RESULT.size

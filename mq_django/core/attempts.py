@@ -21,9 +21,11 @@ MAX_DATA = 512 * 1024
 #: The most characters of a history. A longer one was written by another program, and is ignored.
 MAX_HISTORY = 256 * 1024
 
-#: The outcome of an attempt, named as in Django's TaskResultStatus. READY: the message is retried.
-Status = Literal["READY", "FAILED", "SUCCESSFUL"]
+#: The outcome of an attempt, named as in Django's TaskResultStatus. READY: the message is retried. RUNNING, in results
+#: only: it has not ended.
+Status = Literal["READY", "RUNNING", "FAILED", "SUCCESSFUL"]
 READY: Status = "READY"
+RUNNING: Status = "RUNNING"
 FAILED: Status = "FAILED"
 SUCCESSFUL: Status = "SUCCESSFUL"
 
@@ -32,7 +34,7 @@ _ENDINGS: Mapping[Status, str] = {READY: "retried", FAILED: "buried"}
 #: Name in a history or in a result -> status.
 _STATUSES: Mapping[str, Status] = {
     **{ending: status for status, ending in _ENDINGS.items()},
-    **{status: status for status in (READY, FAILED, SUCCESSFUL)},
+    **{status: status for status in (READY, RUNNING, FAILED, SUCCESSFUL)},
 }
 
 
@@ -109,7 +111,7 @@ def with_attempt(history: str, attempt: Attempt) -> str:
 def read_history(history: str) -> list[Attempt]:
     """Return the attempts of a history, oldest first. Invalid lines are skipped."""
     found = (read_attempt(read_line(line)) for line in _lines(history)[-HISTORY_LENGTH:])
-    return [attempt for attempt in found if attempt is not None]
+    return [attempt for attempt in found if attempt is not None and attempt.status != RUNNING]
 
 
 def _lines(history: str) -> list[bytes]:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.attempts import READY
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.errors import MQError, StoreError
@@ -163,7 +162,7 @@ def _task(config: QueueConfig, message_id: str) -> TaskEnding | None:
     """Return how a task has ended; None if it has not, or keeps no result."""
     with suppress(StoreError):
         found = find_result([open_wire("inspect", config.connection)], [config], message_id)
-        if found is not None and found.status != READY:
+        if found is not None and found.has_ended:
             return TaskEnding(found.name, found.status, found.attempts[-1].finished_ms)
     return None
 

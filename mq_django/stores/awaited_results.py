@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core.attempts import FAILED, SUCCESSFUL
 from mq_django.stores.results import MAX_RESULT, Result, read_result
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -14,8 +13,6 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 REGISTERED_MS = 30_000
 #: Results that one script call looks at.
 BATCH = 500
-
-_ENDED = frozenset({FAILED, SUCCESSFUL})
 
 
 class SeenResult(NamedTuple):
@@ -32,7 +29,7 @@ class SeenResult(NamedTuple):
 def read_ended(value: bytes) -> Result | None:
     """Return the result in the value of a key, or None if it has not ended."""
     found = read_result(value)
-    return found if found is not None and found.status in _ENDED else None
+    return found if found is not None and found.has_ended else None
 
 
 def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:

@@ -74,6 +74,16 @@ def supervisor_of(announced: Mapping[str, Any]) -> str:
     return supervisor if isinstance(supervisor, str) else ""
 
 
+def is_consumer(wire: Wire, config: QueueConfig, name: str) -> bool:
+    """Return whether a consumer is a member of a queue.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses the command.
+    """
+    member = f"consumer:{name}".encode(errors="replace")
+    return bool(reply_or_raise(wire.trip([("HEXISTS", config.keys.consumers, member)])[0]))
+
+
 def description(value: bytes) -> Mapping[str, Any]:
     """Return what a supervisor announces of itself or of a consumer; nothing if it is invalid."""
     try:

@@ -5,18 +5,21 @@
 Lines are appended without reading the key, so storing a result costs no round trip. A consumer that no longer held its
 delivery also appends its line, because the attempt has happened. Attempts are ordered by the ids of their stream
 entries, which only increase, and not by the order of the lines.
+
+A task that has been running for a second has a line with the status RUNNING. It counts until there is an ending of the
+same delivery, or a line of a later one, and while its consumer is a member of the queue.
 """
 
 import builtins
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.attempts import FAILED, READY, SUCCESSFUL, Attempt, failure, read_attempt, read_line
+from mq_django.core.attempts import FAILED, READY, RUNNING, SUCCESSFUL, Attempt, failure, read_attempt, read_line
 from mq_django.core.jsontext import dumps
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
@@ -25,6 +28,8 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry
 from mq_django.core.publication import Publication
 from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
+from mq_django.stores.members import is_consumer
+from mq_django.stores.running_results import RUNS
 from mq_django.transport import scripts
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Argument, Command
@@ -66,18 +71,28 @@ class Result:
     enqueued_ms: int | None
     due_ms: int | None
     priority: int
-    #: In the order of their deliveries.
+    #: Those that have ended, in the order of their deliveries.
     attempts: Sequence[Attempt]
+    #: The attempt after them, if it has been running for a second or more.
+    running: Attempt | None = None
 
     @property
     def runs(self) -> Sequence[Attempt]:
-        """Return the attempts without a cancellation, at which the task did not run."""
-        return [attempt for attempt in self.attempts if attempt.consumer or attempt.error != CANCELLED]
+        """Return the attempts without a cancellation, at which the task did not run; last the one that runs."""
+        runs = [attempt for attempt in self.attempts if attempt.consumer or attempt.error != CANCELLED]
+        return runs if self.running is None else [*runs, self.running]
 
     @property
     def status(self) -> str:
-        """Return the status of the last attempt; READY before the first has ended."""
+        """Return RUNNING, or the status of the last attempt that has ended; READY before the first has."""
+        if self.running is not None:
+            return RUNNING
         return self.attempts[-1].status if self.attempts else READY
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the task is neither running nor tried again."""
+        return self.status in (FAILED, SUCCESSFUL)
 
 
 def ready_command(config: QueueConfig, publication: Publication) -> Command:
@@ -129,16 +144,22 @@ def end_cancelled(
 def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
     """Look up a task's result in several queues, in one round trip per server. Each has its wire.
 
+    If the task seems to be running, a second round trip asks whether its consumer is still a member of the queue.
+
     Raises:
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
     trips: list[list[Command]] = [
         [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
     ]
+    replies = [reply for (reply,) in fan_out(wires, trips)]
     # Errors last, so that a queue that cannot be read does not hide the result in another one.
-    for (reply,) in sorted(fan_out(wires, trips), key=lambda replies: isinstance(replies[0], Exception)):
-        if text := reply_or_raise(reply):
-            return read_result(text)
+    for at in sorted(range(len(configs)), key=lambda at: isinstance(replies[at], Exception)):
+        if text := reply_or_raise(replies[at]):
+            found = read_result(text)
+            if found and found.running and not is_consumer(wires[at], configs[at], found.running.consumer):
+                return replace(found, running=None)
+            return found
     return None
 
 
@@ -151,10 +172,11 @@ def copy_results(source: tuple[QueueConfig, Wire], target: tuple[QueueConfig, Wi
     found = source[1].trip([("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys])
     there, commands = list[str](), list[Command]()
     for key, message_id, text in zip(keys, ids, found, strict=True):
-        head, _, attempts = text.partition(b"\n") if isinstance(text, bytes) else (b"", b"", b"")
+        head, *lines = text.split(b"\n") if isinstance(text, bytes) else [b""]
         if fields := read_line(head):
-            line = dumps({**fields, "queue": target[0].name})
-            value = b"%b\n%b" % (line, attempts) if attempts else line
+            # What is moved does not run. A consumer of both queues would make it seem so.
+            ended = [line for line in lines if not line.startswith(RUNS)]
+            value = b"\n".join([dumps({**fields, "queue": target[0].name}), *ended])
             commands.append(("SET", target[0].keys.result(message_id), value, "PX", _unfinished_ms(target[0]), "NX"))
             there.append(key)
     for reply in target[1].trip(commands) if commands else ():
@@ -168,7 +190,9 @@ def read_result(text: bytes) -> Result | None:
     if not isinstance(head.get("name"), str) or not isinstance(head.get("queue"), str):
         return None
     found = [(_entry_order(line.get("entry")), attempt) for line in lines if (attempt := read_attempt(line))]
-    found.sort(key=lambda each: (each[0], each[1].number))
+    # At the same delivery an ending counts, whichever was written first.
+    found.sort(key=lambda each: (each[0], each[1].number, each[1].status != RUNNING))
+    attempts = [attempt for _, attempt in found]
     return Result(
         queue=head["queue"],
         name=head["name"],
@@ -176,7 +200,8 @@ def read_result(text: bytes) -> Result | None:
         enqueued_ms=_whole(head.get("enqueued"), LAST_MS),
         due_ms=_whole(head.get("due"), LAST_MS),
         priority=_whole(head.get("priority"), 100) or 0,
-        attempts=[attempt for _, attempt in found],
+        attempts=[attempt for attempt in attempts if attempt.status != RUNNING],
+        running=attempts[-1] if attempts and attempts[-1].status == RUNNING else None,
     )
 
 

@@ -255,8 +255,8 @@ class MQBackend(TaskBackend, BaseTaskBackend):
 
     With `ON_COMMIT`, the default, a task that is enqueued inside `atomic()` is enqueued when that commits.
 
-    The status RUNNING is used in signals and contexts only. The stored result is READY until an attempt has ended,
-    because storing each start would cost a write per task.
+    The stored result is RUNNING when the task has been running for one to two seconds, because storing each start would
+    cost a write per task. In signals and contexts it is RUNNING from the start.
 
     With Django 6 or newer, code that uses the package django-tasks has the objects, signals and exceptions of that
     package. A subclass of MQBackend has those of Django.

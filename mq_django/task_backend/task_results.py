@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from mq_django.core.attempts import READY, SUCCESSFUL
+from mq_django.core.attempts import SUCCESSFUL
 from mq_django.stores.results import Result
 from mq_django.task_backend.compat import AnyResult, AnyTask
 from mq_django.task_backend.running import MAX_ATTEMPT, moment
@@ -14,7 +14,6 @@ def task_result(found: Result, task: AnyTask, api: TaskAPI, result_id: str) -> A
     """Return a stored result as a TaskResult."""
     runs, attempts = found.runs, found.attempts
     last = attempts[-1] if attempts else None
-    ended = last is not None and found.status != READY
     result: AnyResult = api.result(
         task=_as_enqueued(task, api, found),
         id=result_id,
@@ -22,7 +21,7 @@ def task_result(found: Result, task: AnyTask, api: TaskAPI, result_id: str) -> A
         enqueued_at=moment(found.enqueued_ms),
         started_at=moment(runs[0].started_ms) if runs else None,
         last_attempted_at=moment(runs[-1].started_ms) if runs else None,
-        finished_at=moment(last.finished_ms) if last and ended else None,
+        finished_at=moment(last.finished_ms) if last and found.has_ended else None,
         args=found.data["args"],
         kwargs=found.data["kwargs"],
         backend=task.backend,

@@ -31,6 +31,7 @@ from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
+from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
@@ -158,7 +159,8 @@ def releaser(queues, both):
 
 @case(ProgressReporter)
 def progress_reporter(queues, both):
-    return ProgressReporter(by_number(both), Quarantined(), Session(get_client("chores")))
+    tasks = RunningTasks(by_number(queues), "c", Quarantined(), [])
+    return ProgressReporter(by_number(both), tasks, Quarantined(), Session(get_client("chores")))
 
 
 @case(Scheduler)

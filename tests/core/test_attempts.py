@@ -59,6 +59,7 @@ def test_text_that_cannot_travel_is_replaced():
     "nonsense",
     [
         *("nonsense", "{", "[]", "1", "\n\n", '{"ending":"exploded"}', "x" * 300_000, '{"ending":[]}'),
+        '{"status":"RUNNING"}',
         '{"ending":"retried","attempt":"x","began":1e99,"ended":true,"consumer":{},"error":[],"traceback":1}',
         f'{{"ending":"retried","error":{"[" * 1010}{"]" * 1010}}}',
     ],

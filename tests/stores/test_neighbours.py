@@ -26,6 +26,7 @@ from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
 from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
+from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
@@ -340,6 +341,7 @@ def be_looked_at(client, mq_settings):
         if name == "emails":
             assert reader.before("ready", item.entry) == 0
             watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
+            note_running(wire, store.config, ME, [RunningTask(item, 5000)])
             report = Report(delivery=item, config=store.config, stopping=threading.Event())
             begin(wire, store.config, report)
             report.set_position("prices", "17")

@@ -8,12 +8,14 @@ from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import (
+    copy_results,
     error_path,
     find_result,
     read_result,
     ready_command,
     settled_commands,
 )
+from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.transport.sessions import Pooled
 
 DATA_TEXT = b'{"args":[7],"kwargs":{}}'
@@ -200,6 +202,145 @@ def test_text_that_utf_8_does_not_have_is_replaced(config, wire):
     note(config, wire, settlement(Bury("ValueError: \udc80", "Traceback \udc80")))
     (attempt,) = found(config, wire).attempts
     assert attempt.traceback == "Traceback ?"
+
+
+# While a task is running.
+
+
+def runs(config, wire, redis_client, *, consumer="c1", attempt=1, entry=b"1-0", is_member=True):
+    """Note that the task is running, in a consumer that is a member of the queue, or not any more."""
+    if is_member:
+        redis_client.hset(config.keys.consumers, f"consumer:{consumer}", "{}")
+    delivery = settlement(Ack(), attempt=attempt, entry=entry).delivery
+    note_running(wire, config, consumer, [RunningTask(delivery, 5000)])
+
+
+def test_a_task_that_was_noted_is_running(config, wire, redis_client):
+    begin(config, wire)
+    runs(config, wire, redis_client)
+    result = found(config, wire)
+    assert (result.status, result.has_ended, result.attempts) == ("RUNNING", False, [])
+    running = result.running
+    assert (running.number, running.consumer, running.started_ms, running.finished_ms) == (1, "c1", 5000, None)
+    assert result.runs == [running]
+
+
+def test_it_is_ready_when_its_consumer_is_gone(config, wire, redis_client):
+    begin(config, wire)
+    runs(config, wire, redis_client)
+    redis_client.hdel(config.keys.consumers, "consumer:c1")
+    result = found(config, wire)
+    assert (result.status, result.running, result.runs) == ("READY", None, [])
+
+
+def test_an_ending_of_the_same_delivery_counts_whichever_was_written_first(config, wire, redis_client):
+    begin(config, wire)
+    runs(config, wire, redis_client)
+    note(config, wire, settlement(Ack(b"5")))
+    assert found(config, wire).status == "SUCCESSFUL"
+    runs(config, wire, redis_client)
+    result = found(config, wire)
+    assert (result.status, result.running, [each.value for each in result.attempts]) == ("SUCCESSFUL", None, [5])
+
+
+def test_a_line_of_an_earlier_delivery_does_not_count(config, wire, redis_client):
+    begin(config, wire)
+    note(config, wire, settlement(Retry(error="ValueError: no"), attempt=2, entry=b"20-0"), consumer="c2")
+    runs(config, wire, redis_client, attempt=1, entry=b"9-5")
+    result = found(config, wire)
+    assert (result.status, result.running) == ("READY", None)
+    assert [each.consumer for each in result.runs] == ["c2"]
+
+
+def test_the_next_attempt_of_a_task_that_failed_is_running(config, wire, redis_client):
+    begin(config, wire)
+    note(config, wire, settlement(Retry(error="ValueError: no")))
+    runs(config, wire, redis_client, consumer="c2", attempt=2, entry=b"2-0")
+    result = found(config, wire)
+    assert (result.status, [each.number for each in result.runs]) == ("RUNNING", [1, 2])
+    redis_client.hdel(config.keys.consumers, "consumer:c2")
+    assert found(config, wire).status == "READY"
+
+
+def test_a_task_that_was_redriven_is_running_and_has_failed_again_without_its_consumer(config, wire, redis_client):
+    begin(config, wire)
+    note(config, wire, settlement(Bury("ValueError: no"), attempt=3, entry=b"5-0"))
+    runs(config, wire, redis_client, attempt=1, entry=b"6-0")
+    assert found(config, wire).status == "RUNNING"
+    redis_client.hdel(config.keys.consumers, "consumer:c1")
+    assert found(config, wire).status == "FAILED"
+
+
+def test_a_task_that_was_taken_over_runs_where_it_was_noted_last(config, wire, redis_client):
+    begin(config, wire)
+    runs(config, wire, redis_client, consumer="dead", is_member=False)
+    runs(config, wire, redis_client, consumer="quarantine")
+    assert found(config, wire).running.consumer == "quarantine"
+
+
+def test_entries_without_an_order_are_ordered_by_their_attempts(config, wire, redis_client):
+    """As those of RSMQ."""
+    begin(config, wire)
+    note(config, wire, settlement(Retry(error="ValueError: no"), entry=b"f00:1"))
+    runs(config, wire, redis_client, attempt=2, entry=b"f00:2")
+    assert found(config, wire).status == "RUNNING"
+    note(config, wire, settlement(Ack(), attempt=2, entry=b"f00:2"))
+    assert found(config, wire).status == "SUCCESSFUL"
+
+
+def test_a_result_that_is_missing_or_of_another_type_is_left_alone(config, wire, redis_client):
+    begin(config, wire)
+    redis_client.lpush(config.keys.result("list"), "x")
+    message = settlement(Ack()).delivery.message
+    tasks = [
+        RunningTask(settlement(Ack()).delivery._replace(message=message._replace(id=each)), 5000)
+        for each in ("gone", "list", "m1")
+    ]
+    note_running(wire, config, "c1", tasks)
+    assert not redis_client.exists(config.keys.result("gone"))
+    assert redis_client.lrange(config.keys.result("list"), 0, -1) == [b"x"]
+    assert b"RUNNING" in redis_client.get(config.keys.result("m1"))
+
+
+def test_noting_it_changes_no_time_to_live(config, wire, redis_client):
+    begin(config, wire)
+    for left in (100_000, 10**9):
+        redis_client.pexpire(config.keys.result("m1"), left)
+        runs(config, wire, redis_client)
+        assert left - 50_000 < redis_client.pttl(config.keys.result("m1")) <= left
+
+
+def test_only_a_result_that_is_running_needs_a_second_round_trip(config, wire, redis_client):
+    def commands():
+        before = redis_client.info("stats")["total_commands_processed"]
+        found(config, wire)
+        return redis_client.info("stats")["total_commands_processed"] - before - 1
+
+    begin(config, wire)
+    assert commands() == 1
+    runs(config, wire, redis_client)
+    assert commands() == 2
+    note(config, wire, settlement(Ack()))
+    assert commands() == 1
+
+
+def test_a_copy_in_another_queue_is_not_running(config, wire, redis_client, namespace):
+    other = QueueConfig(name="default", namespace=namespace)
+    begin(config, wire)
+    note(config, wire, settlement(Retry(error="ValueError: no")))
+    runs(config, wire, redis_client, attempt=2, entry=b"2-0")
+    redis_client.hset(other.keys.consumers, "consumer:c1", "{}")
+    assert copy_results((config, wire), (other, wire), ["m1"]) == [config.keys.result("m1")]
+    result = find_result([wire], [other], "m1")
+    assert (result.queue, result.status, [each.number for each in result.attempts]) == ("default", "READY", [1])
+
+
+@pytest.mark.parametrize("consumer", ['""', "7", '"\\ud800"', '"c\\u0000"'])
+def test_a_consumer_that_cannot_be_is_not_there(config, wire, redis_client, consumer):
+    begin(config, wire)
+    line = '{"status":"RUNNING","entry":"1-0","consumer":' + consumer + "}"
+    redis_client.append(config.keys.result("m1"), f"\n{line}")
+    assert found(config, wire).status == "READY"
 
 
 @pytest.mark.parametrize(

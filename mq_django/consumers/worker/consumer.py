@@ -22,7 +22,7 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.progress_reporter import reporters
+from mq_django.consumers.worker.progress_reporter import progress_reporters
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
@@ -94,7 +94,8 @@ class Consumer:
         self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
         self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
-        self._services += reporters(self._servers, [settler.reports for settler in self._settlers], shared_state)
+        books = [settler.reports for settler in self._settlers]
+        self._services += progress_reporters(self._servers, books, self.id, shared_state, places)
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
 

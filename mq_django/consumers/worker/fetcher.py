@@ -58,7 +58,8 @@ class Fetcher(Service):
         self._handled = handled
         #: How many fetchers share the pools. While all of them block, each asks for its share of the room.
         self._share = share
-        self._busy = True
+        #: There may be more to take; the last fetch has waited for messages.
+        self._busy, self._has_waited = True, False
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
 
@@ -75,13 +76,13 @@ class Fetcher(Service):
         elif rest := self._store.rest():
             return rest
         elif self._busy:
-            taken = self._settler.settle_and_take(self._store, count=room)
-            self._busy = bool(taken)
+            taken = self._settler.settle_and_take(self._store, count=room, after_wait=self._has_waited)
+            self._busy, self._has_waited = bool(taken), False
             self._dispatcher.dispatch(taken)
         else:
             with self._settler.no_more():
                 taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
-            self._busy = True
+            self._busy = self._has_waited = True
             self._dispatcher.dispatch(taken)
         return 0.0
 

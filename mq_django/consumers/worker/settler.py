@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 
 from mq_django.consumers.outage import LOG_AGAIN
@@ -64,7 +64,7 @@ class Settler:
         #: Type of outcome -> number of settled deliveries.
         self.ended: Counter[type] = Counter()
         self._logged = -LOG_AGAIN
-        #: The fetcher waits for new messages, and so takes no outcomes along.
+        #: The fetcher reads new messages, and so takes no outcomes along.
         self._fetcher_waits = False
         #: Seconds that a handler takes, smoothed. The initial value makes a new consumer fetch little.
         self.seconds = 0.01
@@ -87,7 +87,7 @@ class Settler:
 
     @contextmanager
     def no_more(self) -> Iterator[None]:
-        """Wait for new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
+        """Read new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
         self._fetcher_waits = True
         # What ended just before would wait for a fetch that does not come.
         if self._unsettled and self._is_complete():
@@ -116,11 +116,15 @@ class Settler:
         else:
             self._settled(batch, stale)
 
-    def settle_and_take(self, store: Store, *, count: int) -> Sequence[Delivery | Undecodable]:
-        """Settle a batch and take up to `count` messages, in one round trip."""
+    def settle_and_take(
+        self, store: Store, *, count: int, after_wait: bool = False
+    ) -> Sequence[Delivery | Undecodable]:
+        """Settle a batch and take up to `count` messages, in one round trip; `after_wait`: the last fetch has waited."""
         batch = self._take()
         if not batch:
-            return store.take(self._consumer, count=count)
+            # Mostly there is nothing more to take then, and no fetch will take along what ends during this one.
+            with self.no_more() if after_wait else nullcontext():
+                return store.take(self._consumer, count=count)
         try:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:

@@ -9,6 +9,9 @@ from mq_django.consumers.shared_state import HANDLED
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside
 from mq_django.errors import ConnectionLost
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled, Session
 from tests.consumers.rig import Rig
 from tests.waiting import wait_until
 
@@ -235,3 +238,43 @@ def test_a_flushed_stream_gets_its_group_back(rig, publish, redis_client):
     turn(rig, 3)
     assert waiting(rig) == 1
     assert redis_client.xinfo_groups(rig.store.keys.ready)[0]["name"] == GROUP.encode()
+
+
+def test_it_tells_the_settler_of_the_first_fetch_after_a_wait(rig, publish, monkeypatch):
+    told, take = [], rig.settler.settle_and_take
+
+    def noted(*args, after_wait, **options):
+        told.append(after_wait)
+        return take(*args, **options)
+
+    monkeypatch.setattr(rig.settler, "settle_and_take", noted)
+    turn(rig)
+    publish()
+    turn(rig)
+    publish()
+    turn(rig, times=2)
+    assert told == [False, True, False]
+
+
+def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
+    session = Session(get_client("chores"))
+    rig.settling.add(rig.settler, open_store(rig.config, session))
+    rig.start()
+    rig.settling.start()
+    rig.fetcher.start()
+    try:
+        for _ in range(2):
+            # The fetcher blocks, and the message comes as the only one.
+            wait_until(lambda: rig.settler._fetcher_waits)
+            settled = rig.settler.settled
+            publish()
+            wait_until(lambda: rig.settler.settled == settled + 1, within=30)  # noqa: B023
+        assert open_store(rig.config, Pooled(get_client("produce"))).depths().pending == 0
+    finally:
+        rig.fetcher.stop()
+        rig.settling.stop()
+        rig.settling.full.set()
+        assert rig.fetcher.join(10)
+        assert rig.settling.join(10)
+        session.release()

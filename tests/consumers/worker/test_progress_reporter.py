@@ -6,6 +6,7 @@ from mq_django import get_progress, queues
 from mq_django.conf import get_config
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.report_book import ReportBook
+from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
 from mq_django.core.progress import progress
@@ -47,6 +48,11 @@ class Holding:
         return self.is_held
 
 
+def reporter_of(book, holding):
+    """Return a reporter, in whose process no task runs."""
+    return ProgressReporter({0: book}, RunningTasks({}, "me", holding, []), holding, open_session("chores"))
+
+
 def run(book, number):
     """Begin to handle a message that reports."""
     delivery = Delivery(Message(f"m{number}", "n", None, "default"), 0, b"%d-0" % number, b"null", read_at=1.0)
@@ -60,7 +66,7 @@ def test_nothing_is_sent_for_handlers_that_do_not_report(mq_settings, redis_clie
     book = ReportBook(config)
     slot = book.slot(Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
     before = redis_client.info("stats")["total_commands_processed"]
-    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    reporter = reporter_of(book, Holding())
     reporter.run_once()
     book.end(slot, ACK)
     assert redis_client.info("stats")["total_commands_processed"] == before + 1
@@ -69,7 +75,7 @@ def test_nothing_is_sent_for_handlers_that_do_not_report(mq_settings, redis_clie
 
 def test_what_the_consumer_no_longer_holds_is_not_saved(mq_settings):
     book, holding = ReportBook(get_config().queue("default")), Holding()
-    reporter = ProgressReporter({0: book}, holding, open_session("chores"))
+    reporter = reporter_of(book, holding)
     run(book, 1)
     holding.is_held = False
     reporter.run_once()
@@ -81,7 +87,7 @@ def test_what_the_consumer_no_longer_holds_is_not_saved(mq_settings):
 
 def test_a_batch_is_one_round_trip_and_an_unchanged_report_none(mq_settings, redis_client):
     book = ReportBook(get_config().queue("default"))
-    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    reporter = reporter_of(book, Holding())
     for number in range(20):
         run(book, number)
     reporter.run_once()
@@ -96,7 +102,7 @@ def test_a_batch_is_one_round_trip_and_an_unchanged_report_none(mq_settings, red
 
 def test_close_saves_the_last_report(mq_settings):
     book = ReportBook(get_config().queue("default"))
-    reporter = ProgressReporter({0: book}, Holding(), open_session("chores"))
+    reporter = reporter_of(book, Holding())
     reporter.start()
     wait_until(lambda: reporter._sleeping)
     run(book, 1)

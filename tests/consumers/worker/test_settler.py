@@ -10,7 +10,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
 from mq_django.stores import open_store
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Fetched, Settlement
 from mq_django.stores.counters import WAITED, bucket, latency_bucket
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -251,3 +251,130 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
     assert service.join(3)
     assert store.depths().pending == 0
     assert caplog.text.count("Waiting for Redis") == 1
+
+
+# At once, while the fetcher waits for new messages.
+
+
+@pytest.fixture
+def long_wait(monkeypatch):
+    """Outcomes wait for a minute for others of their batch."""
+    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
+
+
+@pytest.fixture
+def service(store, settler):
+    """A service that has the settler, and is not started."""
+    found = SettleService()
+    settler._due, settler._full = found.due, found.full
+    found.add(settler, store)
+    yield found
+    found.stop()
+    found.full.set()
+    found.due.set()
+    assert found.join(5)
+
+
+@pytest.mark.usefixtures("long_wait")
+def test_what_no_other_outcome_can_join_is_settled_at_once(service, settler, store, held):
+    service.start()
+    with settler.no_more():
+        add(settler, held, ACK)
+        wait_until(lambda: not settler.in_hand, within=30)
+    assert store.depths().pending == 0
+
+
+@pytest.mark.usefixtures("long_wait")
+def test_what_ended_before_the_fetcher_waits_is_settled_at_once_too(service, settler, held):
+    service.start()
+    add(settler, held, ACK)
+    with settler.no_more():
+        wait_until(lambda: not settler.in_hand, within=30)
+
+
+@pytest.mark.usefixtures("long_wait")
+def test_the_next_one_is_settled_at_once_again(service, settler, held):
+    service.start()
+    with settler.no_more():
+        settler.in_hand = {(held[0].stream, held[0].entry)}
+        add(settler, held[:1], ACK)
+        wait_until(lambda: not settler.in_hand, within=30)
+        settler.in_hand = {(held[1].stream, held[1].entry)}
+        add(settler, held[1:2], ACK)
+        wait_until(lambda: not settler.in_hand, within=30)
+
+
+def test_it_is_not_full_before_the_last_delivery_has_ended(service, settler, held):
+    with settler.no_more():
+        for number in range(5):
+            assert not service.full.is_set()
+            add(settler, held[number : number + 1], ACK)
+    assert service.full.is_set()
+
+
+def test_it_is_not_full_when_the_wait_begins_while_others_run(service, settler, held):
+    add(settler, held[:4], ACK)
+    with settler.no_more():
+        assert not service.full.is_set()
+
+
+def test_it_is_not_full_without_an_outcome(service, settler):
+    with settler.no_more():
+        assert not service.full.is_set()
+        assert not service.due.is_set()
+
+
+def test_outcomes_are_left_to_a_fetch_while_the_fetcher_does_not_wait(service, settler, held):
+    add(settler, held, ACK)
+    assert not service.full.is_set()
+
+
+@pytest.mark.parametrize("error", [None, ConnectionLost("gone")])
+def test_they_are_left_to_a_fetch_when_the_wait_is_over(service, settler, held, error):
+    try:
+        with settler.no_more():
+            if error is not None:
+                raise error
+    except ConnectionLost:
+        pass
+    add(settler, held, ACK)
+    assert not service.full.is_set()
+
+
+def test_an_outcome_of_a_delivery_that_is_not_in_hand_does_not_keep_others_waiting(service, settler, held):
+    """One that could not be started is not in hand, and is settled all the same."""
+    settler.in_hand.discard((held[0].stream, held[0].entry))
+    with settler.no_more():
+        add(settler, held[1:], ACK)
+        assert service.full.is_set()
+
+
+class Ending:
+    """A store during whose trips all deliveries end."""
+
+    def __init__(self, settler, held, is_full):
+        self.settler, self.held, self.is_full, self.seen = settler, held, is_full, []
+
+    def take(self, consumer, *, count):
+        add(self.settler, self.held, ACK)
+        self.seen.append(self.is_full())
+        return []
+
+    def settle_and_take(self, consumer, settlements, *, count, also):
+        return Fetched(self.take(consumer, count=count), [])
+
+
+@pytest.mark.parametrize("after_wait", [True, False])
+def test_what_ends_during_the_first_fetch_after_a_wait_is_settled_at_once(service, settler, held, after_wait):
+    ending = Ending(settler, held, service.full.is_set)
+    assert settler.settle_and_take(ending, count=1, after_wait=after_wait) == []
+    assert ending.seen == [after_wait]
+    assert not settler._fetcher_waits
+
+
+def test_what_ends_while_a_fetch_takes_others_along_is_left_to_the_next(service, settler, held):
+    settler.in_hand.discard((held[0].stream, held[0].entry))
+    add(settler, held[:1], ACK)
+    ending = Ending(settler, held[1:], service.full.is_set)
+    assert settler.settle_and_take(ending, count=1, after_wait=True) == []
+    assert ending.seen == [False]

@@ -20,6 +20,7 @@ from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
+from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
@@ -189,6 +190,9 @@ def results(stage: Stage) -> None:
         wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
     with stage.under("cancelled: one exists, the other does not"):
         end_cancelled(wire, store.config, [two.message.id, "unknown"])
+    unknown = two._replace(message=two.message._replace(id="unknown"))
+    with stage.under("running: one exists, the other does not"):
+        note_running(wire, store.config, ME, [RunningTask(one, NOW_MS - 1500), RunningTask(unknown, NOW_MS)])
 
 
 def awaited_results(stage: Stage) -> None:

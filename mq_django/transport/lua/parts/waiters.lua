@@ -3,9 +3,9 @@
 -- The most bytes of a result that are sent along. A process reads a longer one itself.
 local LARGEST_SENT = 65536
 
--- Return whether a line of an attempt ends a task: any status but READY, with which it is tried again.
+-- Return whether a line of an attempt ends a task: any status but READY, with which it is tried again, and RUNNING.
 local function ends_task(line)
-  return string.sub(line, 1, 18) ~= '\n{"status":"READY"'
+  return string.sub(line, 1, 18) ~= '\n{"status":"READY"' and string.sub(line, 1, 20) ~= '\n{"status":"RUNNING"'
 end
 
 -- Publish a result to each process that has registered for it. Nothing here may fail the script: who gets no message

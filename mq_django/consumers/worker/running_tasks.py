@@ -1,0 +1,66 @@
+"""The tasks that have been running for a second, each of which is noted once in its result."""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from mq_django.consumers.by_server import ServerQueues
+from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.worker.canceller import Lane
+from mq_django.core import clock
+from mq_django.stores.running_results import RunningTask, note_running
+from mq_django.transport.sessions import Wire
+
+#: Seconds that a task runs before that is noted: shorter ones cost nothing.
+AFTER = 1.0
+
+
+class RunningTasks:
+    """The tasks of one server's queues that run in this process.
+
+    Args:
+        queues: on that server, by their numbers. Those that keep no results are left out.
+        consumer: the name of this consumer in the lines of attempts.
+        shared_state: says since when a lane runs, and whether this consumer still holds what it has read.
+        places: where handlers run.
+    """
+
+    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, places: Sequence[Lane]) -> None:
+        self._queues = {number: config for number, config in queues.items() if config.keeps_results}
+        self._consumer = consumer
+        self._shared_state = shared_state
+        self._places = places
+        #: The deliveries that are noted, and were still running at the last look.
+        self._noted: set[Receipt] = set()
+
+    def unnoted(self) -> Mapping[int, Mapping[Receipt, RunningTask]]:
+        """Return the tasks that have been running for a second and are not noted yet, by the number of the queue."""
+        if not self._queues:
+            return {}
+        found: dict[int, dict[Receipt, RunningTask]] = defaultdict(dict)
+        now, now_ms, running = time.monotonic(), clock.now_ms(), set[Receipt]()
+        for place in self._places:
+            job = place.running()
+            if job is None or not job.handler.keeps_result:
+                continue
+            receipt = job.executor.receipt(job.delivery)
+            running.add(receipt)
+            # Read after the job: if another one has started since, it has not been running for long.
+            seconds = now - self._shared_state.since(place.number)
+            if seconds >= AFTER and receipt.queue in self._queues and receipt not in self._noted:
+                found[receipt.queue][receipt] = RunningTask(job.delivery, now_ms - round(seconds * 1000))
+        self._noted &= running
+        return found
+
+    def note(self, wire: Wire, number: int, tasks: Mapping[Receipt, RunningTask]) -> None:
+        """Note in the results of tasks of a queue that they are running.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses a command. What is not noted is returned by `unnoted` again.
+        """
+        # What this consumer no longer holds, another one may be handling.
+        held = {
+            receipt: each for receipt, each in tasks.items() if self._shared_state.holds(number, each.delivery.read_at)
+        }
+        note_running(wire, self._queues[number], self._consumer, list(held.values()))
+        self._noted.update(held)

@@ -1,0 +1,105 @@
+"""What the result of a task says while real trees run it, and when they die, are cancelled or try again."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mq_django import get_result, queues, wait
+from mq_django.producers import result_watcher
+from mq_django.stores.control import Control
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
+from tests.consumers.long_tasks.tasks import await_for, fail_first, wait_for
+from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _with_tasks(monkeypatch):
+    monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.long_tasks")
+
+
+@pytest.fixture
+def go(tmp_path):
+    """The file that ends the tasks."""
+    return tmp_path / "go"
+
+
+def await_status(result, status):
+    return wait_until(lambda: (found := get_result(result.id)).status.value == status and found, timeout=20)
+
+
+@pytest.mark.parametrize("task", [wait_for, await_for])
+def test_a_task_is_running_after_a_second_and_ends(trees, go, task):
+    trees("--processes", "1")
+    enqueued = task.enqueue(str(go))
+    found = await_status(enqueued, "RUNNING")
+    now = datetime.now(UTC)
+    assert now - timedelta(seconds=40) < found.started_at < now - timedelta(seconds=0.9)
+    assert (found.last_attempted_at, found.finished_at, found.is_finished) == (found.started_at, None, False)
+    (worker,) = found.worker_ids
+    assert get_client("produce").hexists(queues["default"].config.keys.consumers, f"consumer:{worker}")
+    go.touch()
+    ended = await_status(enqueued, "SUCCESSFUL")
+    assert (ended.return_value, ended.worker_ids) == (str(go), [worker])
+    assert abs(ended.started_at - found.started_at) < timedelta(seconds=0.5)
+
+
+def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
+    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+    trees("--processes", "1")
+    enqueued = wait_for.enqueue(str(go))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait, enqueued, timeout=90)
+        await_status(enqueued, "RUNNING")
+        keys = queues["default"].config.keys
+        assert get_client("produce").hexists(keys.waiters, keys.result(enqueued.id))
+        assert not waiting.done()
+        go.touch()
+        assert waiting.result(60).return_value == str(go)
+    result_watcher._forget_all()
+
+
+def test_the_second_attempt_is_running_with_the_error_of_the_first(trees, go):
+    trees("--processes", "1")
+    enqueued = fail_first.enqueue(str(go))
+    found = await_status(enqueued, "RUNNING")
+    assert [each.exception_class for each in found.errors] == [ValueError]
+    assert (found.attempts, found.started_at < found.last_attempted_at) == (2, True)
+    go.touch()
+    assert await_status(enqueued, "SUCCESSFUL").attempts == 2
+
+
+def test_what_is_cancelled_while_it_is_running_has_failed(trees, go):
+    trees("--processes", "1")
+    enqueued = wait_for.enqueue(str(go))
+    await_status(enqueued, "RUNNING")
+    queues["default"].cancel(enqueued.id, running=True)
+    found = await_status(enqueued, "FAILED")
+    assert [each.exception_class_path for each in found.errors] == ["mq_django.errors.Cancelled"]
+    assert found.worker_ids[0]
+
+
+def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):
+    tree = trees("--processes", "1")
+    enqueued = wait_for.enqueue(str(go))
+    first = await_status(enqueued, "RUNNING")
+    control = Control(store.config, Pooled(get_client("produce")))
+    control.pause()
+    tree.kill_all()
+    other = trees("--processes", "1")
+    await_status(enqueued, "READY")
+    control.resume()
+    second = await_status(enqueued, "RUNNING")
+    assert second.worker_ids[-1] not in {"", first.worker_ids[0]}
+    go.touch()
+    await_status(enqueued, "SUCCESSFUL")
+    assert other.stop() == 0
+
+
+def test_what_is_handed_back_at_a_stop_is_ready(trees, go):
+    tree = trees("--processes", "1", "--grace", "0.5")
+    enqueued = wait_for.enqueue(str(go))
+    await_status(enqueued, "RUNNING")
+    tree.stop()
+    assert get_result(enqueued.id).status.value == "READY"

@@ -1,0 +1,188 @@
+"""Tasks that run for a second are noted once in their results; others cost nothing."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.progress_reporter import ProgressReporter
+from mq_django.consumers.worker.running_tasks import AFTER, RunningTasks
+from mq_django.core.messages import Delivery, Message
+from mq_django.errors import ConnectionLost
+from mq_django.registry import Handler
+from mq_django.transport.connections import get_client, open_session
+from tests.consumers.rig import running
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def rig(mq_settings):
+    with running(threads=3) as found:
+        yield found
+
+
+class Jobs:
+    """Messages that the lanes of a rig handle until they may go on."""
+
+    def __init__(self, rig):
+        self.rig, self.go, self.begun = rig, threading.Event(), []
+        self.places = [*rig.threads.lanes, *rig.loop.lanes]
+        self.tasks = RunningTasks({0: rig.config}, "me", rig.shared_state, self.places)
+
+    def begin(self, message_id, *, seconds=AFTER + 0.01, keeps_result=True):
+        """Begin to handle a message, as if that had been so many seconds ago, and return its result's key."""
+
+        def call(message):
+            self.begun.append(message.id)
+            self.go.wait()
+
+        number = len(self.begun)
+        message = Message(message_id, "n", None, "default", attempt=2)
+        delivery = Delivery(message, 0, b"7-%d" % number, b"null", read_at=1.0)
+        handler = Handler(name="n", queue="default", call=call, keeps_result=keeps_result)
+        self.rig.threads.put(WorkItem(delivery, handler, self.rig.executor))
+        wait_until(lambda: message_id in self.begun)
+        (lane,) = (each for each in self.rig.threads.lanes if (job := each.running()) and job.delivery is delivery)
+        self.rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - seconds)
+        key = self.rig.config.keys.result(message_id)
+        get_client("chores").set(key, "{}")
+        return key
+
+    def look(self, wire=None):
+        for number, found in self.tasks.unnoted().items():
+            self.tasks.note(wire or self.rig.session, number, found)
+
+    def end(self):
+        self.go.set()
+        wait_until(lambda: not any(each.running() for each in self.places))
+        self.go.clear()
+
+
+@pytest.fixture
+def jobs(rig):
+    found = Jobs(rig)
+    yield found
+    found.go.set()
+
+
+def lines(client, key):
+    return client.get(key).split(b"\n")[1:]
+
+
+def test_a_task_is_noted_once_when_it_has_run_for_a_second(jobs, redis_client):
+    long, short = jobs.begin("long", seconds=1.5), jobs.begin("short", seconds=0.5)
+    before = time.time() * 1000
+    for _ in range(3):
+        jobs.look()
+    (line,) = lines(redis_client, long)
+    started = int(line.partition(b'"started":')[2].partition(b",")[0])
+    assert before - 1600 < started < time.time() * 1000 - 1400
+    expected = b'{"status":"RUNNING","attempt":2,"entry":"7-0","consumer":"me","started":%d,"finished":null}' % started
+    assert line == expected
+    assert lines(redis_client, short) == []
+
+
+def test_a_handler_without_results_is_not_noted(jobs, redis_client):
+    key = jobs.begin("m", keeps_result=False)
+    assert jobs.tasks.unnoted() == {}
+    assert lines(redis_client, key) == []
+
+
+def test_nothing_is_sent_without_tasks_that_run_for_long(jobs, redis_client):
+    jobs.begin("short", seconds=0.1)
+    jobs.begin("plain", keeps_result=False)
+    before = redis_client.info("stats")["total_commands_processed"]
+    jobs.look()
+    assert redis_client.info("stats")["total_commands_processed"] == before + 1
+
+
+def test_a_queue_that_keeps_no_results_is_left_out(jobs, mq_settings):
+    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
+    tasks = RunningTasks({0: get_config().queue("default")}, "me", jobs.rig.shared_state, jobs.places)
+    jobs.begin("m")
+    assert tasks.unnoted() == {}
+
+
+def test_queues_on_other_servers_are_left_out(jobs):
+    jobs.begin("m")
+    tasks = RunningTasks({1: jobs.rig.config}, "me", jobs.rig.shared_state, jobs.places)
+    assert tasks.unnoted() == {}
+
+
+def test_the_next_task_of_a_lane_is_noted_too(jobs, redis_client):
+    first = jobs.begin("first")
+    jobs.look()
+    jobs.end()
+    jobs.look()
+    second = jobs.begin("second")
+    jobs.look()
+    assert [len(lines(redis_client, key)) for key in (first, second)] == [1, 1]
+    assert len(jobs.tasks._noted) == 1
+
+
+def test_what_the_consumer_no_longer_holds_is_not_noted(jobs, redis_client):
+    key = jobs.begin("m")
+    jobs.rig.shared_state.hold_until(0, 0.0)
+    jobs.look()
+    assert lines(redis_client, key) == []
+    jobs.rig.shared_state.hold_until(0, time.monotonic() + 60)
+    jobs.look()
+    assert len(lines(redis_client, key)) == 1
+
+
+def test_what_could_not_be_noted_is_noted_by_the_next_look(jobs, redis_client):
+    class Lost:
+        def trip(self, commands):
+            raise ConnectionLost("gone")
+
+    key = jobs.begin("m")
+    with pytest.raises(ConnectionLost):
+        jobs.look(Lost())
+    jobs.look()
+    assert len(lines(redis_client, key)) == 1
+
+
+def test_several_tasks_are_noted_in_one_round_trip(jobs, redis_client):
+    trips = []
+
+    class Counted:
+        def trip(self, commands):
+            trips.append(commands)
+            return jobs.rig.session.trip(commands)
+
+    keys = [jobs.begin(f"m{number}") for number in range(3)]
+    jobs.look(Counted())
+    assert [len(commands) for commands in trips] == [1]
+    assert [len(lines(redis_client, key)) for key in keys] == [1, 1, 1]
+
+
+def test_a_coroutine_is_noted_too(jobs, rig, redis_client):
+    async def call(message):
+        jobs.begun.append(message.id)
+        while not jobs.go.is_set():
+            await asyncio.sleep(0.01)
+
+    delivery = Delivery(Message("m", "n", None, "default"), 0, b"8-0", b"null")
+    rig.loop.put(
+        WorkItem(
+            delivery, Handler(name="n", queue="default", call=call, is_async=True, keeps_result=True), rig.executor
+        )
+    )
+    wait_until(lambda: jobs.begun)
+    (lane,) = (each for each in rig.loop.lanes if each.running())
+    rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - 2)
+    redis_client.set(rig.config.keys.result("m"), "{}")
+    jobs.look()
+    assert len(lines(redis_client, rig.config.keys.result("m"))) == 1
+
+
+def test_the_reporter_looks_each_second(jobs, redis_client):
+    key = jobs.begin("m")
+    reporter = ProgressReporter({}, jobs.tasks, jobs.rig.shared_state, open_session("chores"))
+    reporter._name = lambda number: "default"
+    assert reporter.run_once() == 1.0
+    assert len(lines(redis_client, key)) == 1
+    reporter.close()
