@@ -87,6 +87,12 @@ OF_STREAMS: dict[str, Place] = {
         client, keys, '{"supervisor":"s9","running":[[0,"1-1",%s],[9,"x",1],[%s,"1-1",1]]}' % (("9" * 4000,) * 2)
     ),
     "a consumer of odd bytes": lambda client, keys: client.hset(keys.consumers, b"consumer:\xff\n", b"\xff"),
+    "stacks of nonsense": lambda client, keys: client.set(
+        keys.stacks_of("s1-c0"),
+        f'{LAST}\n{{"stacks":[7,{{"kind":"sync","frames":[]}},{{"kind":"thread","id":"<b>\\u0000\\ud800","ms":{DIGITS},'
+        f'"frames":[["<b>\\u202e",{"9" * 25},"f","x"],7]}}]}}',
+    ),
+    "requests for stacks": lambda client, keys: client.hset(keys.stacks, mapping={"s1-c0": DIGITS, b"\xff": b"\xff"}),
     "counters": lambda client, keys: _count(client, keys, DIGITS),
     "counters that are no number": lambda client, keys: _count(client, keys, "inf"),
     "due at no time": lambda client, keys: client.zadd(keys.due, {"x": "inf"}),

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin.consumers import consumers_page
+from mq_django.admin.consumers import consumers_page, stacks_page
 from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
 from mq_django.admin.messages import (
     delayed_pages,
@@ -40,6 +40,8 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("consumers.json", consumers_page.stats, require_GET, "consumers_stats"),
     ("consumers/<str:who>/quiet/", consumers_page.quiet, _get_or_post, "quiet"),
     ("consumers/<str:who>/stop/", consumers_page.stop, _get_or_post, "stop"),
+    ("consumers/<str:who>/stacks/", stacks_page.stacks, require_GET, "stacks"),
+    ("consumers/<str:who>/stacks.json", stacks_page.stats, require_GET, "stacks_stats"),
     ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),

@@ -44,8 +44,8 @@ _HELD_SINCE = _HELD_UNTIL + 8 * MAX_QUEUES
 _PAUSED = _HELD_SINCE + 8 * MAX_QUEUES
 _UNHANDLED = _PAUSED + MAX_QUEUES
 _COUNTED = _UNHANDLED + MAX_QUEUES
-_CANCELS = _COUNTED + MAX_QUEUES * _COUNTS.size
-_QUARANTINE = _CANCELS + MAX_QUEUES
+_REQUESTS = _COUNTED + MAX_QUEUES * _COUNTS.size
+_QUARANTINE = _REQUESTS + MAX_QUEUES
 _LANES = _QUARANTINE + MAX_NAME
 
 
@@ -191,13 +191,13 @@ class SharedState:
         """Set whether a queue has unhandled messages."""
         self._memory[_UNHANDLED + queue] = there_are
 
-    def note_cancels(self, queue: int) -> None:
-        """Report that running messages of a queue are to be cancelled: see `cancels`."""
-        self._memory[_CANCELS + queue] = (self._memory[_CANCELS + queue] + 1) % 256
+    def note_requests(self, queue: int) -> None:
+        """Report that there may be new requests in a queue: to cancel running messages, or for stacks."""
+        self._memory[_REQUESTS + queue] = (self._memory[_REQUESTS + queue] + 1) % 256
 
-    def cancels(self, queue: int) -> int:
-        """Return a number that changes when running messages of a queue are to be cancelled."""
-        return self._memory[_CANCELS + queue]
+    def requests(self, queue: int) -> int:
+        """Return a number that changes when there may be new requests in a queue."""
+        return self._memory[_REQUESTS + queue]
 
     def stop_fast(self) -> None:
         """Ask the consumer, which is stopping, to hand back its running messages at once."""

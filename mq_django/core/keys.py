@@ -184,6 +184,15 @@ class QueueKeys:
         """Return the key of the HASH with what a message's handler reports. It has a TTL."""
         return self._key(f"progress:{message_id}")
 
+    @property
+    def stacks(self) -> str:
+        """HASH with a TTL: consumer -> when somebody asked last for the stacks of what it runs, in ms since 1970."""
+        return self._key("stacks")
+
+    def stacks_of(self, consumer: str) -> str:
+        """Return the key of the STRING with a consumer's answer. It has a TTL."""
+        return self._key(f"stacks:{consumer}")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicKeys:

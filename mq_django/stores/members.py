@@ -20,8 +20,8 @@ _ANY = "surrogateescape"
 NAMES, MAX_NAMES, ANY_NAME = "names", 1000, "*"
 #: The field in which a supervisor announces that it does the housekeeping of the queue.
 HOUSEKEEPING = "housekeeping"
-#: The field that counts the requests to cancel running messages.
-CANCELS_ASKED = b"cancels:asked"
+#: The fields that count the requests to cancel running messages, and those for stacks.
+REQUESTS = (b"cancels:asked", b"stacks:asked")
 #: The most running messages of one consumer and queue in a heartbeat: those that have run longest.
 MAX_RUNNING = 20
 #: Deliveries claimed by one script call.
@@ -46,8 +46,8 @@ class Membership:
     generation: str = ""
     #: Consumer or supervisor -> the request to it: "quiet" or "stop".
     asks: Mapping[str, str] = field(default_factory=dict)
-    #: Changes when somebody asks to cancel a running message: see `CancelRequests`.
-    cancels: str = ""
+    #: Changes when somebody asks to cancel a running message, or for stacks: see `CancelRequests`, `StackRequests`.
+    requests: str = ""
 
     def consumers_of(self, supervisor: str) -> list[str]:
         """Return the consumers of a supervisor."""
@@ -100,7 +100,7 @@ def read_membership(
 ) -> Membership:
     """Return the members in the fields of a `consumers` hash. Invalid fields are left out."""
     beats, seen, supervisors, consumers, asks = {}, {}, {}, {}, {}
-    cancels = reply.get(CANCELS_ASKED, b"").decode(errors="replace")
+    requests = b" ".join(reply.get(name, b"") for name in REQUESTS).decode(errors="replace")
     for name, value in reply.items():
         try:
             kind, _, who = name.decode().partition(":")
@@ -124,7 +124,7 @@ def read_membership(
     for name, oldest in zip(unknown[::2], unknown[1::2], strict=True):
         who = name.decode(errors=_ANY)
         held[who] = held.get(who, "") + oldest.decode()
-    return Membership(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks, cancels)
+    return Membership(beats, seen, supervisors, consumers, held, generation.decode(errors="replace"), asks, requests)
 
 
 class Members:

@@ -61,6 +61,8 @@ VISITS = [
     Visit("quiet", "consumers/s1-c0/quiet/", OPERATE, "post", YES),
     Visit("stop", "consumers/s1/stop/", OPERATE),
     Visit("stop", "consumers/s1/stop/", OPERATE, "post", YES),
+    Visit("stacks", "consumers/s1-c0/stacks/", VIEW),
+    Visit("stacks_stats", "consumers/s1-c0/stacks.json?queue=emails&asked=1", VIEW),
     Visit("queue_stats", "emails/stats.json", VIEW),
     Visit("ready", "emails/ready/", VIEW),
     Visit("ready", "emails/ready/?name=a", VIEW),

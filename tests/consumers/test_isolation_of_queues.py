@@ -194,11 +194,11 @@ def receiver(queues, both):
 
 @case(Canceller)
 def canceller(queues, both):
-    return Canceller({number: Cancels(store) for number, store in enumerate(both)}, Quarantined(), [])
+    return Canceller(by_number([Cancels(store) for store in both]), {}, Quarantined(), [])
 
 
 class Quarantined:
-    def cancels(self, number):
+    def requests(self, number):
         return 1
 
     def quarantine(self):

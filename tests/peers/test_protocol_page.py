@@ -123,7 +123,7 @@ def test_every_box_is_tried():
 def test_the_page_names_every_key():
     queue, topic = QueueKeys("mq", "emails"), TopicKeys("mq", "orders")
     names = [getattr(queue, kind) for kind in KINDS if kind != "replaced"]  # In one row with `claims`.
-    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress("")]
+    names += [queue.minutes(0)[:-1], queue.result(""), queue.progress(""), queue.stacks]
     names += [topic.log, topic.published, topic.control, topic.minutes(0)[:-1]]
     assert [name for name in names if f"\n| `{name}" not in PAGE] == []
     assert "`mq:{emails}:claims`, `:replaced`" in PAGE

@@ -30,6 +30,7 @@ from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
+from mq_django.stores.stack_requests import StackRequests
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places
@@ -306,6 +307,7 @@ def be_strange(client, mq_settings):
     members.beat("s1", {}, {ME: {}})
     assert members.claim("stranger", ME) == 1
     assert members.ask(ME, "stop")
+    assert StackRequests(queue.config, Session(get_client("inspect"))).ask(ME)
     members.evict("s1", 1)
     for item in store.held_by(ME, limit=5):
         assert store.reassign(ME, OTHER, [(item.stream, item.entry)]) == []

@@ -184,6 +184,7 @@ def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: Proc
         "handled": text.number(one.handled),
         "failed": text.number(one.failed),
         "has_failed": one.failed > 0,
+        "stacks_url": page.url("stacks", text.to_url(one.id.encode())),
         "quiet_url": "" if one.asked else page.url("quiet", text.to_url(one.id.encode())),
         "stop_url": "" if one.asked == "stop" else page.url("stop", text.to_url(one.id.encode())),
     }

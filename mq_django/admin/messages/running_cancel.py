@@ -62,6 +62,7 @@ def _confirm(page: Page, name: str, view: EntryView, back_url: str) -> HttpRespo
             "the process may finish within the grace time, or return to the queue without a counted attempt."
         ),
     }
+    stacks_url = page.url("stacks", text.to_url(view.consumer.encode(errors="replace")))
     return confirm(
         page,
         name,
@@ -77,4 +78,5 @@ def _confirm(page: Page, name: str, view: EntryView, back_url: str) -> HttpRespo
         listed=[text.visible(f"{view.message.name} {view.message.id}", limit=200)],
         dangerous=True,
         inputs=[force] if view.consumer else [],
+        look=(_("See where its handler is"), stacks_url) if view.consumer else None,
     )

@@ -44,8 +44,12 @@ def confirm(
     unlisted: int = 0,
     dangerous: bool = False,
     inputs: Sequence[Mapping[str, Any]] = (),
+    look: tuple[str, str] | None = None,
 ) -> HttpResponse:
-    """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty."""
+    """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty.
+
+    `look` is the label and the URL of a page to see before.
+    """
     context: dict[str, Any] = {
         "queue": queue,
         "tabs": tabs(page, queue, tab) if queue else sections(page, tab),
@@ -58,6 +62,7 @@ def confirm(
         "unlisted": number(unlisted) if unlisted else "",
         "dangerous": dangerous,
         "inputs": inputs,
+        "look": look,
     }
     return page.render("confirm", title, **context)
 

@@ -103,8 +103,8 @@ class HeartbeatCallbacks(NamedTuple):
     asked: Callable[[Mapping[str, str]], None]
     #: (queue, names): the names that consumers announce to handle; see Membership.announced_names().
     names: Callable[[int, Collection[str]], None]
-    #: (queue, count): see Membership.cancels.
-    cancels: Callable[[int, str], None]
+    #: (queue, counts): see Membership.requests.
+    requests: Callable[[int, str], None]
 
 
 class Heartbeat(Service):
@@ -196,7 +196,7 @@ class Heartbeat(Service):
             )
         self._known[number] = (membership.generation, announcement.supervisor)
         self._callbacks.names(number, membership.announced_names())
-        self._callbacks.cancels(number, membership.cancels)
+        self._callbacks.requests(number, membership.requests)
         self._pass_on(announcement, membership.asks)
         self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 

@@ -42,13 +42,13 @@ class ServerServices:
     ) -> None:
         self.queues = queues
         self._states = states
-        #: Queue -> the number of requests to cancel running messages, as the last heartbeat has returned it.
-        self._known_cancels: dict[int, str] = {}
+        #: Queue -> the numbers of requests to its consumers, as the last heartbeat has returned them.
+        self._known_requests: dict[int, str] = {}
         self.reclaimer = Reclaimer(queues, settled=self._settled)
         self._releaser = AnnouncedReleaser(queues)
         on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
         callbacks = HeartbeatCallbacks(
-            announce, self._held, evicted, *on_silence, asked, self._releaser.announced, self._cancels
+            announce, self._held, evicted, *on_silence, asked, self._releaser.announced, self._requests
         )
         self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}
@@ -82,24 +82,24 @@ class ServerServices:
     def _settled(self, number: int, consumer: str) -> None:
         self.heartbeat.depart(number, consumer)
 
-    def _cancels(self, number: int, count: str) -> None:
-        """Tell the consumers if the number of requests to cancel has changed: a notification may have been lost."""
-        before, self._known_cancels[number] = self._known_cancels.get(number), count
-        if before not in (None, count):
-            self._states.note_cancels(number)
+    def _requests(self, number: int, counts: str) -> None:
+        """Tell the consumers if the numbers of requests have changed: a notification may have been lost."""
+        before, self._known_requests[number] = self._known_requests.get(number), counts
+        if before not in (None, counts):
+            self._states.note_requests(number)
 
     def _heard(self, number: int, text: str) -> None:
         if text in ("paused", "resumed"):
             self._states.pause(number, text == "paused")
-        if text in ("cancels", SUBSCRIBED):
-            self._states.note_cancels(number)
+        if text in ("cancels", "stacks", SUBSCRIBED):
+            self._states.note_requests(number)
         if text in ("asked", SUBSCRIBED):
             self.heartbeat.wake()
         if text in ("job", SUBSCRIBED):
             self._redriver.expect(number)
         if text in ("schedules", SUBSCRIBED):
             self._scheduler.expect(self.queues[number].name)
-        if text not in ("asked", "job", "schedules", "cancels"):
+        if text not in ("asked", "job", "schedules", "cancels", "stacks"):
             self._promoter.expect(number)
 
     def _seen(self, number: int, promoted: Promoted) -> None:

@@ -70,11 +70,11 @@ class WorkerStates:
             for worker in self._workers:
                 worker.shared_state.set_unhandled(number, there_are)
 
-    def note_cancels(self, number: int) -> None:
-        """Have all consumers read which messages of a queue are to be cancelled."""
+    def note_requests(self, number: int) -> None:
+        """Have all consumers read the requests in a queue: to cancel messages, and for stacks."""
         with self._lock:
             for worker in self._workers:
-                worker.shared_state.note_cancels(number)
+                worker.shared_state.note_requests(number)
 
     def ask(self, asks: Mapping[str, str]) -> None:
         """Add the requests of operators to consumers, or to the supervisor with all of them."""

@@ -1,4 +1,4 @@
-"""Interrupt the handlers of messages that are to be cancelled."""
+"""Interrupt the handlers of messages that are to be cancelled, and show where handlers are."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,6 +8,7 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.handler_thread import HandlerThread
+from mq_django.consumers.worker.stack_answers import StackAnswers
 
 #: Seconds between two checks: how late a handler may be interrupted.
 TICK = 0.1
@@ -20,19 +21,27 @@ Lane = HandlerThread | CoroutineLane
 
 
 class Canceller(Service):
-    """Reads which messages are to be cancelled when its supervisor says so, and interrupts their handlers.
+    """Reads requests when its supervisor says so: it interrupts handlers that are to be cancelled, and sends stacks.
 
     Args:
-        cancels: those of the queues on one server, by the number of the queue.
+        cancels: the messages of the queues on one server that are to be cancelled, by the number of the queue.
+        answers: what answers requests for stacks, by the number of the queue.
         shared_state: says when to read again.
         places: where handlers run.
     """
 
     name = "canceller"
 
-    def __init__(self, cancels: Mapping[int, Cancels], shared_state: SharedState, places: Sequence[Lane]) -> None:
+    def __init__(
+        self,
+        cancels: Mapping[int, Cancels],
+        answers: Mapping[int, StackAnswers],
+        shared_state: SharedState,
+        places: Sequence[Lane],
+    ) -> None:
         super().__init__()
         self._cancels = cancels
+        self._answers = answers
         self._by_name = {one.queue: one for one in cancels.values()}
         self._shared_state = shared_state
         self._places = places
@@ -43,7 +52,7 @@ class Canceller(Service):
     def run_once(self) -> float:
         """Read the requests that have changed, and interrupt the handlers that they name."""
         self._rounds += 1
-        state = {number: self._shared_state.cancels(number) for number in self._cancels}
+        state = {number: self._shared_state.requests(number) for number in self._cancels}
         changed = [number for number, seen in state.items() if self._must_read(number, seen)]
         self.each(changed, lambda number: self._read(number, state[number]), called=self._name)
         if any(one.ids for one in self._cancels.values()):
@@ -58,7 +67,9 @@ class Canceller(Service):
 
     def _read(self, number: int, seen: int) -> None:
         self._cancels[number].read()
+        # An answer that fails is not tried again: who waits for it has gone by then, and asks again.
         self._seen[number] = seen
+        self._answers[number].answer()
 
     def _interrupt(self, place: Lane) -> None:
         job = place.running()
@@ -78,10 +89,15 @@ def _queue_of(place: Lane) -> str:
 
 
 def cancellers(
-    servers: Mapping[str, ServerQueues], cancels: Sequence[Cancels], shared_state: SharedState, places: Sequence[Lane]
+    servers: Mapping[str, ServerQueues],
+    cancels: Sequence[Cancels],
+    answers: Sequence[StackAnswers],
+    shared_state: SharedState,
+    places: Sequence[Lane],
 ) -> Iterator[Canceller]:
-    """Yield a canceller for the queues on each server."""
+    """Yield a canceller for the queues on each server. `cancels` and `answers` have those of each queue."""
     for share in servers.values():
-        canceller = Canceller({number: cancels[number] for number in share}, shared_state, places)
+        of_share = {number: cancels[number] for number in share}, {number: answers[number] for number in share}
+        canceller = Canceller(*of_share, shared_state, places)
         assign([canceller], share.values(), servers=len(servers))
         yield canceller

@@ -19,13 +19,15 @@ from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
+from mq_django.consumers.worker.lane_stacks import LaneStacks
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.progress_reporter import progress_reporters
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
-from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper
+from mq_django.consumers.worker.stack_answers import open_answers
+from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper, releasers
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry
@@ -91,19 +93,14 @@ class Consumer:
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
-        self._releasing: list[Releaser] = [] if backlog else list(self._releasers())
+        self._releasing: list[Releaser] = [] if backlog else list(releasers(self._servers, shared_state))
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
-        self._services += [*self._releasing, *cancellers(self._servers, self._cancels, shared_state, places)]
+        answers = open_answers(queues, self.id, LaneStacks(self._threads, self._loop, shared_state).take)
+        self._services += [*self._releasing, *cancellers(self._servers, self._cancels, answers, shared_state, places)]
         books = [settler.reports for settler in self._settlers]
         self._services += progress_reporters(self._servers, books, self.id, shared_state, places)
         for number, share in enumerate(self._servers.values()):
             assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
-
-    def _releasers(self) -> Iterator[Releaser]:
-        for share in self._servers.values():
-            releaser = Releaser(open_stores(share), self._shared_state)
-            assign([releaser], share.values(), servers=len(self._servers))
-            yield releaser
 
     def _open(self) -> list[Store]:
         """Open the stores on sessions of their own, for use in one thread."""

@@ -57,8 +57,9 @@ class HandlerThread:
         #: The deadline of the running handler on the monotonic clock, or None.
         self._deadline: float | None = None
         self._lock = threading.Lock()
-        #: What it runs, or has run last, and whether the handler itself runs now and can be interrupted.
-        self._job: WorkItem | None = None
+        #: What it runs, or has run last.
+        self.job: WorkItem | None = None
+        #: Whether the handler itself runs now and can be interrupted.
         self._is_calling = False
         #: Somebody has cancelled what it runs; the blocks in which it is not interrupted.
         self.cancelled = self._given_up = False
@@ -84,7 +85,7 @@ class HandlerThread:
                 if job is None:
                     return
                 # In a copied context, so that locale, time zone and context variables end with the message.
-                self._job = job
+                self.job = job
                 copy_context().run(job.executor.run, self, job.delivery, job.handler)
                 self.ended += 1
                 self._on_low()
@@ -135,7 +136,7 @@ class HandlerThread:
 
     def running(self) -> WorkItem | None:
         """Return what it runs, while the handler itself runs."""
-        return self._job if self._is_calling else None
+        return self.job if self._is_calling else None
 
     def has_cancelled(self, *, force: bool) -> bool:
         """Return whether what it runs was cancelled already, with `force` by force."""
@@ -144,7 +145,7 @@ class HandlerThread:
     def cancel(self, job: WorkItem, *, force: bool) -> None:
         """Interrupt the handler of a job if that still runs; with `force` have its process replaced if it goes on."""
         with self._lock:
-            if not self._is_calling or self._job is not job:
+            if not self._is_calling or self.job is not job:
                 return
             if force and not self._given_up:
                 self._given_up = True

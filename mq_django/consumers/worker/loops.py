@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextvars import Context, copy_context
+from typing import Any
 
 from asgiref.sync import sync_to_async
 
@@ -112,12 +113,16 @@ class LoopPool(Pool):
         jobs = [lane.job for lane in self.lanes]
         return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
 
+    def current_task(self) -> "asyncio.Task[Any] | None":
+        """Return the task that runs now; None while the loop waits."""
+        return asyncio.current_task(self._loop)
+
     def _answer(self) -> None:
         self._answered = True
 
     def _report_blocked(self) -> None:
         """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
-        task = asyncio.current_task(self._loop)
+        task = self.current_task()
         running = [(lane, lane.job) for lane in self.lanes if lane.job is not None]
         # A task that a handler has created itself belongs to no lane.
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running

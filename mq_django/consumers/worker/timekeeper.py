@@ -1,7 +1,8 @@
 """Interrupt handlers past their timeout, and release messages that have a handler now."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from mq_django.consumers.by_server import ServerQueues, assign, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.pools import Pool, ThreadPool
@@ -57,3 +58,11 @@ class Releaser(Service):
         known = list(names(store.config.name))
         while store.release_unhandled(known, limit=BATCH):
             pass
+
+
+def releasers(servers: Mapping[str, ServerQueues], shared_state: SharedState) -> Iterator[Releaser]:
+    """Yield a releaser for the queues on each server."""
+    for share in servers.values():
+        releaser = Releaser(open_stores(share), shared_state)
+        assign([releaser], share.values(), servers=len(servers))
+        yield releaser

@@ -25,14 +25,14 @@ _OWN = QueueKeys("", "").ready.removesuffix("ready")
 #: The last parts of keys of a queue, and of a topic.
 _KINDS = {
     str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN)
-    for kind in (*KINDS, "waiters", "handled", "handled_ids")
+    for kind in (*KINDS, "waiters", "handled", "handled_ids", "stacks")
     if kind != "wake"
 }
 _TOPIC = TopicKeys("", "")
 _TOPIC_KINDS = {key.removeprefix(_OWN) for key in (_TOPIC.log, _TOPIC.control, _TOPIC.published)}
 #: The last parts of those whose number is not bounded.
 _COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)")
-_OF_MESSAGE = re.compile(r"(?:result|progress):.+", re.DOTALL)
+_OF_MESSAGE = re.compile(r"(?:result|progress|stacks):.+", re.DOTALL)
 _GROUP = re.compile(r"g:[A-Za-z0-9_-]{1,160}:(.+)", re.DOTALL)
 
 #: Called with the number of keys that were scanned, each second.
@@ -100,7 +100,7 @@ def _is_known(last: str) -> bool:
     group = _GROUP.fullmatch(last)
     kind = group[1] if group else last
     return kind in _KINDS | (set() if group else _TOPIC_KINDS) or any(
-        form.fullmatch(kind) for form in (_COUNTERS, _OF_MESSAGE)
+        form.fullmatch(kind) for form in (_COUNTERS, _UNBOUNDED)
     )
 
 

@@ -6,7 +6,7 @@ from django.contrib.admin.models import LogEntry
 from mq_django import topics
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE
-from tests.seeding import publish, store, take
+from tests.seeding import CONSUMER, publish, store, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -26,6 +26,7 @@ def test_the_page_of_a_message_leads_to_a_question(operator, held):
     assert "Cancel this message?" in asked
     assert message_id in asked
     assert "Replace its process if it goes on" in asked
+    assert f'href="{BASE}consumers/{CONSUMER}/stacks/"' in asked
     assert store("emails").cancel_requests() == {}
 
 

@@ -123,7 +123,7 @@ class WorkerSet:
 
         kinds = ("evicted", "dead", "unknown", "asked")
         return HeartbeatCallbacks(
-            self.announce, self.held, *map(tell, kinds), names=self.named, cancels=lambda *_: None
+            self.announce, self.held, *map(tell, kinds), names=self.named, requests=lambda *_: None
         )
 
     def announce(self):

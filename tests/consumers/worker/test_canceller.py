@@ -10,10 +10,13 @@ from mq_django import HandlerCancelled, is_cancelled, uninterrupted
 from mq_django.consumers.worker.canceller import Canceller
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lane_stacks import LaneStacks
+from mq_django.consumers.worker.stack_answers import StackAnswers
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
 from mq_django.errors import ConnectionLost
 from mq_django.registry import Handler
+from mq_django.stores.stack_requests import StackRequests
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
@@ -34,13 +37,15 @@ class Work:
         self.item = WorkItem(delivery, handler, rig.executor)
         self.cancels = Cancels(rig.store)
         places = [*rig.threads.lanes, *rig.loop.lanes]
-        self.canceller = Canceller({0: self.cancels}, rig.shared_state, places)
+        stacks = LaneStacks(rig.threads, rig.loop, rig.shared_state)
+        answers = StackAnswers(StackRequests(rig.config, rig.session), "me", stacks.take)
+        self.canceller = Canceller({0: self.cancels}, {0: answers}, rig.shared_state, places)
         (rig.loop if is_async else rig.threads).put(self.item)
         wait_until(self.begun.is_set)
 
     def cancel(self, message_id="m", *, force=False):
         self.rig.store.cancel_running(message_id, force=force)
-        self.rig.shared_state.note_cancels(0)
+        self.rig.shared_state.note_requests(0)
         self.canceller.run_once()
 
     def outcome(self):
@@ -198,7 +203,7 @@ def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, fou
 def test_a_redriven_message_is_not_interrupted(rig):
     work = Work(rig, nap)
     work.cancels.ids = {"m": False}
-    work.canceller._seen = {0: rig.shared_state.cancels(0)}
+    work.canceller._seen = {0: rig.shared_state.requests(0)}
     work.canceller.run_once()
     work.go.set()
     assert isinstance(work.outcome(), Ack)

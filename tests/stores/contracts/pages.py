@@ -24,6 +24,7 @@ from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
+from mq_django.stores.stack_requests import StackRequests
 from mq_django.transport import scripts
 from tests.stores.contracts import rsmq_queues, waits
 from tests.stores.contracts.frozen import NOW, NOW_MS
@@ -38,7 +39,7 @@ LONG = 30
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (entries, before, rooms, rsmq_rooms, counters, totals, results, awaited_results, reports, schedules)
-    yield from (skips, schedules_when_full, schedules_by_priority, created)
+    yield from (skips, schedules_when_full, schedules_by_priority, created, stacks)
     opened: list[Callable[[Stage], Store]] = [waits.everywhere, rsmq_queues.everywhere]
     for open_one in opened:
         yield lambda stage, open_one=open_one: at_a_glance(stage, open_one(stage))
@@ -244,6 +245,23 @@ def reports(stage: Stage) -> None:
     with stage.under("handled without progress: nothing stays"):
         begin(wire, store.config, last)
         wire.trip([ended_command(store.config, last, True, False)])
+
+
+def stacks(stage: Stage) -> None:
+    for store in (stage.queue(), stage.group(), stage.rsmq()):
+        requests = StackRequests(store.config, stage.wire())
+        with stage.under("of a consumer that is gone"):
+            assert requests.ask(ME) is None
+        stage.client.hset(store.keys.consumers, f"consumer:{ME}", "{}")
+        with stage.under("of one that is there"):
+            assert requests.ask(ME) == NOW_MS
+        with stage.under("in the same millisecond"):
+            assert requests.ask(ME) == NOW_MS + 1
+        for strange in ("no number", "9e300", "nan", str(NOW_MS - 1)):
+            stage.client.hset(store.keys.stacks, ME, strange)
+            with stage.under("after one that is earlier, or no time"):
+                assert requests.ask(ME) == NOW_MS
+        stage.clear()
 
 
 def schedules(stage: Stage) -> None:

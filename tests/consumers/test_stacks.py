@@ -1,0 +1,130 @@
+"""Operators see where each handler is: of real trees, whose processes answer, or cannot."""
+
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from mq_django.conf import get_config
+from mq_django.inspector import processes
+from mq_django.inspector.stack_views import WAIT, StackRequest, ask_for_stacks, find_process, read_answer
+from mq_django.producers import queues, topics
+from mq_django.transport.connections import open_wire
+from mq_django.transport.scripts import command
+from tests.waiting import wait_until
+
+HANDLERS = "tests/consumers/project/handlers.py"
+
+
+def consumer(count=1):
+    """Return the id of a consumer of the only tree when its supervisor has announced what it runs."""
+
+    def announced():
+        alive = [one for one in processes.everybody().supervisors if one.alive]
+        found = [process for one in alive for process in one.processes if len(process.running) >= count]
+        return found[0].id if found else None
+
+    return wait_until(announced)
+
+
+def ask(who):
+    _, process = find_process(who)
+    return ask_for_stacks(who, process.queues)
+
+
+def stacks(who):
+    """Return the stacks of a consumer by the messages' ids; on a busy machine an answer may take longer than WAIT."""
+    request = ask(who)
+    answer = wait_until(lambda: read_answer(request))
+    return {one.id: one for one in answer.stacks}
+
+
+def functions(stack):
+    return [frame.function.rpartition(".")[2] for frame in stack.frames]
+
+
+def test_threads_and_coroutines_show_where_they_are(trees, publish, history, redis_client, store):
+    tree = trees("--processes", "1", "--threads", "2")
+    first = publish(["nap", 3600])
+    history.wait_for("start")
+    second = publish(["sleep", 3600], name="aact")
+    history.wait_for("start", 2)
+    who = consumer(2)
+    assert not redis_client.exists(store.keys.stacks, store.keys.stacks_of(who))
+
+    found = stacks(who)
+    assert [*found] == [first, second]
+    thread, coroutine = found.values()
+    assert (thread.kind, thread.queue, thread.name) == ("thread", "default", "act")
+    assert functions(thread) == ["act", "_nap"]
+    assert {frame.file for frame in thread.frames} == {HANDLERS}
+    assert thread.frames[-1].code in ("time.sleep(0.01)", "while time.monotonic() < until:")
+    assert (coroutine.kind, coroutine.name) == ("coroutine", "aact")
+    assert functions(coroutine) == ["act_async", "sleep"]
+    assert coroutine.frames[0].code == "await asyncio.sleep(argument)"
+    assert 0 < thread.ms < 120_000
+    assert tree.logged().count("ERROR") == 0
+
+
+def test_several_operators_get_an_answer_each(trees, publish, history):
+    trees("--processes", "2", "--threads", "1")
+    ids = {publish(["nap", 3600]) for _ in range(2)}
+    history.wait_for("start", 2)
+    one, other = wait_until(lambda: sorted(process.id for process in _running()) if len(_running()) == 2 else [])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(stacks, [one, other] * 4))
+    assert {frozenset(each) for each in found} == {frozenset([message_id]) for message_id in ids}
+    assert found[::2] != found[1::2]
+
+
+def _running():
+    return [process for one in processes.everybody().supervisors for process in one.processes if process.running]
+
+
+def test_without_its_notification_a_heartbeat_brings_the_request(trees, publish, history, store):
+    trees("--processes", "1", QUEUES={"default": {"VISIBILITY_TIMEOUT": 4}})
+    message_id = publish(["nap", 3600])
+    history.wait_for("start")
+    who = consumer()
+    asking = command("stacks_ask", keys=[store.keys.stacks, store.keys.consumers], args=[who, 60_000, "nobody-listens"])
+    (asked,) = open_wire("produce", store.config.connection).trip([asking])
+    request = StackRequest(consumer=who, queue="default", asked_ms=int(asked))
+    answer = wait_until(lambda: read_answer(request), timeout=10)
+    assert [one.id for one in answer.stacks] == [message_id]
+
+
+def test_a_handler_that_holds_the_gil_is_named_by_what_its_supervisor_knows(trees, publish, history, tmp_path):
+    trees("--processes", "1", "--threads", "1")
+    message_id = publish(["wait", str(tmp_path / "go")], ["gil", 20])
+    history.wait_for("start")
+    who = consumer()
+    assert functions(stacks(who)[message_id]) == ["act", "_wait_for"]
+    (tmp_path / "go").touch()
+    wait_until(lambda: read_answer(ask(who), seconds=1.5) is None)
+    out = StringIO()
+    with pytest.raises(CommandError, match=f"{who} did not answer within 3 s. A handler may hold the GIL"):
+        call_command("mq", "stack", who, stdout=out)
+    assert message_id in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("options", "queue"),
+    [
+        ({"QUEUES": {"default": {"STORE": "rsmq"}}}, "default"),
+        ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
+    ],
+    ids=["rsmq", "topic"],
+)
+def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, options, queue):
+    trees("--threads", "2", queue, **options)
+    body = {"do": [["nap", 3600]]}
+    wait_until(lambda: processes.everybody().supervisors)
+    (topics["news"] if ":" in queue else queues[queue]).publish("act", body)
+    history.wait_for("start")
+    (found,) = stacks(consumer()).values()
+    assert (found.queue, functions(found)) == (get_config().queue(queue).name, ["act", "_nap"])
+
+
+def test_who_waits_for_an_answer_does_so_for_a_few_seconds():
+    assert WAIT <= 3.0
