@@ -23,6 +23,10 @@ MQError
 │   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
 │   └── NotSupported          the queue or topic does not support that
+├── WorkflowError             a workflow cannot do what is asked for
+│   ├── InvalidWorkflow       a definition that cannot run; nothing was written (also ValueError)
+│   ├── UnknownRun            there is no such run (also LookupError)
+│   └── MissingValue          a step's argument has no value any more
 ├── ScheduleError             a schedule could not be created or changed; nothing was written
 │   ├── InvalidSchedule       an option that no schedule can have (also ValueError)
 │   ├── UnknownSchedule       the queue has no such schedule (also LookupError)
@@ -118,6 +122,22 @@ class ScheduleInCode(ScheduleError):
 
 class ScheduleChanged(ScheduleError):
     """Somebody else has changed the schedule since it was read."""
+
+
+class WorkflowError(MQError):
+    """A workflow cannot do what is asked for."""
+
+
+class InvalidWorkflow(WorkflowError, ValueError):
+    """A definition that cannot run. Nothing was written."""
+
+
+class UnknownRun(WorkflowError, LookupError):
+    """There is no such run: it has ended a week ago, or waits for a commit."""
+
+
+class MissingValue(WorkflowError):
+    """The value of an earlier step, which is an argument of this one, does not exist any more."""
 
 
 class InvalidOffset(MQError, ValueError):

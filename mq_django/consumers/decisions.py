@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.failure_logs import log_failure
-from mq_django.consumers.shared_state import HANDLED, Receipt
+from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
@@ -50,6 +50,8 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
     ended = evidence.results.get(receipt)
     if ended == HANDLED:
         return Settlement(item, ACK, keeps_result=_keeps_result(item))
+    if ended == RETURNED:
+        return Settlement(item, HandBack())
     if item.message.id in evidence.cancelled:
         return _cancelled(item, has_run=receipt in evidence.running or receipt in evidence.late)
     if ended is not None:

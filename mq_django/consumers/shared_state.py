@@ -30,7 +30,8 @@ OVERTIME = 1.0
 MAX_NAME = 128
 
 IDLE, RUNNING = 0, 1
-HANDLED, FAILED = 1, 2
+#: RETURNED: handled, and its value is only in the process: without it, it must not be acked.
+HANDLED, FAILED, RETURNED = 1, 2, 3
 _ASKED, _OBEYED = 1, 2
 
 _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
@@ -93,7 +94,7 @@ class RunningState(Protocol):
         """Note that a lane is idle."""
 
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
-        """Note that a delivery was HANDLED or FAILED."""
+        """Note that a delivery was HANDLED, FAILED or RETURNED."""
 
     def holds(self, queue: int, read_at: float) -> bool:
         """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
@@ -155,7 +156,7 @@ class SharedState:
         return float(_LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)[3])
 
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
-        """Note that a delivery was HANDLED or FAILED; it may still be unsettled."""
+        """Note that a delivery was HANDLED, FAILED or RETURNED; it may still be unsettled."""
         at = self._ring_at + next(self._result_count) % RING * _RESULT.size
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
@@ -236,7 +237,7 @@ class SharedState:
         return found
 
     def results(self) -> dict[Receipt, int]:
-        """Return how the latest deliveries ended, including settled ones: HANDLED or FAILED."""
+        """Return how the latest deliveries ended, including settled ones: HANDLED, FAILED or RETURNED."""
         found = {}
         for place in range(RING):
             state, stream, queue, entry = _RESULT.unpack_from(self._memory, self._ring_at + place * _RESULT.size)

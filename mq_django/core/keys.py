@@ -54,6 +54,7 @@ KINDS = (
     "permits",
     "next_checks",
     "permit_wakeups",
+    "step_notes",
     "wake",
 )
 
@@ -125,6 +126,8 @@ class QueueKeys:
     schedules: str = field(init=False)
     #: HASH: the same of schedules that were created at run time; `definition:`, `created:` and `changed:` + its name.
     runtime_schedules: str = field(init=False)
+    #: HASH: notes about steps of workflows, until their runs have got them: see `lua/parts/step_notes.lua`.
+    step_notes: str = field(init=False)
     #: Pub/sub channel: a new earliest due time, a pause, a resume.
     wake: str = field(init=False)
 

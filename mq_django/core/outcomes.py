@@ -16,6 +16,18 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
+class StepEnd(Ack):
+    """A step of a workflow has ended. Its message is acked, and the same script notes how, for its run."""
+
+    #: done, or dropped: it has not run, because its run had ended.
+    event: str = "done"
+    #: The JSON text of its return value, if another step takes it.
+    value: bytes = b""
+    #: The steps that it has added to its run, such as "8-1007".
+    added: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
     """Handle the message again later; this attempt counts.
 

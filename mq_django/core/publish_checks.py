@@ -15,6 +15,7 @@ from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.times import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, MAX_PRIORITY, RESERVED, encode_body
+from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
 
 #: The values of on_conflict, the default first: without and with unique_for.
@@ -40,7 +41,7 @@ def check_text(what: str, value: object) -> str:
 def check_id(value: object, destination: DeliveryOptions) -> str:
     """Return a valid message id, else raise InvalidMessage, or NotSupported if the destination has other ids."""
     found = check_text("message_id", value)
-    if found.startswith((UNIQUE_PREFIX, PARKED_PREFIX)):
+    if found.startswith((UNIQUE_PREFIX, PARKED_PREFIX, STEP_PREFIX)):
         raise InvalidMessage(f"A message's id cannot start with {found[:2]!r}")
     if destination.id_form is not None and not destination.id_form.fullmatch(found):
         check_supported(destination, "message_id", found)

@@ -5,6 +5,7 @@ from mq_django.core.jsontext import loads
 from mq_django.core.messages import Delivery
 from mq_django.core.publication import resubmission
 from mq_django.core.redaction import restored
+from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
 from mq_django.transport.connections import open_wire
 
@@ -26,5 +27,8 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         return None
     data = restored(loads(written.encode(errors="surrogatepass")), found.message.data)
     made = resubmission(config, found.message, data)
+    if found.message.id.startswith(STEP_PREFIX):
+        # Its run knows the step by this id.
+        made = made._replace(message=made.message._replace(id=found.message.id))
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None

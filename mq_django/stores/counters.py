@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mq_django.core import clock
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Expire, Retry
+from mq_django.core.outcomes import Ack, Bury, Expire, Retry, StepEnd
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -17,10 +17,16 @@ from mq_django.transport.scripts import Argument, Command
 BUCKETS = 24
 
 #: The counted outcomes. A message that is handed back or set aside is settled later, and counted then.
-ENDS: Mapping[type, str] = {Ack: "handled", Retry: "retried", Bury: "buried", Expire: "expired"}
+ENDS: Mapping[type, str] = {
+    Ack: "handled",
+    Retry: "retried",
+    Bury: "buried",
+    Expire: "expired",
+    StepEnd: "handled",
+}
 
 #: Counted by name, and in a total without a name, which is all that pages with many queues read.
-WHAT = ("published", *ENDS.values())
+WHAT = ("published", *dict.fromkeys(ENDS.values()))
 
 #: Messages of dead consumers that others got. Counted by supervisors, in total only.
 RECOVERED = "recovered"

@@ -110,7 +110,8 @@ class DeadLetters:
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
         `step` belongs to a job that this worker no longer runs.
         """
-        key_names = [self._keys.dead_job, self._keys.ready, self._keys.cancels]
+        keys = self._keys
+        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes]
         return self._move("dead_redrive", key_names, [*step, *entries])
 
     def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
@@ -123,7 +124,7 @@ class DeadLetters:
         `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `RESUBMITTED`, `MISSING`,
         or `UNDECODABLE` if the entry is not a valid message.
         """
-        return self._move("dead_resubmit", [self._keys.ready], [entry, message_id, text])[0]
+        return self._move("dead_resubmit", [self._keys.ready, self._keys.step_notes], [entry, message_id, text])[0]
 
     def written(self, made: Publication) -> bytes:
         """Return the `text` for resubmit().

@@ -72,7 +72,7 @@ class SortedSet:
     def delete(self, members: Sequence[bytes], step: Step) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
         keys = self._keys
-        key_names = [self._key, keys.waiting, keys.unique, keys.claims, keys.message_job]
+        key_names = [self._key, keys.waiting, keys.unique, keys.claims, keys.message_job, keys.step_notes]
         return _words(self._wire, "waiting_delete", key_names, [*step, *members])
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
@@ -133,7 +133,7 @@ class ReadyStream:
         """See SortedSet.delete()."""
         keys = self._keys
         args: list[Argument] = [*step, keys.group, *members]
-        return _words(self._wire, "stream_delete", [self._key, keys.claims, keys.message_job], args)
+        return _words(self._wire, "stream_delete", [self._key, keys.claims, keys.message_job, keys.step_notes], args)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])

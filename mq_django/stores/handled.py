@@ -19,7 +19,7 @@ from mq_django.core.attempts import MAX_ERROR, read_line
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LARGEST, LAST_MS, whole
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
 from mq_django.core.redaction import redact, redact_forms
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
@@ -38,7 +38,13 @@ MAX_LINE = 64 * 1024
 #: Entries that one call removes: takes Redis less than a millisecond.
 TRIM = 5
 
-_ENDINGS: Mapping[type, Ending] = {Ack: "handled", Expire: "expired", Bury: "buried", Cancel: "cancelled"}
+_ENDINGS: Mapping[type, Ending] = {
+    Ack: "handled",
+    StepEnd: "handled",
+    Expire: "expired",
+    Bury: "buried",
+    Cancel: "cancelled",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

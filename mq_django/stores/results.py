@@ -24,7 +24,7 @@ from mq_django.core.jsontext import dumps
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry, StepEnd
 from mq_django.core.publication import Publication
 from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
@@ -245,6 +245,7 @@ def _task_line(message: Message, data_text: bytes, due_ms: int | None = None) ->
 
 _STATUS: Mapping[type, bytes] = {
     Ack: SUCCESSFUL.encode(),
+    StepEnd: SUCCESSFUL.encode(),
     Retry: READY.encode(),
     Bury: FAILED.encode(),
     Expire: FAILED.encode(),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.visible import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
@@ -207,6 +207,15 @@ def entries(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     return [settlement.delivery.entry for settlement in batch]
 
 
+def _noted(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
+    """Return for each delivery of a step: its receipt, the message's id, the event, the added steps, the value."""
+    args: list[Argument] = []
+    for delivery, outcome, *_ in batch:
+        assert isinstance(outcome, StepEnd)
+        args += (delivery.entry, message_id(delivery), outcome.event, outcome.added, outcome.value)
+    return args
+
+
 def _handed_back(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
     """Return for each delivery: its receipt, the message's id and time, its mark."""
     args: list[Argument] = []
@@ -272,18 +281,19 @@ def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> li
 
 
 #: Outcomes after which the message is not delivered again.
-_FINAL = frozenset({Ack, Expire, Bury, Cancel})
+_FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")
 
 _STREAM: Mapping[type, Transition] = {
     Ack: Transition("stream_ack", (), entries),
+    StepEnd: Transition("steps_ack", ("step_notes",), _noted),
     Expire: Transition("stream_ack", (), entries),
-    Cancel: Transition("stream_cancel", ("cancels",), _cancelled),
+    Cancel: Transition("stream_cancel", ("cancels", "step_notes"), _cancelled),
     Retry: Transition("stream_retry", ("due", "waiting"), _retried),
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
-    Bury: Transition("stream_bury", DEAD, buried),
+    Bury: Transition("stream_bury", (*DEAD, "step_notes"), buried),
     SetAside: Transition("stream_set_aside", ("unhandled", "waiting"), _set_aside),
 }
 _LOG: Mapping[type, Transition] = {

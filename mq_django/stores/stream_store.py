@@ -60,6 +60,10 @@ class StreamStore:
             self._forget_results(publications, ids)
         return ids
 
+    def start(self, publications: Sequence[Publication]) -> list[bool]:
+        """Publish steps of workflows, each at most once: see WaitingRoom.start()."""
+        return self.waiting.start(publications)
+
     def _forget_results(self, publications: Sequence[Publication], ids: Sequence[str]) -> None:
         """Delete the results of messages that were not written, because the queue is full or another has their key."""
         written = set(ids)
@@ -172,7 +176,7 @@ class StreamStore:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims]
+        index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
         args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
         command = scripts.command("stream_purge", keys=[*places, *index], args=args)
         deleted = reply_or_raise(self._wire.trip([command])[0])

@@ -14,10 +14,14 @@ from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
-from mq_django.stores.results import end_cancelled
+from mq_django.stores.results import end_cancelled, ready_command
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: For how long a step of a workflow that was published is not published again, in ms, and the prefix of its claim.
+STARTED_MS = 600 * 1000
+_STARTED = "step:"
 
 _CANCEL_RESULTS = {
     b"CANCELLED": CancelResult.CANCELLED,
@@ -115,6 +119,28 @@ class WaitingRoom:
             )
         return str(holder.decode())
 
+    def start(self, publications: Sequence[Publication]) -> list[bool]:
+        """Publish steps of workflows, each of which is published once within some minutes, whoever starts it again.
+
+        Returns for each whether it is published; False if the queue is full.
+        """
+        keys, where = self._keys, slot(self._keys)
+        key_names = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
+        commands: list[Command] = []
+        for each in publications:
+            message, data_text, options = each
+            mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
+            body = encode_body(message, data_text, member=message.id)
+            args: list[Argument] = [self._config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
+            args += (f"{_STARTED}{message.id}", STARTED_MS, mode, ms, message.id, message.name, body)
+            if options.keeps_result:
+                # A result that exists is that of the message that was published before.
+                commands.append((*ready_command(self._config, each), "NX"))
+            commands.append(scripts.command("waiting_claim", keys=[*key_names, *where.keys], args=args))
+        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+        per_message = 2 if publications[0].options.keeps_result else 1
+        return [reply != b"FULL" for reply in replies[per_message - 1 :: per_message]]
+
     def _publish(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
         where, limit = slot(self._keys), self._config.max_depth or 0
         command = scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
@@ -136,7 +162,7 @@ class WaitingRoom:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes]
         more = ["1"] if self._config.keeps_results else []
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):

@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 from mq_django.conf import QueueConfig, get_config, read
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.step_ids import STEP_NAME
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
@@ -21,6 +22,7 @@ from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBa
 from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
+from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
 from mq_django.task_backend.task_options import TaskOptions
 from mq_django.task_backend.task_results import task_result
@@ -109,6 +111,7 @@ class TaskBackend(Base):
         super().validate_task(task)
         if not _is_known(task):
             register(handler_of(task, self._api))
+            register(step_handler_of(task, self._api))
             _tasks[task.module_path] = task
 
     def _check_queue(self, name: object) -> None:
@@ -229,7 +232,7 @@ class TaskBackend(Base):
 def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result, AnyTask] | None:
     """Return a result in one of the queues, and its task, if this process has it."""
     found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id)
-    task = _tasks.get(found.name) if found else None
+    task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
     return None if found is None or task is None or not has_arguments(found.data) else (found, task)
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -35,13 +36,19 @@ MAX_ATTEMPT = 10_000
 WORKER = f"{socket.gethostname()[:40]}-{os.getpid()}"
 
 
-def handler_of(task: AnyTask, api: TaskAPI) -> Handler:
-    """Return the handler of a task's messages in all queues. Contexts, results and signals are those of `api`."""
-    is_async = iscoroutinefunction(task.func)
+OutcomeOf = Callable[[Message, Any], Outcome]
+
+
+def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> Handler:
+    """Return the handler of a task's messages in all queues. Contexts, results and signals are those of `api`.
+
+    `judge` returns the outcome for a return value of the function; None: outcome_of().
+    """
+    is_async, judge = iscoroutinefunction(task.func), judge or outcome_of
     return Handler(
         name=task.module_path,
         queue=None,
-        call=_async_call(task, api) if is_async else _call(task, api),
+        call=_async_call(task, api, judge) if is_async else _call(task, api, judge),
         retry=getattr(task, "retry", None),
         timeout=getattr(task, "timeout", None),
         is_async=is_async,
@@ -53,26 +60,26 @@ def handler_of(task: AnyTask, api: TaskAPI) -> Handler:
     )
 
 
-def _call(task: AnyTask, api: TaskAPI) -> Any:
+def _call(task: AnyTask, api: TaskAPI, judge: OutcomeOf) -> Any:
     def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
         args, running = _starting(task, api, message)
         if running is not None:
             api.started.send(_sender(task), running)
-        return _outcome(message, task.func(*args, **message.data["kwargs"]))
+        return judge(message, task.func(*args, **message.data["kwargs"]))
 
     return call
 
 
-def _async_call(task: AnyTask, api: TaskAPI) -> Any:
+def _async_call(task: AnyTask, api: TaskAPI, judge: OutcomeOf) -> Any:
     async def call(message: Message) -> Outcome:
         if not has_arguments(message.data):
             return MALFORMED
         args, running = _starting(task, api, message)
         if running is not None:
             await api.started.asend(_sender(task), running)
-        return _outcome(message, await task.func(*args, **message.data["kwargs"]))
+        return judge(message, await task.func(*args, **message.data["kwargs"]))
 
     return call
 
@@ -120,7 +127,7 @@ def _starting(task: AnyTask, api: TaskAPI, message: Message) -> tuple[list[Any],
     return [api.context(task_result=running), *args] if task.takes_context else args, running if is_announced else None
 
 
-def _outcome(message: Message, returned: Any) -> Outcome:
+def outcome_of(message: Message, returned: Any) -> Outcome:
     """Return the outcome for the function's return value.
 
     A value that cannot be stored buries the message at once, because a retry would repeat the task's effects.

@@ -20,6 +20,7 @@ from mq_django.core import handler_context
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
 from mq_django.errors import EndlessRun
+from mq_django.producers.step_courier import StepCourier
 from mq_django.registry import Handler, names
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
@@ -85,6 +86,8 @@ class QueueRun:
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
         self._settler = LatestSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
+        self._courier = StepCourier(config, open_wire("consume", config.connection))
+        self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
         self._cancels = Cancels(self._store)
         self._executor = self.executor_class(config, 0, UnsharedState(), self._settler, self._cancels)
         self._dispatcher = Dispatcher(

@@ -22,9 +22,9 @@ NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
 
 _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|handled-ids|(runtime-)?schedules"
-    r"|owners|notes|Q|counters:([mh]:\d+|total)|progress:.+)$"
+    r"|owners|notes|Q|counters:([mh]:\d+|total)|progress:.+|step-notes|(run|steps|bodies|after|values):0run|unique)$"
 )
-_STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled)$")
+_STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled|starts)$")
 
 
 @dataclass(frozen=True)

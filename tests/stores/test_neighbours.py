@@ -8,11 +8,13 @@ import pytest
 
 from mq_django import CancelResult, queues
 from mq_django.conf import get_config
+from mq_django.core.flow_graph import StepRecord
 from mq_django.core.jsontext import dumps
-from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
+from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
 from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
+from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
@@ -31,6 +33,8 @@ from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
 from mq_django.stores.stack_requests import StackRequests
+from mq_django.stores.step_notes import StepNotes
+from mq_django.stores.workflow_home import Event, WorkflowHome
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places
@@ -52,6 +56,8 @@ DRAINS = {
     *(
         "rsmq_reassign",
         "stream_cancel",
+        "steps_ack",
+        "steps_forget",
         "rsmq_extend",
         "topic_claim_check",
         "rsmq_release",
@@ -135,6 +141,7 @@ def record(recorder, mq_settings, namespace):
         be_expired,
         be_unique,
         be_cancelled,
+        be_a_workflow,
         be_strange,
         be_a_log,
         be_looked_at,
@@ -296,6 +303,27 @@ def be_cancelled(client, mq_settings):
     assert queue.cancel(first, running=True) is CancelResult.ASKED
     assert queue.cancel(unique="x", running=True, force=True) is CancelResult.ASKED
     settle(store, Cancel(), take_all(store, ME))
+
+
+def be_a_workflow(client, mq_settings):
+    """Start steps of a run, settle them in every way, and pass that on."""
+    store, wire = store_of(), Session(get_client("consume"))
+    home = WorkflowHome(WorkflowKeys(mq_settings()["NAMESPACE"], "0"), wire)
+    records = [StepRecord(1, 0, b"one", "3"), StepRecord(2, 0, b"two"), StepRecord(3, 1, b"three")]
+    home.create("0run", {"policy": "continue", "lasts": 60_000, "unique": "k", "on_finish": "x"}, records)
+    home.advance("0run", [Event("begin", added="1-3")])
+    ids = [f"w:0run00000.{number}.1" for number in range(1, 6)]
+    store.start([outgoing("step:a", marked(), id=each) for each in ids])
+    one, two, three, *_ = store.take(ME, count=3)
+    store.settle(ME, [Settlement(one, StepEnd(value=b"1"))])
+    store.settle(ME, [Settlement(two, Bury("no")), Settlement(three, Cancel())])
+    notes = StepNotes(store.keys, wire)
+    home.advance("0run", [note.event for note in notes.read(ids)])
+    notes.forget(notes.read(ids))
+    letters = open_dead_letters(store.config, wire)
+    letters.redrive([entry for entry in letters.find(ids) if entry])
+    home.advance("0run", [Event("cancel")])
+    home.advance("0run", [Event("continue")])
 
 
 def be_strange(client, mq_settings):

@@ -12,13 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.contracts import found, letters, limited, pages, rsmq_queues, settling, streams, topics, waits
+from tests.stores.contracts import (
+    found,
+    letters,
+    limited,
+    pages,
+    rsmq_queues,
+    settling,
+    streams,
+    topics,
+    waits,
+    workflows,
+)
 from tests.stores.contracts.frozen import count_anew, freeze
 from tests.stores.contracts.replay import Contracts
 from tests.stores.contracts.stage import Stage
 from tests.stores.lua_files import lua_files
 
-PARTS = (settling, streams, waits, limited, letters, found, topics, rsmq_queues, pages)
+PARTS = (settling, streams, waits, limited, letters, found, topics, rsmq_queues, pages, workflows)
 GOLDEN = Path(__file__).parent / "contracts" / "golden"
 OF_6_2 = GOLDEN / "redis-6.2"
 WRITES = os.environ.get("MQ_CONTRACTS") == "write"

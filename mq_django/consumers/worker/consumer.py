@@ -27,10 +27,11 @@ from mq_django.consumers.worker.progress_reporter import progress_reporters
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.stack_answers import open_answers
+from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper, releasers
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Retry
+from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Store, StreamEntry
@@ -92,7 +93,11 @@ class Consumer:
         self._fetchers: list[Service] = [self._receiver] if self._receiver else list(self._make_fetchers())
         self._threads.wake_fetchers = self._loop.wake_fetchers = self._wake_fetchers
         self._liveness = Liveness()
+        self._steps = StepService(queues)
+        for settler in self._settlers:
+            settler.steps_ended = self._steps.settled
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
+        self._services.append(self._steps)
         self._releasing: list[Releaser] = [] if backlog else list(releasers(self._servers, shared_state))
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
         answers = open_answers(queues, self.id, LaneStacks(self._threads, self._loop, shared_state).take)
@@ -198,7 +203,7 @@ class Consumer:
         """Write to the shared state how many deliveries were handled so far, and how many have failed."""
         for number, settler in enumerate(self._settlers):
             ended = settler.ended
-            self._shared_state.count(number, ended[Ack], ended[Retry] + ended[Bury])
+            self._shared_state.count(number, ended[Ack] + ended[StepEnd], ended[Retry] + ended[Bury])
 
     def inherit_backlog(self) -> None:
         """Take over the quarantine backlog, to hand it back at the stop in place of the dead supervisor."""

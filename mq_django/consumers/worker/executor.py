@@ -12,7 +12,7 @@ from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.settlements import send
-from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, RunningState
+from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, RunningState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
@@ -292,7 +292,8 @@ class Executor:
         """Pass an outcome to the settler, and return its final form."""
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
-            self._shared_state.ended(HANDLED, self._number, delivery.stream, delivery.entry)
+            state = HANDLED if type(outcome) is Ack else RETURNED
+            self._shared_state.ended(state, self._number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 
@@ -14,7 +14,8 @@ from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury
+from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
 from mq_django.stores.base import Settlement, Store
@@ -63,6 +64,9 @@ class Settler:
         self._first_ended = self._ended = 0.0
         #: Type of outcome -> number of settled deliveries.
         self.ended: Counter[type] = Counter()
+        #: Called with the ids of steps of workflows that have ended, and their number so far.
+        self.steps_ended: Callable[[str, list[str]], None] | None = None
+        self._steps = 0
         self._logged = -LOG_AGAIN
         #: The fetcher reads new messages, and so takes no outcomes along.
         self._fetcher_waits = False
@@ -202,6 +206,16 @@ class Settler:
             commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
+    def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
+        """Have the runs of steps of workflows told that these have ended."""
+        assert self.steps_ended is not None
+        self._steps = self.ended[StepEnd] + self.ended[Bury]
+        known = [
+            message_id(settlement.delivery) for settlement in batch if isinstance(settlement.outcome, StepEnd | Bury)
+        ]
+        if steps := [each for each in known if each.startswith(STEP_PREFIX) and each not in stale]:
+            self.steps_ended(self.queue, steps)
+
     def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
         """Count how long the first message of a batch waited. It represents the batch, which ended within 10 ms."""
         (delivery, _, _, micros, *_), ended = batch[0], self._ended
@@ -237,6 +251,9 @@ class Settler:
             self.settled += len(batch)
             self.ended.update([type(s.outcome) for s in batch if not stale or message_id(s.delivery) not in stale])
             self._stale += len(stale)
+            is_step_ended = self.steps_ended is not None and self.ended[StepEnd] + self.ended[Bury] != self._steps
+        if is_step_ended:
+            self._notify_runs(batch, stale)
         if message_retried.receivers or message_buried.receivers:
             send_signals(self.queue, batch, stale)
         for stale_id in stale:

@@ -100,7 +100,7 @@ def _is_known(last: str) -> bool:
     group = _GROUP.fullmatch(last)
     kind = group[1] if group else last
     return kind in _KINDS | (set() if group else _TOPIC_KINDS) or any(
-        form.fullmatch(kind) for form in (_COUNTERS, _UNBOUNDED)
+        form.fullmatch(kind) for form in (_COUNTERS, _OF_MESSAGE)
     )
 
 

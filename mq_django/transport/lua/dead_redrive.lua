@@ -5,7 +5,8 @@
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
 -- KEYS[5]  ready      {queue}:ready         STREAM
--- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional
+-- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional, with the next
+-- KEYS[7]  notes      {queue}:step-notes    HASH     see parts/step_notes
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
@@ -16,7 +17,8 @@
 -- with clock
 -- with dead_letters
 -- with jobs
-local dead, ids, groups, job, ready, cancels = unpack(KEYS)
+-- with step_notes
+local dead, ids, groups, job, ready, cancels, notes = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
   or cancels and wrong_type({ [cancels] = 'zset' })
 if wrong then
@@ -29,6 +31,7 @@ end
 -- A redriven message starts over: its attempts are not counted, and it does not expire. Its history is written below.
 local dropped = { attempt = 1, expires = 1, story = 1 }
 
+notes = notes and usable_notes(notes)
 local has_requests = cancels and redis.call('exists', cancels) == 1
 
 local function redrive(entry)
@@ -53,6 +56,7 @@ local function redrive(entry)
     redis.call('zrem', cancels, values.id)
   end
   remove_dead_letter(dead, ids, entry, found[2])
+  note_step(notes, values.id or '', 'redriven', '', '')
   return 'REDRIVEN'
 end
 

@@ -4,6 +4,7 @@
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  ready      {queue}:ready         STREAM
+-- KEYS[5]  notes      {queue}:step-notes    HASH     see parts/step_notes
 -- ARGV[1]  entry      of `dead`
 -- ARGV[2]  id         of the new message
 -- ARGV[3]  data       JSON text
@@ -12,7 +13,8 @@
 
 -- with types
 -- with dead_letters
-local dead, ids, groups, ready = unpack(KEYS)
+-- with step_notes
+local dead, ids, groups, ready, notes = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
 if wrong then
   return wrong
@@ -32,5 +34,6 @@ fields[#fields + 1] = 'data'
 fields[#fields + 1] = ARGV[3]
 redis.call('xadd', ready, '*', 'id', ARGV[2], unpack(fields))
 remove_dead_letter(dead, ids, ARGV[1], found[2])
+note_step(usable_notes(notes), ARGV[2], 'redriven', '', '')
 uncount_removed(groups)
 return 'RESUBMITTED'

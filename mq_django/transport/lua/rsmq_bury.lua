@@ -26,4 +26,4 @@ if wrong then
   return wrong
 end
 local counters = take_counters(ARGV, minutes, hours)
-return counted(last_receipts(zset, hash, owners, notes, ARGV[1]), counters, bury, dead, ids, groups, ARGV, 2)
+return counted(last_receipts(zset, hash, owners, notes, ARGV[1]), counters, bury, dead, ids, groups, nil, ARGV, 2)

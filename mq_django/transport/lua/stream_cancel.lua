@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
 -- KEYS[2]  cancels   {queue}:cancels            ZSET   ids of messages that are to be cancelled
+-- KEYS[3]  notes     {queue}:step-notes         HASH   see parts/step_notes
 -- ARGV[1]  group
 -- ARGV[2]  consumer  must still hold each delivery
 -- then for each delivery: the entry's id, the message's id
@@ -10,11 +11,14 @@
 
 -- with types
 -- with settle
+-- with step_notes
 -- with stream_receipts
+local notes = usable_notes(KEYS[3])
 local has_requests = not wrong_type({ [KEYS[2]] = 'zset' })
 return settle_each(stream_receipts(KEYS[1], ARGV[1], ARGV[2]), ARGV, 3, 2, function(_, at)
   -- A key of another type has none, and must not keep the delivery.
   if has_requests then
     redis.call('zrem', KEYS[2], ARGV[at + 1])
   end
+  note_step(notes, ARGV[at + 1], 'failed', '', 'cancelled')
 end)

@@ -3,6 +3,7 @@
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
 -- KEYS[3]  job        {queue}:message-job        HASH   see parts/jobs
+-- KEYS[4]  notes      {queue}:step-notes         HASH   see parts/step_notes
 -- ARGV[1..4]          see parts/jobs
 -- ARGV[5]  group
 -- then entries
@@ -15,7 +16,8 @@
 -- with claims
 -- with undelivered
 -- with jobs
-local stream, claims, job = unpack(KEYS)
+-- with step_notes
+local stream, claims, job, notes = unpack(KEYS)
 local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
 if wrong then
   return wrong
@@ -36,11 +38,13 @@ local function delete(entry)
   for field = 1, #found[2], 2 do
     if found[2][field] == 'id' then
       release_claim(claims, found[2][field + 1])
+      note_step(notes, found[2][field + 1], 'failed', '', 'deleted')
     end
   end
   return 'DELETED'
 end
 
+notes = usable_notes(notes)
 local reply = {}
 for at = 6, #ARGV do
   reply[#reply + 1] = delete(ARGV[at])

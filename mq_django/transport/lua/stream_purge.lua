@@ -9,6 +9,7 @@
 -- KEYS[7]  waiting    {queue}:waiting     HASH   member -> body
 -- KEYS[8]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
 -- KEYS[9]  claims     {queue}:claims      HASH   claims of unique keys
+-- KEYS[10] notes      {queue}:step-notes  HASH   see parts/step_notes
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages of each key, at most 500
 -- ARGV[3]  place      'ready', 'delayed', 'unhandled' or 'parked'; '' for all of them
@@ -18,8 +19,9 @@
 
 -- with types
 -- with claims
+-- with step_notes
 -- with undelivered
-local waiting, unique, claims = KEYS[7], KEYS[8], KEYS[9]
+local waiting, unique, claims, notes = KEYS[7], KEYS[8], KEYS[9], usable_notes(KEYS[10])
 
 local wrong = wrong_type({ [KEYS[3]] = 'zset', [KEYS[4]] = 'zset', [KEYS[5]] = 'zset', [KEYS[6]] = 'zset' })
   or wrong_type({ [KEYS[1]] = 'stream', [KEYS[2]] = 'stream' })
@@ -41,7 +43,7 @@ for at = 1, 2 do
     redis.call('xdel', KEYS[at], entry[1])
     -- Other programs may leave out the id.
     local id = entry[1]
-    for field = 1, (claimed or wants_ids) and #entry[2] or 0, 2 do
+    for field = 1, #entry[2], 2 do
       if entry[2][field] == 'id' then
         id = entry[2][field + 1]
       end
@@ -49,6 +51,7 @@ for at = 1, 2 do
     if claimed then
       release_claim(claims, id)
     end
+    note_step(notes, id, 'failed', '', 'deleted')
     ids[#ids + 1] = id
     deleted = deleted + 1
   end
@@ -60,6 +63,7 @@ for at = 3, 6 do
     redis.call('hdel', waiting, member)
     redis.call('hdel', unique, member, id or member)
     release_claim(claims, id or member)
+    note_step(notes, id or member, 'failed', '', 'deleted')
     ids[#ids + 1] = id or member
     deleted = deleted + 1
   end

@@ -19,4 +19,4 @@
 -- with log_receipts
 local log, control, dead, ids, groups, minutes, hours = unpack(KEYS)
 local counters = take_counters(ARGV, minutes, hours)
-return counted(log_receipts(log, control, ARGV[1], ARGV[2]), counters, bury, dead, ids, groups, ARGV, 3)
+return counted(log_receipts(log, control, ARGV[1], ARGV[2]), counters, bury, dead, ids, groups, nil, ARGV, 3)

@@ -8,6 +8,7 @@
 -- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
 -- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
 -- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
+-- KEYS[9]  notes      {queue}:step-notes  HASH   see parts/step_notes
 -- ARGV[1]  id         the message's id, or 'u:' and its unique key
 -- ARGV[2]  wants id   if given, the reply for a cancelled message is its id in a list
 --
@@ -19,7 +20,8 @@
 -- with forget_member
 -- with replaced
 -- with claims
-local due, unhandled, priority, parked, waiting, unique, claims, replaced = unpack(KEYS)
+-- with step_notes
+local due, unhandled, priority, parked, waiting, unique, claims, replaced, notes = unpack(KEYS)
 
 local wrong = wrong_type({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
   or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
@@ -38,4 +40,5 @@ local id = string.match(member, '^[up]:') and redis.call('hget', unique, member)
 redis.call('hdel', waiting, member)
 forget_member(unique, member, id)
 release_claim(claims, id)
+note_step(usable_notes(notes), id, 'failed', '', 'cancelled')
 return ARGV[2] and { id } or 'CANCELLED'

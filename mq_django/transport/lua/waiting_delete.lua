@@ -5,6 +5,7 @@
 -- KEYS[3]  unique     {queue}:unique        HASH   unique member -> id, and id -> member
 -- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys
 -- KEYS[5]  job        {queue}:message-job   HASH   see parts/jobs
+-- KEYS[6]  notes      {queue}:step-notes    HASH   see parts/step_notes
 -- ARGV[1..4]          see parts/jobs
 -- then members
 --
@@ -16,7 +17,8 @@
 -- with claims
 -- with forget_member
 -- with jobs
-local waiters, waiting, unique, claims, job = unpack(KEYS)
+-- with step_notes
+local waiters, waiting, unique, claims, job, notes = unpack(KEYS)
 local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [job] = 'hash' })
 if wrong then
   return wrong
@@ -25,6 +27,7 @@ if not is_allowed(job, ARGV[1]) then
   return 'STOPPED'
 end
 
+notes = usable_notes(notes)
 local reply = {}
 for at = 5, #ARGV do
   local member = ARGV[at]
@@ -34,6 +37,7 @@ for at = 5, #ARGV do
     redis.call('hdel', waiting, member)
     forget_member(unique, member, id)
     release_claim(claims, id)
+    note_step(notes, id, 'failed', '', 'deleted')
   end
   reply[#reply + 1] = removed and 'DELETED' or 'MISSING'
 end

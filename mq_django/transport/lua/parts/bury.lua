@@ -1,11 +1,12 @@
 -- with clock
 -- with dead_groups
 -- with settle
+-- with step_notes
 -- with types
 -- Move deliveries to the dead-letter queue. From `from` on the arguments are for each: its receipt, the message's id,
 -- the number of fields and values, and these. If the receipts have a function `body`, the body of the
--- message is added as the field `deadbody`.
-local function bury(receipts, dead, ids, groups, arguments, from)
+-- message is added as the field `deadbody`. `notes` may be nil.
+local function bury(receipts, dead, ids, groups, notes, arguments, from)
   local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash' })
   if wrong then
     return wrong
@@ -21,6 +22,8 @@ local function bury(receipts, dead, ids, groups, arguments, from)
       letter[#letter + 1] = receipts.body(entry)
     end
     redis.call('hset', ids, arguments[at + 1], redis.call('xadd', dead, '*', unpack(letter)))
-    count_dead(groups, dead, group_of(letter, 1, #letter), now)
+    local group = group_of(letter, 1, #letter)
+    count_dead(groups, dead, group, now)
+    note_step(notes, arguments[at + 1], 'failed', '', group)
   end)
 end

@@ -1,0 +1,105 @@
+"""The steps of a workflow, and which of them wait for which others."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+#: A step that waits for more steps than this shares a join with others that wait for the same.
+MANY = 8
+
+
+class StepRecord(NamedTuple):
+    """A step as it is written to Redis, before it belongs to a run."""
+
+    number: int
+    #: How many steps it waits for.
+    waits: int
+    #: What is published to start it; empty for a join, which has no message.
+    body: bytes
+    #: Ranges of the steps that wait for it, such as "3-7,9".
+    after: str = ""
+
+
+class FlowGraph:
+    """Steps by number, from 1, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        #: By number, without the first: the steps that it waits for.
+        self._before: list[set[int]] = []
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    def add(self) -> int:
+        """Add a step, and return its number."""
+        self._before.append(set())
+        return len(self._before)
+
+    def wait(self, step: int, others: Iterable[int]) -> None:
+        """Let a step wait for others."""
+        self._before[step - 1].update(others)
+
+    def cycle(self) -> list[int]:
+        """Return the steps that wait for each other, or for such steps; none if all can run."""
+        left = {number: len(before) for number, before in enumerate(self._before, 1)}
+        following = self._following(self._before)
+        free = [number for number, count in left.items() if not count]
+        while free:
+            number = free.pop()
+            del left[number]
+            for other in following[number]:
+                left[other] -= 1
+                if not left[other]:
+                    free.append(other)
+        return sorted(left)
+
+    def records(self, bodies: Sequence[bytes], *, first: int = 1) -> list[StepRecord]:
+        """Return the records of all steps, and of joins behind them. The first has the number `first`."""
+        before = self._joined()
+        following = self._following(before)
+        everything = [*bodies, *[b""] * (len(before) - len(bodies))]
+        shift = first - 1
+        return [
+            StepRecord(number + shift, len(others), body, ranges([each + shift for each in following[number]]))
+            for number, (others, body) in enumerate(zip(before, everything, strict=True), 1)
+        ]
+
+    def _joined(self) -> list[set[int]]:
+        """Return what each step waits for, with joins: a thousand steps after a thousand have no million pairs."""
+        wanted = Counter(frozenset(before) for before in self._before if len(before) > MANY)
+        joins: dict[frozenset[int], int] = {}
+        for group, count in wanted.items():
+            if count > 1:
+                joins[group] = len(self._before) + len(joins) + 1
+        found = [{joins[frozenset(each)]} if frozenset(each) in joins else each for each in self._before]
+        return [*found, *map(set, joins)]
+
+    @staticmethod
+    def _following(before: Sequence[Iterable[int]]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, others in enumerate(before, 1):
+            for other in others:
+                found[other].append(number)
+        return found
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return numbers as ranges, such as "3-7,9"."""
+    found: list[str] = []
+    at, ordered = 0, sorted(numbers)
+    while at < len(ordered):
+        end = at
+        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
+            end += 1
+        found.append(f"{ordered[at]}-{ordered[end]}" if end > at else f"{ordered[at]}")
+        at = end + 1
+    return ",".join(found)
+
+
+def numbers_of(text: str) -> list[int]:
+    """Return the numbers of ranges(). Raises ValueError if the text is no such ranges."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, dash, last = part.partition("-")
+        found += range(int(first), int(last) + 1) if dash else [int(first)]
+    return found

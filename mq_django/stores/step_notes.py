@@ -1,0 +1,62 @@
+"""The notes of a queue about steps of workflows that have ended: see `lua/parts/step_notes.lua`."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mq_django.core.keys import QueueKeys
+from mq_django.core.step_ids import StepId, read_step_id
+from mq_django.stores.workflow_home import Event
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+_NOTE = re.compile(rb"(\d{1,17}) ([a-z]{1,16}) (-|[0-9,-]{1,1000}) (.*)", re.DOTALL)
+#: Notes that one call reads.
+BATCH = 500
+
+
+class Note(NamedTuple):
+    """How a step has ended."""
+
+    message_id: str
+    number: int
+    #: None if another program wrote the note.
+    step: StepId | None
+    event: Event
+
+
+class StepNotes:
+    """The notes of one queue."""
+
+    def __init__(self, keys: QueueKeys, wire: Wire) -> None:
+        self._key = keys.step_notes
+        self._wire = wire
+
+    def read(self, message_ids: Sequence[str]) -> list[Note]:
+        """Return the notes about these messages."""
+        (values,) = self._wire.trip([("HMGET", self._key, *message_ids)])
+        pairs = zip(message_ids, reply_or_raise(values), strict=True)
+        return [_note(message_id, value) for message_id, value in pairs if value is not None]
+
+    def old(self, *, before_us: int, cursor: int = 0) -> tuple[int, list[Note]]:
+        """Return a cursor and some of the notes that were written before a time, in microseconds since 1970."""
+        (reply,) = self._wire.trip([("HSCAN", self._key, cursor, "COUNT", BATCH)])
+        following, flat = reply_or_raise(reply)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        found = [_note(field.decode(errors="replace"), value) for field, value in pairs if field != b"#"]
+        return int(following), [note for note in found if note.number < before_us]
+
+    def forget(self, notes: Sequence[Note]) -> None:
+        """Delete notes, unless later ones have replaced them."""
+        args: list[Argument] = [each for note in notes for each in (note.message_id, note.number)]
+        (reply,) = self._wire.trip([scripts.command("steps_forget", keys=[self._key], args=args)])
+        reply_or_raise(reply)
+
+
+def _note(message_id: str, value: bytes) -> Note:
+    step, found = read_step_id(message_id), _NOTE.fullmatch(value)
+    if step is None or found is None:
+        return Note(message_id, 0, None, Event(""))
+    number, name, added, detail = int(found[1]), found[2].decode(), found[3].decode(), found[4]
+    return Note(message_id, number, step, Event(name, step.step, number, detail, "" if added == "-" else added))

@@ -1,0 +1,281 @@
+"""The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from mq_django.core.flow_graph import StepRecord
+from mq_django.core.numbers import whole
+from mq_django.core.step_ids import is_run_id
+from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+_RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
+
+#: The fields of a run that lists show.
+FIELDS = (
+    *("state", "name", "policy", "round", "total", "done", "failed", "skipped", "flying"),
+    *("started", "finished", "lasts", "unique"),
+)
+
+#: Steps that one script call changes. This blocks Redis for about 3 ms.
+CHANGES = 300
+#: Steps that one round trip writes, and events that one script call applies.
+BATCH = 100
+#: Values that one command reads.
+VALUES = 1000
+#: For how long a run is kept whose definition is not complete, in ms.
+BUILDING_MS = 3600 * 1000
+#: For how long a run is kept after its end, in ms.
+KEPT_MS = 7 * 24 * 3600 * 1000
+
+
+class Event(NamedTuple):
+    """What has happened to a step, or to a run."""
+
+    #: begin, done, failed, dropped, redriven, again, passed; cancel, expire, continue.
+    name: str
+    step: int | str = 0
+    #: The number of the note about it.
+    seq: int = 0
+    #: The value of a step that is done, or why it has failed.
+    detail: bytes | str = b""
+    #: The steps that were added meanwhile, such as "8-1007".
+    added: str = ""
+
+
+class Start(NamedTuple):
+    """A step or a callback that is to be published."""
+
+    entry: bytes
+    step: str
+    round: int
+    body: bytes
+
+
+class Advanced(NamedTuple):
+    """The result of a change of a run."""
+
+    #: building, running, succeeded, failed, cancelled or expired; "" if there is no such run.
+    state: str
+    #: Whether another call must continue.
+    is_left: bool = False
+    starts: Sequence[Start] = ()
+    #: The run that has the unique key.
+    holder: str = ""
+
+
+class StepState(NamedTuple):
+    """What is known about a step of a run: see `lua/parts/flow_steps.lua`."""
+
+    number: int
+    state: str
+    #: How many steps it waits for.
+    waits: int
+    #: The round of the run in which it was started last; 0: never.
+    round: int
+    #: When it was started last and when it has ended, in ms since 1970; 0: not yet.
+    began_ms: int
+    ended_ms: int
+
+
+def _step_state(number: bytes, record: bytes) -> StepState | None:
+    found = _RECORD.fullmatch(record)
+    if found is None or not number.isdigit() or found[5] == b"j":
+        return None
+    state, waits, seq, of_round, _, began = found.groups()
+    ended_ms = int(seq) // 1000 if state in (b"D", b"F", b"P") else 0
+    return StepState(int(number), state.decode(), int(waits), int(of_round), int(began), ended_ms)
+
+
+class StepView(NamedTuple):
+    """What a consumer knows before it runs a step."""
+
+    #: The state of the run; "" if there is no such run.
+    run_state: str
+    #: See `lua/parts/flow_steps.lua`; "" if there is no such step.
+    record: str
+    #: The bytes of all values of the run.
+    value_bytes: int
+    #: The JSON texts of the values that were asked for; None for one that is missing.
+    values: Mapping[int, bytes | None]
+
+
+class WorkflowHome:
+    """The runs of one home."""
+
+    def __init__(self, keys: WorkflowKeys, wire: Wire) -> None:
+        self.keys = keys
+        self._wire = wire
+
+    def create(self, run_id: str, fields: Mapping[str, Argument], steps: Iterable[StepRecord]) -> None:
+        """Write the definition of a run that has not begun."""
+        pairs: list[Argument] = [each for pair in fields.items() for each in pair]
+        head = ("HSET", self.keys.run(run_id), "state", "building", *pairs)
+        self._write([head, *self._expiring(run_id)])
+        self.write_steps(run_id, steps)
+
+    def write_steps(self, run_id: str, steps: Iterable[StepRecord]) -> None:
+        """Write steps that do not belong to the run before it begins, or before an event adds them."""
+        keys = self.keys
+        waiting = iter(steps)
+        while batch := list(islice(waiting, BATCH)):
+            records: list[Argument] = []
+            bodies: list[Argument] = []
+            after: list[Argument] = []
+            for step in batch:
+                records += (step.number, f"B {step.waits} 0 0 0 {'t' if step.body else 'j'} 0")
+                bodies += (step.number, step.body) if step.body else ()
+                after += (step.number, step.after) if step.after else ()
+            hashes = ((keys.steps, records), (keys.bodies, bodies), (keys.after, after))
+            commands: list[Command] = [("HSET", key(run_id), *pairs) for key, pairs in hashes if pairs]
+            self._write(commands)
+
+    def allocate(self, run_id: str, count: int) -> int:
+        """Return the first of `count` numbers for steps that are added to a run."""
+        (reply,) = self._wire.trip([("HINCRBY", self.keys.run(run_id), "next", count)])
+        return int(reply_or_raise(reply)) - count + 1
+
+    def begin_step(self, run_id: str, step: int, values: Sequence[int]) -> "StepView":
+        """Return what a step needs to know before it runs, with the values of other steps."""
+        keys = self.keys
+        commands: list[Command] = [("HMGET", keys.run(run_id), "state", "bytes"), ("HGET", keys.steps(run_id), step)]
+        parts = (values[at : at + VALUES] for at in range(0, len(values), VALUES))
+        commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
+        (state, size), record, *found = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+        texts = dict(zip(values, [text for part in found for text in part], strict=True))
+        return StepView((state or b"").decode(), (record or b"").decode(), int(size or 0), texts)
+
+    def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
+        """Return a cursor and the states of some steps of a run, joins left out."""
+        (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
+        following, flat = reply_or_raise(reply)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        found = [_step_state(number, record) for number, record in pairs]
+        return int(following), [state for state in found if state is not None]
+
+    def bodies(self, run_id: str, steps: Sequence[int]) -> list[bytes]:
+        """Return what is published of each step; empty if it has nothing."""
+        (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
+        return [body or b"" for body in reply_or_raise(reply)]
+
+    def followers(self, run_id: str) -> dict[int, str]:
+        """Return ranges of the steps that wait for each step, by its number."""
+        (flat,) = self._wire.trip([("HGETALL", self.keys.after(run_id))])
+        pairs = reply_or_raise(flat)
+        items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+        return {int(number): text.decode(errors="replace") for number, text in items if number.isdigit()}
+
+    def joins(self, run_id: str, numbers: Sequence[int]) -> set[int]:
+        """Return which of these numbers are joins."""
+        found: set[int] = set()
+        for at in range(0, len(numbers), VALUES):
+            part = numbers[at : at + VALUES]
+            (records,) = self._wire.trip([("HMGET", self.keys.steps(run_id), *part)])
+            pairs = zip(part, reply_or_raise(records), strict=True)
+            found |= {number for number, record in pairs if record and b" j " in record}
+        return found
+
+    def latest(self, *, before_ms: int | None = None) -> Iterator[list[str]]:
+        """Yield the ids of runs in batches, the latest first: those that were started before a time, in ms."""
+        last = "+inf" if before_ms is None else f"({before_ms}"
+        at = 0
+        while True:
+            command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "LIMIT", at, BATCH)
+            found = reply_or_raise(self._wire.trip([command])[0])
+            if not found:
+                return
+            yield [run_id.decode(errors="replace") for run_id in found]
+            at += BATCH
+
+    def read_many(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
+        """Return the fields of runs; none for one that does not exist."""
+        replies = self._wire.trip([("HMGET", self.keys.run(run_id), *FIELDS) for run_id in run_ids])
+        return [
+            {name: value for name, value in zip(FIELDS, reply_or_raise(reply), strict=True) if value is not None}
+            for reply in replies
+        ]
+
+    def is_used(self) -> bool:
+        """Return whether there are runs that have not ended, or something to be published."""
+        keys = self.keys
+        (count,) = self._wire.trip([("EXISTS", keys.alive, keys.starts, keys.busy)])
+        return bool(reply_or_raise(count))
+
+    def old_starts(self, before_ms: int) -> dict[str, list[Start]]:
+        """Return starts that were written before a time, in ms since 1970, by run."""
+        command = ("XRANGE", self.keys.starts, "-", f"{before_ms}", "COUNT", CHANGES)
+        found: dict[str, list[Start]] = {}
+        for entry, flat in reply_or_raise(self._wire.trip([command])[0]):
+            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            run_id = fields.get(b"run", b"").decode(errors="replace")
+            step, of_round = fields.get(b"step", b"").decode(errors="replace"), whole(fields.get(b"round"), 10**9)
+            if is_run_id(run_id) and of_round is not None:
+                found.setdefault(run_id, []).append(Start(entry, step, of_round, b""))
+        return {run_id: self._with_bodies(run_id, starts) for run_id, starts in found.items()}
+
+    def _with_bodies(self, run_id: str, starts: Sequence[Start]) -> list[Start]:
+        steps, run = self.keys.bodies(run_id), self.keys.run(run_id)
+        commands: list[Command] = [
+            ("HGET", steps, start.step) if start.step.isdigit() else ("HGET", run, f"on_{start.step}")
+            for start in starts
+        ]
+        bodies = [reply_or_raise(reply) or b"" for reply in self._wire.trip(commands)]
+        return [start._replace(body=body) for start, body in zip(starts, bodies, strict=True)]
+
+    def left(self, before_ms: int) -> list[str]:
+        """Return runs of which changes were left before a time, in ms since 1970."""
+        return self._older(self.keys.busy, before_ms)
+
+    def expired(self, now_ms: int) -> list[str]:
+        """Return runs that have not ended in time."""
+        return self._older(self.keys.alive, now_ms)
+
+    def _older(self, key: str, ms: int) -> list[str]:
+        (reply,) = self._wire.trip([("ZRANGEBYSCORE", key, "-inf", ms, "LIMIT", 0, BATCH)])
+        return [run_id.decode(errors="replace") for run_id in reply_or_raise(reply)]
+
+    def read(self, run_id: str) -> dict[str, bytes]:
+        """Return the fields of a run; none if there is no such run."""
+        (flat,) = self._wire.trip([("HGETALL", self.keys.run(run_id))])
+        pairs = reply_or_raise(flat)
+        items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+        return {name.decode(errors="replace"): value for name, value in items}
+
+    def _expiring(self, run_id: str) -> list[Command]:
+        return [("PEXPIRE", key, BUILDING_MS) for key in self.keys.of_run(run_id)]
+
+    def _write(self, commands: Sequence[Command]) -> None:
+        for reply in self._wire.trip(commands):
+            reply_or_raise(reply)
+
+    def advance(self, run_id: str, events: Sequence[Event] = ()) -> Advanced:
+        """Apply up to BATCH events to a run, and make up to CHANGES changes."""
+        return self.advanced(self._wire.trip([self.command(run_id, events)])[0])
+
+    def command(self, run_id: str, events: Sequence[Event] = ()) -> Command:
+        """Return the command of advance()."""
+        args: list[Argument] = [run_id, CHANGES, KEPT_MS]
+        for name, step, seq, detail, added in events:
+            args += (name, step, seq, detail, added)
+        return scripts.command("workflows_advance", keys=self.keys.all(run_id), args=args)
+
+    def forget_starts(self, entries: Sequence[bytes]) -> None:
+        """Delete starts that are published."""
+        self._write([("XDEL", self.keys.starts, *entries)])
+
+    @staticmethod
+    def advanced(reply: object) -> Advanced:
+        """Return the result in a reply of advance()."""
+        word, *rest = reply_or_raise(reply)
+        if word == b"TAKEN":
+            return Advanced("", holder=rest[0].decode())
+        if word == b"MISSING":
+            return Advanced("")
+        state, left, *starts = rest
+        fours = zip(*[iter(starts)] * 4, strict=True)
+        found = [Start(entry, step.decode(), int(of_round), body) for entry, step, of_round, body in fours]
+        return Advanced(state.decode(), bool(left), found)

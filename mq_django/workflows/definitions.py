@@ -1,0 +1,236 @@
+"""Workflows that can be started."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, overload
+
+from mq_django.core.step_ids import new_run_id
+from mq_django.core.times import Duration, read_duration
+from mq_django.errors import InvalidArguments, InvalidWorkflow
+from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.sinks import after_commit
+from mq_django.producers.step_starts import advance, open_home
+from mq_django.stores.workflow_home import Event
+from mq_django.task_backend.arguments import check_call
+from mq_django.task_backend.compat import AnyTask
+from mq_django.transport.scripts import Argument
+from mq_django.workflows.flow import Flow, body_of, check_task
+from mq_django.workflows.runs import Run
+
+#: What happens to the other steps when one has failed.
+POLICIES = ("stop", "continue")
+#: How long a run may take.
+EXPIRES = timedelta(days=30)
+CALLBACKS = ("success", "failure", "finish")
+MAX_NAME = 255
+
+Function = Callable[..., Any]
+
+
+class Workflow:
+    """A workflow. See `workflow()`."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Function | None = None,
+        *,
+        policy: str = "stop",
+        expires: Duration = EXPIRES,
+        callbacks: Mapping[str, AnyTask | None] | None = None,
+    ) -> None:
+        self.name = _name(name)
+        self._function = function
+        self._fields: dict[str, Argument] = {"name": self.name, "policy": _policy(policy), "lasts": _lasts(expires)}
+        self._callbacks = {kind: task for kind, task in (callbacks or {}).items() if task is not None}
+        for kind, task in self._callbacks.items():
+            _check_callback(kind, task)
+        self._flow: Flow | None = None
+        #: After a `with` block: the run that it has started.
+        self.run: Run | None = None
+
+    def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
+        """Add the steps to a flow, and return what the function returns.
+
+        Raises:
+            InvalidWorkflow: it has callbacks, which only a whole run can have.
+        """
+        if self._function is None:
+            raise InvalidWorkflow(f"Workflow {self.name!r} has no function")
+        if self._callbacks and len(flow):
+            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
+        return self._function(flow, *args, **kwargs)
+
+    def start(
+        self, *args: Any, unique: str | None = None, using: str | None = None, on_commit: bool = True, **kwargs: Any
+    ) -> Run:
+        """Start a run: now, or inside `atomic()` when that commits.
+
+        Args:
+            args, kwargs: arguments of the workflow's function, or of the first task of a chain.
+            unique: while a run of this workflow with the same key has not ended, no other one is started.
+            using: the alias of the database whose transaction it waits for; None: the default one.
+            on_commit: False starts it at once also inside a transaction.
+
+        Returns:
+            The run; with `unique` the one that has the key.
+
+        Raises:
+            InvalidWorkflow: it has no steps, steps wait for each other, or one of them cannot be published.
+            InvalidArguments: a task cannot be called with its arguments.
+            StoreError: Redis cannot be reached, or refuses a command.
+        """
+        flow = Flow()
+        self.build(flow, *args, **kwargs)
+        return self._start(flow, unique=unique, using=using, on_commit=on_commit)
+
+    astart = asynchronous(start)
+
+    def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
+        if not len(flow):
+            raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
+        records = flow.records()
+        run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
+        fields = dict(self._fields, next=len(records))
+        if unique is not None:
+            fields["unique"] = f"{self.name}:{_text('unique', unique)}"
+        for kind, task in self._callbacks.items():
+            fields[f"on_{kind}"] = body_of(task, task.module_path, {"args": [run.id], "kwargs": {}})
+
+        def start() -> Run:
+            home = open_home(run.id)
+            home.create(run.id, fields, records)
+            holder = advance(home, run.id, [Event("begin", added=f"1-{len(records)}")]).holder
+            run.id = holder or run.id
+            return run
+
+        after_commit(start, using=using, on_commit=on_commit)
+        return run
+
+    def __enter__(self) -> Flow:
+        if self._function is not None or self._flow is not None:
+            raise InvalidWorkflow(f"Workflow {self.name!r} cannot be used in a with statement: it has steps already")
+        self._flow = Flow()
+        return self._flow
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        flow, self._flow = self._flow, None
+        if kind is None and flow is not None:
+            self.run = self._start(flow, unique=None, using=None, on_commit=True)
+
+
+@overload
+def workflow(target: Function, /) -> Workflow: ...
+
+
+@overload
+def workflow(
+    target: str,
+    /,
+    *,
+    on_success: AnyTask | None = ...,
+    on_failure: AnyTask | None = ...,
+    on_finish: AnyTask | None = ...,
+    policy: str = ...,
+    expires: Duration = ...,
+) -> Workflow: ...
+
+
+@overload
+def workflow(
+    *,
+    on_success: AnyTask | None = ...,
+    on_failure: AnyTask | None = ...,
+    on_finish: AnyTask | None = ...,
+    policy: str = ...,
+    expires: Duration = ...,
+) -> Callable[[Function], Workflow]: ...
+
+
+def workflow(
+    target: Function | str | None = None,
+    /,
+    *,
+    on_success: AnyTask | None = None,
+    on_failure: AnyTask | None = None,
+    on_finish: AnyTask | None = None,
+    policy: str = "stop",
+    expires: Duration = EXPIRES,
+) -> Any:
+    """Make a function the definition of a workflow, or with a name define one in a `with` block.
+
+        @workflow(on_failure=alert)
+        def import_file(flow, path):
+            parts = flow.map(import_part, range(10))
+            flow.add(merge, parts)
+
+        import_file.start("a.csv")
+
+        with workflow("once") as flow:
+            flow.add(b, flow.add(a, 1))
+
+    Args:
+        target: the function, which gets a `Flow` as its first argument; or a name for a `with` block.
+        on_success, on_failure, on_finish: tasks that are enqueued when a run has succeeded, has failed or expired, and
+            in any case. Their argument is the run's id.
+        policy: when a step has failed, "stop": no further step starts; or "continue": all steps run that do not wait
+            for it.
+        expires: how long a run may take, in seconds or as a timedelta; after that it ends as expired.
+
+    Returns:
+        A `Workflow`, or without a target a decorator.
+
+    Raises:
+        InvalidWorkflow: an option cannot be used.
+    """
+    callbacks = {"success": on_success, "failure": on_failure, "finish": on_finish}
+
+    def decorate(function: Function) -> Workflow:
+        name = f"{function.__module__}.{function.__qualname__}"
+        return Workflow(name, function, policy=policy, expires=expires, callbacks=callbacks)
+
+    if target is None:
+        return decorate
+    if callable(target):
+        return decorate(target)
+    return Workflow(target, policy=policy, expires=expires, callbacks=callbacks)
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
+        raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r:.300}")
+    return value
+
+
+def _name(value: object) -> str:
+    return _text("The name of a workflow", value)
+
+
+def _policy(value: object) -> str:
+    if value not in POLICIES:
+        raise InvalidWorkflow(f'policy must be "stop" or "continue", not {value!r:.100}')
+    return str(value)
+
+
+def _lasts(value: object) -> int:
+    try:
+        found = read_duration(value)
+    except TypeError as error:
+        raise InvalidWorkflow(f"expires must be {error}, not {value!r:.100}") from error
+    if not timedelta(0) < found <= timedelta(days=3660):
+        raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {value!r:.100}")
+    return round(found.total_seconds() * 1000)
+
+
+def _check_callback(kind: str, task: AnyTask) -> None:
+    check_task(task)
+    try:
+        check_call(task, [None], {})
+    except TypeError as error:
+        raise InvalidWorkflow(f"on_{kind}={task.module_path} must take one argument, the run's id: {error}") from error
+
+
+__all__ = ["CALLBACKS", "InvalidArguments", "Workflow", "workflow"]

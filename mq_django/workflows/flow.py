@@ -1,0 +1,270 @@
+"""The definition of a run of a workflow: its steps, their arguments, and what they wait for."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+
+from mq_django.conf import RsmqConfig
+from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
+from mq_django.core.jsontext import dumps
+from mq_django.core.publication import publication
+from mq_django.core.step_ids import STEP_NAME
+from mq_django.errors import InvalidWorkflow, MQError
+from mq_django.producers.queues import queues
+from mq_django.task_backend.arguments import arguments_of
+from mq_django.task_backend.backend import TaskBackend
+from mq_django.task_backend.compat import AnyTask, Task
+from mq_django.task_backend.publishing import DEFAULT, Publishing
+
+if TYPE_CHECKING:
+    from mq_django.workflows.definitions import Workflow
+    from mq_django.workflows.shapes import Shape
+
+#: The most steps of one definition.
+MAX_STEPS = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of a flow. As an argument of another step it stands for the value that its task returns."""
+
+    flow: "Flow"
+    number: int
+
+    def after(self, *others: "Step | Steps | Iterable[Step]") -> Self:
+        """Let the step start only after others have succeeded, and return it.
+
+        Args:
+            others: steps of the same flow, or lists of them.
+
+        Raises:
+            InvalidWorkflow: one is not a step of the same flow.
+        """
+        self.flow.wait([self], others)
+        return self
+
+
+class Steps(Sequence[Step]):
+    """Several steps of a flow. As an argument of another step they stand for the list of their values."""
+
+    def __init__(self, flow: "Flow", steps: Sequence[Step]) -> None:
+        self.flow = flow
+        self._steps = steps
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        return self._steps[index]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def after(self, *others: "Step | Steps | Iterable[Step]") -> Self:
+        """Let each of the steps start only after others have succeeded, and return them.
+
+        Args:
+            others: steps of the same flow, or lists of them.
+
+        Raises:
+            InvalidWorkflow: one is not a step of the same flow.
+        """
+        self.flow.wait(self._steps, others)
+        return self
+
+
+class Planned(NamedTuple):
+    """A step before it is written."""
+
+    task: AnyTask
+    arguments: Mapping[str, Any]
+    #: Argument -> the step or steps whose values it gets: a number, or ranges.
+    references: Mapping[str, int | str]
+
+
+class Flow:
+    """Collects the steps of one run. `workflow` passes it to the function that it decorates."""
+
+    def __init__(self) -> None:
+        self._graph = FlowGraph()
+        self._planned: list[Planned] = []
+        #: The steps whose values another step gets.
+        self._named: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._planned)
+
+    def add(self, what: "AnyTask | Workflow | Shape", /, *args: Any, **kwargs: Any) -> Any:
+        """Add a step that calls a task, or the steps of another workflow.
+
+        Args:
+            what: a task of `mq_django.task` or of MQBackend, also after `using()`; or a workflow, `chain()` or
+                `parallel()`.
+            args, kwargs: the arguments: JSON values, or steps of this flow, or lists of steps. A step waits for those
+                in its arguments, and gets their values.
+
+        Returns:
+            The step. For a workflow what its function returns; for `chain()` the last step, for `parallel()` the list.
+
+        Raises:
+            InvalidWorkflow: this cannot be a step, or an argument is a step of another flow.
+            InvalidArguments: the task cannot be called with these arguments, or one cannot be encoded as JSON.
+        """
+        build = getattr(what, "build", None)
+        if build is not None and not isinstance(what, Task):
+            return build(self, *args, **kwargs)
+        return self._add(what, args, kwargs)  # type: ignore[arg-type]
+
+    def map(self, what: AnyTask, items: Iterable[Any], /, **kwargs: Any) -> Steps:
+        """Add a step for each item, which is the task's only positional argument.
+
+        Args:
+            what: see add().
+            items: JSON values or steps.
+            kwargs: further arguments of every step.
+
+        Returns:
+            The steps, in the order of the items.
+
+        Raises:
+            InvalidWorkflow, InvalidArguments: see add().
+        """
+        return Steps(self, [self.add(what, item, **kwargs) for item in items])
+
+    def _add(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
+        check_task(task)
+        if len(self._planned) >= MAX_STEPS:
+            raise InvalidWorkflow(f"A workflow has at most {MAX_STEPS} steps")
+        references: dict[str, int | str] = {}
+        before: set[int] = set()
+        plain_args = [self._plain(str(place), value, references, before) for place, value in enumerate(args)]
+        plain_kwargs = {name: self._plain(name, value, references, before) for name, value in kwargs.items()}
+        arguments = arguments_of(task, plain_args, plain_kwargs)
+        number = self._graph.add()
+        self._planned.append(Planned(task, arguments, references))
+        self._graph.wait(number, before)
+        self._named |= before
+        return Step(self, number)
+
+    def _plain(self, name: str, value: Any, references: dict[str, int | str], before: set[int]) -> Any:
+        """Return an argument, or None in the place of steps, which are noted."""
+        if isinstance(value, Step):
+            self._check_own([value])
+            references[name] = value.number
+            before.add(value.number)
+            return None
+        is_list = isinstance(value, Steps) or (isinstance(value, list | tuple) and any(_is_step(one) for one in value))
+        if not is_list:
+            return value
+        if not all(_is_step(one) for one in value):
+            raise InvalidWorkflow(f"Argument {name} has steps and other values in one list: give it only steps")
+        self._check_own(value)
+        numbers = [step.number for step in value]
+        # Ranges sort; another order, or a step twice, is written number by number.
+        references[name] = ranges(numbers) if numbers == sorted(set(numbers)) else ",".join(map(str, numbers))
+        before.update(numbers)
+        return None
+
+    def wait(self, steps: Iterable[Step], others: Iterable[Any]) -> None:
+        """Let steps start after others; see Step.after().
+
+        Args:
+            steps: steps of this flow.
+            others: steps of this flow, or lists of them.
+
+        Raises:
+            InvalidWorkflow: one is not a step of this flow.
+        """
+        found: list[Step] = []
+        for other in others:
+            found += [other] if isinstance(other, Step) else list(other)
+        self._check_own(found)
+        for step in steps:
+            self._graph.wait(step.number, [other.number for other in found])
+
+    def _check_own(self, steps: Iterable[Any]) -> None:
+        for step in steps:
+            if not isinstance(step, Step) or step.flow is not self:
+                raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
+
+    def records(self, *, first: int = 1) -> list[StepRecord]:
+        """Return what is written for the steps.
+
+        Args:
+            first: the number of the first step.
+
+        Raises:
+            InvalidWorkflow: steps wait for each other, or one cannot be published.
+        """
+        if cycle := self._graph.cycle():
+            names = ", ".join(f"{number} ({self._planned[number - 1].task.module_path})" for number in cycle[:5])
+            raise InvalidWorkflow(f"These steps wait for each other, or for such steps: {names}")
+        shift = first - 1
+        bodies = [self._body(number, planned, shift) for number, planned in enumerate(self._planned, 1)]
+        return self._graph.records(bodies, first=first)
+
+    def _body(self, number: int, planned: Planned, shift: int) -> bytes:
+        data: dict[str, Any] = dict(planned.arguments)
+        if planned.references:
+            data["references"] = {name: _shifted(which, shift) for name, which in planned.references.items()}
+        if number in self._named:
+            data["keep"] = True
+        return body_of(planned.task, STEP_NAME + planned.task.module_path, data)
+
+    def __iter__(self) -> Iterator[Step]:
+        return (Step(self, number) for number in range(1, len(self) + 1))
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, Step)
+
+
+def _shifted(which: int | str, shift: int) -> int | str:
+    if isinstance(which, int):
+        return which + shift
+    parts = (part.split("-") for part in which.split(",")) if which else ()
+    return ",".join("-".join(str(int(number) + shift) for number in part) for part in parts)
+
+
+def check_task(task: object) -> None:
+    """Check that a task can be a step, or a callback.
+
+    Raises:
+        InvalidWorkflow: it is no task of mq_django, its queue is of another kind, or it has a unique key or an expiry.
+    """
+    if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
+        raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
+    config = queues[task.queue_name].config
+    if isinstance(config, RsmqConfig):
+        raise InvalidWorkflow(f"Task {task.module_path} is in queue {config.name!r}, which has RSMQ's format")
+    options: Publishing = getattr(task, "publishing", DEFAULT)
+    if options.unique is not None or options.unique_for is not None:
+        raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
+    if options.expires is not None:
+        raise InvalidWorkflow(f"Task {task.module_path} expires: give expires= to the workflow instead")
+
+
+def body_of(task: AnyTask, name: str, data: Mapping[str, Any]) -> bytes:
+    """Return what is kept of a step or callback until it is published.
+
+    Raises:
+        InvalidWorkflow: it cannot be published.
+    """
+    options: Publishing = getattr(task, "publishing", DEFAULT)
+    body: dict[str, Any] = {"queue": task.queue_name, "name": name, "data": data}
+    if task.priority:
+        body["priority"] = task.priority
+    if options.key is not None:
+        body["key"] = options.key
+    if options.delay is not None:
+        body["delay"] = options.delay if isinstance(options.delay, int | float) else options.delay.total_seconds()
+    if task.run_after is not None:
+        body["due"] = task.run_after.isoformat()
+    try:
+        publication(queues[task.queue_name].config, name, data, key=options.key, priority=task.priority)
+    except MQError as error:
+        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
+    return dumps(body)

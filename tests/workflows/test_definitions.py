@@ -1,0 +1,170 @@
+"""Definitions of workflows: what they become, and what is refused before anything is written."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from mq_django.core.flow_graph import FlowGraph, numbers_of, ranges
+from mq_django.errors import InvalidArguments, InvalidWorkflow, UnknownRun, WorkflowError
+from mq_django.workflows import Flow, chain, current_flow, parallel, workflow
+
+
+@pytest.fixture
+def untouched(redis_client, namespace):
+    """Check that a test has written nothing."""
+    yield
+    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+
+
+def test_numbers_are_written_as_ranges():
+    assert ranges([5, 1, 2, 3, 9]) == "1-3,5,9"
+    assert numbers_of("1-3,5,9") == [1, 2, 3, 5, 9]
+    assert (ranges([]), numbers_of("")) == ("", [])
+
+
+def test_steps_that_wait_for_the_same_steps_share_a_join():
+    graph = FlowGraph()
+    for _ in range(2000):
+        graph.add()
+    for number in range(1001, 2001):
+        graph.wait(number, range(1, 1001))
+    records = graph.records([b"x"] * 2000)
+    assert len(records) == 2001
+    assert (records[0].after, records[2000].waits, records[2000].after) == ("2001", 1000, "1001-2000")
+    assert sum(len(record.after) for record in records) < 10_000
+
+
+def test_records_begin_with_any_number():
+    graph = FlowGraph()
+    first, second = graph.add(), graph.add()
+    graph.wait(second, [first])
+    assert [(each.number, each.waits, each.after) for each in graph.records([b"a", b"b"], first=8)] == [
+        *((8, 0, "9"), (9, 1, "")),
+    ]
+
+
+def test_a_cycle_is_refused(tasks, untouched):
+    @workflow
+    def circle(flow):
+        one, two = flow.add(tasks.add), flow.add(tasks.add)
+        one.after(two)
+        two.after(one)
+
+    with pytest.raises(InvalidWorkflow, match="wait for each other"):
+        circle.start()
+
+
+def test_a_step_of_another_flow_is_refused(tasks, untouched):
+    foreign = Flow().add(tasks.add)
+    with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
+        Flow().add(tasks.total, foreign)
+    with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
+        Flow().add(tasks.add).after(foreign)
+
+
+def test_steps_and_values_do_not_mix_in_a_list(tasks, untouched):
+    flow = Flow()
+    with pytest.raises(InvalidWorkflow, match="only steps"):
+        flow.add(tasks.total, [flow.add(tasks.add), 1])
+
+
+def test_arguments_that_the_task_does_not_take_are_refused(tasks, untouched):
+    with pytest.raises(InvalidArguments):
+        Flow().add(tasks.total)
+    with pytest.raises(InvalidArguments):
+        Flow().add(tasks.total, object())
+
+
+def test_unique_keys_and_expiries_are_refused(tasks, untouched):
+    with pytest.raises(InvalidWorkflow, match="unique"):
+        Flow().add(tasks.add.using(unique="k", unique_for=60))
+    with pytest.raises(InvalidWorkflow, match="expires"):
+        Flow().add(tasks.add.using(expires=60))
+
+
+def test_queues_in_rsmqs_format_are_refused(tasks, mq_settings, untouched):
+    mq_settings(QUEUES={"default": {}, "jobs": {"STORE": "rsmq"}})
+    with pytest.raises(InvalidWorkflow, match="RSMQ"):
+        Flow().add(tasks.add.using(queue_name="jobs"))
+
+
+def test_values_that_are_too_large_are_refused(tasks, mq_settings, untouched):
+    mq_settings(QUEUES={"default": {"MAX_SIZE": 1000}})
+    with pytest.raises(InvalidWorkflow, match="cannot be a step"):
+        chain((tasks.total, ["x" * 2000])).start()
+
+
+def test_an_empty_workflow_is_refused(untouched, mq_settings):
+    with pytest.raises(InvalidWorkflow, match="no steps"):
+        workflow(lambda flow: None).start()
+    with pytest.raises(InvalidWorkflow):
+        chain()
+    with pytest.raises(InvalidWorkflow, match="member"):
+        parallel(print)
+
+
+def test_options_that_cannot_be_are_refused(tasks, untouched):
+    for options in ({"policy": "never"}, {"expires": 0}, {"expires": "soon"}, {"expires": timedelta(days=9999)}):
+        with pytest.raises(InvalidWorkflow):
+            workflow("name", **options)
+    with pytest.raises(InvalidWorkflow, match="one argument"):
+        workflow("name", on_finish=tasks.wait_twice)
+    with pytest.raises(InvalidWorkflow):
+        workflow("")
+
+
+def test_a_flow_of_its_own_exists_only_inside_a_step():
+    with pytest.raises(WorkflowError, match="step of a workflow"):
+        current_flow()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_starts_at_the_commit(tasks, mq_settings, redis_client, namespace):
+    with transaction.atomic():
+        run = chain((tasks.add, 1)).start()
+        with pytest.raises(UnknownRun):
+            _ = run.state
+    assert run.state == "running"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_after_a_rollback_nothing_is_started(tasks, mq_settings, untouched):
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        chain((tasks.add, 1)).start()
+        raise ZeroDivisionError
+
+
+def test_an_exception_in_the_block_starts_nothing(tasks, untouched):
+    definition = workflow("once")
+    with pytest.raises(ZeroDivisionError), definition as flow:
+        flow.add(tasks.add)
+        raise ZeroDivisionError
+    assert definition.run is None
+
+
+def test_a_unique_key_keeps_the_run_that_has_it(tasks, mq_settings):
+    definition = chain((tasks.add, 1))
+    first = definition.start(unique="a.csv")
+    assert definition.start(unique="a.csv").id == first.id
+    assert definition.start(unique="b.csv").id != first.id
+    assert first.cancel()
+    assert definition.start(unique="a.csv").id != first.id
+
+
+def test_workflows_are_parts_of_others(tasks, untouched):
+    @workflow
+    def inner(flow, number):
+        return flow.add(tasks.double, number)
+
+    flow = Flow()
+    last = flow.add(tasks.add, flow.add(inner, 4), flow.add(chain((tasks.add, 1), tasks.double)))
+    assert (len(flow), last.number) == (4, 4)
+    assert [record.waits for record in flow.records()] == [0, 0, 1, 2]
+
+    @workflow(on_finish=tasks.told)
+    def loud(flow):
+        flow.add(tasks.add)
+
+    with pytest.raises(InvalidWorkflow, match="callbacks"):
+        flow.add(loud)
