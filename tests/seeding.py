@@ -1,5 +1,6 @@
 """Put a queue into a state, as producers and consumers would."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -7,19 +8,27 @@ from typing import Any
 import redis
 
 from mq_django.conf import get_config
+from mq_django.core.clock import now_ms
 from mq_django.core.filters import NOTHING
+from mq_django.core.flow_graph import FlowGraph
+from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
+from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.inspector import dead_letters, handled_messages
 from mq_django.producers import queues
+from mq_django.producers.step_courier import StepCourier
+from mq_django.producers.step_starts import advance, open_home
 from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command
 from mq_django.stores.handled import handled_commands
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.workflow_home import Event
 from mq_django.transport.connections import open_wire
 from mq_django.transport.sessions import reply_or_raise
+from tests.waiting import wait_until
 
 CONSUMER = "c-seeded"
 
@@ -77,6 +86,43 @@ def handle(
 def handled_entry(queue: str) -> str:
     """Return the entry of the newest message in the history of a queue."""
     return handled_messages.look_among_handled(queue, NOTHING, limit=1).rows[0].entry
+
+
+def start_run(
+    before: Mapping[int, Sequence[int]],
+    *,
+    queue: str = "default",
+    task: str = "shop.tasks.load",
+    policy: str = "stop",
+    **fields: Any,
+) -> str:
+    """Start a run of steps by number, each with those that it waits for, and return its id."""
+    graph = FlowGraph()
+    for number in sorted(before):
+        assert graph.add() == number
+        graph.wait(number, before[number])
+    data = {"args": [], "kwargs": {}}
+    records = graph.records([dumps({"queue": queue, "name": f"step:{task}", "data": data}) for _ in before])
+    run_id, home = new_run_id(), open_home("0")
+    named = {"name": "shop.flows.import_file", "policy": policy, "lasts": 3600_000, "next": len(records)}
+    home.create(run_id, {**named, **fields}, records)
+    advance(home, run_id, [Event("begin", added=f"1-{len(records)}")])
+    # Runs are listed by the millisecond of their start.
+    started_ms = now_ms()
+    wait_until(lambda: now_ms() > started_ms)
+    return run_id
+
+
+def end_steps(run_id: str, outcome: Outcome, *numbers: int, queue: str = "default") -> None:
+    """Settle the messages of started steps, as a consumer does that has run them."""
+    wanted = {message_id_of(run_id, number, of_round) for number in numbers for of_round in range(1, 10)}
+    take(queue, 500)
+    held = store(queue).held_by(CONSUMER, limit=10_000)
+    deliveries = [each for each in held if isinstance(each, Delivery) and each.message.id in wanted]
+    assert len(deliveries) == len(numbers)
+    settle(queue, deliveries, outcome)
+    config = get_config().queue(queue)
+    StepCourier(config, open_wire("produce")).deliver([each.message.id for each in deliveries])
 
 
 def bury_many(queue: str, count: int) -> list[str]:

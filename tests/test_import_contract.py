@@ -36,7 +36,7 @@ STRANGERS = [{"producers", "inspector"}, {"inspector", "consumers"}]
 #: Packages inside a part, lowest first; "" stands for the modules beside them.
 INSIDE = {
     "consumers": ["", "worker", "supervisor"],
-    "admin": ["ui", "messages", "dead_letters", "topics", "consumers", "queues", ""],
+    "admin": ["ui", "messages", "dead_letters", "topics", "consumers", "workflows", "queues", ""],
 }
 
 #: Packages that a part must do without.

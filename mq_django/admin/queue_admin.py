@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -23,6 +23,7 @@ from mq_django.admin.messages import (
 from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_actions, schedule_editing
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
+from mq_django.admin.workflows import run_list, run_operations, run_page
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
 from mq_django.inspector.queues import require_queue
@@ -42,6 +43,15 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("consumers/<str:who>/stop/", consumers_page.stop, _get_or_post, "stop"),
     ("consumers/<str:who>/stacks/", stacks_page.stacks, require_GET, "stacks"),
     ("consumers/<str:who>/stacks.json", stacks_page.stats, require_GET, "stacks_stats"),
+    ("workflows/", run_list.runs, require_GET, "workflows"),
+    ("workflows.json", run_list.stats, require_GET, "workflows_stats"),
+    # With a part that no page of a queue has, which may be called "workflows".
+    ("workflows/run/<str:run>/", run_page.show, require_GET, "workflow_run"),
+    ("workflows/run/<str:run>/stats.json", run_page.stats, require_GET, "workflow_run_stats"),
+    ("workflows/run/<str:run>/steps/", run_page.steps, require_GET, "workflow_steps"),
+    ("workflows/run/<str:run>/cancel/", run_operations.cancel, _get_or_post, "workflow_cancel"),
+    ("workflows/run/<str:run>/retry/", run_operations.retry, _get_or_post, "workflow_retry"),
+    ("workflows/run/<str:run>/skip/<str:step>/", run_operations.skip, _get_or_post, "workflow_skip"),
     ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),
@@ -123,6 +133,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
     ) -> HttpResponse:
         """Show one queue or topic. Their names are distinct."""
         name = unquote(object_id)
+        if (run := run_page.logged_run(name)) is not None:
+            return HttpResponseRedirect(Page(self, request).url("workflow_run", run))
         if _is_topic(name):
             return answer(topic_pages.topic, Page(self, request), topic=name)
         return answer(queue_page.queue, Page(self, request), name=name)
@@ -132,9 +144,9 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
         return Queue.objects.none()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
-        """Return the queue or topic with that name if it is configured. Used by the admin's history page."""
+        """Return the queue or topic with that name if it is configured, or a run. Used by the admin's history page."""
         try:
-            if _is_topic(object_id):
+            if _is_topic(object_id) or run_page.logged_run(object_id) is not None:
                 return Queue(name=object_id)
             require_queue(object_id)
             return Queue(name=object_id)

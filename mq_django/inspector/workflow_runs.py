@@ -1,33 +1,22 @@
 """Runs of workflows for display."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mq_django.core.flow_graph import numbers_of
-from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.core.step_ids import STEP_NAME, message_id_of
+from mq_django.core.redaction import redact_forms, redact_text
+from mq_django.core.step_ids import STEP_NAME, is_run_id
 from mq_django.core.visible import line
-from mq_django.errors import DecodeError
-from mq_django.producers.step_starts import open_home, open_homes
-from mq_django.stores.workflow_home import StepState, WorkflowHome
+from mq_django.inspector.run_reader import ListedRun, open_run_reader, open_run_readers
+from mq_django.inspector.scan import Scanned
 
-#: Runs of one page of the list.
-PAGE = 50
-#: The most steps of which a run's page shows more than the count.
-MAX_STEPS = 10_000
+#: Runs that one call looks at, and those that one round trip reads.
+MAX_LOOKED, READ = 2000, 200
 
-#: What the states of steps in `lua/parts/flow_steps.lua` are called.
-STEP_STATES: Mapping[str, str] = {
-    "B": "building",
-    "W": "waiting",
-    "H": "held",
-    "S": "started",
-    "D": "done",
-    "F": "failed",
-    "K": "skipped",
-    "P": "passed",
-}
+#: The states of runs.
+RUN_STATES = ("building", "running", "succeeded", "failed", "cancelled", "expired")
+#: Those in which nothing starts.
+ENDED_STATES = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +25,7 @@ class RunView:
 
     id: str
     name: str
-    #: building, running, succeeded, failed, cancelled or expired.
+    #: One of RUN_STATES; another program may have written another one.
     state: str
     policy: str
     #: How often it was started or continued.
@@ -45,11 +34,15 @@ class RunView:
     done: int
     failed: int
     skipped: int
+    #: Steps that are published and have not ended.
     started: int
+    #: The number of the last step. Joins between steps have numbers, too.
+    last: int
     #: Milliseconds since 1970; None: not yet.
     started_ms: int | None
     finished_ms: int | None
     expires_ms: int | None
+    #: The name of the workflow and the unique key; "" without one. It may contain data.
     unique: str
 
     @property
@@ -57,44 +50,79 @@ class RunView:
         """Return which share of the steps has ended, from 0 to 1."""
         return min(1.0, (self.done + self.failed + self.skipped) / self.total) if self.total else 0.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLine:
-    """A step of a run."""
-
-    number: int
-    #: The task's path.
-    task: str
-    queue: str
-    #: One of STEP_STATES.
-    state: str
-    #: The id of its latest message; "" before it was started.
-    message_id: str
-    #: Milliseconds since 1970; None: not yet.
-    began_ms: int | None
-    ended_ms: int | None
-    #: The steps that it waits for, without joins between them.
-    after: Sequence[int] = ()
+    @property
+    def waiting(self) -> int:
+        """Return how many steps have not been started."""
+        return max(0, self.total - self.done - self.failed - self.skipped - self.started)
 
 
-def runs(*, before_ms: int | None = None, state: str = "") -> list[RunView]:
-    """Return up to PAGE runs, the latest first.
+def look_at_runs(*, state: str = "", name: str = "", after: str = "", limit: int) -> Scanned[RunView]:
+    """Return up to `limit` runs, the latest first, among the next MAX_LOOKED.
 
     Args:
-        before_ms: only runs that were started before this time, in ms since 1970.
         state: only runs in this state; "" for all.
+        name: only runs of workflows whose name contains this, in upper or lower case.
+        after: the cursor of the call before; "" to begin with the latest.
+        limit: the most runs.
 
     Raises:
         StoreError: Redis cannot be reached.
     """
-    found: list[RunView] = []
-    for home in open_homes():
-        for ids in home.latest(before_ms=before_ms):
-            views = [_run(run_id, fields) for run_id, fields in zip(ids, home.read_many(ids), strict=True) if fields]
-            found += [view for view in views if not state or view.state == state]
-            if len(found) >= PAGE:
-                break
-    return sorted(found, key=lambda view: view.started_ms or 0, reverse=True)[:PAGE]
+    part = name.casefold()
+
+    def matches(view: RunView) -> bool:
+        return (not state or view.state == state) and part in view.name.casefold()
+
+    rows: list[RunView] = []
+    looked, cursor = 0, _cursor(after)
+    while looked < MAX_LOOKED:
+        batch = _listed(cursor)
+        for one, view in _views(batch):
+            if len(rows) == limit:
+                return Scanned(rows, looked, _text(cursor))
+            looked, cursor = looked + 1, one
+            if view is not None and matches(view):
+                rows.append(view)
+        if len(batch) < READ:
+            return Scanned(rows, looked, "")
+    return Scanned(rows, looked, _text(cursor))
+
+
+def _listed(after: ListedRun | None) -> list[ListedRun]:
+    """Return the next runs of all homes, the latest first."""
+    found = [one for reader in open_run_readers() for one in reader.listed(after, limit=READ)]
+    return sorted(found, key=lambda one: (one.ms, one.id), reverse=True)[:READ]
+
+
+def _views(batch: Sequence[ListedRun]) -> Iterable[tuple[ListedRun, RunView | None]]:
+    """Return runs with their views; None for one that exists no more, or that another program has listed."""
+    known: dict[str, RunView] = {}
+    for reader in open_run_readers():
+        ids = [one.id for one in batch if is_run_id(one.id) and one.id[0] == reader.keys.home]
+        known |= {
+            run_id: _run(run_id, fields) for run_id, fields in zip(ids, reader.fields(ids), strict=True) if fields
+        }
+    return [(one, known.get(one.id)) for one in batch]
+
+
+def _cursor(text: str) -> ListedRun | None:
+    """Return the run in a cursor; None if it is invalid."""
+    ms, _, run_id = text.partition(".")
+    found = whole(ms, LAST_MS)
+    return ListedRun(run_id, found) if found is not None and is_run_id(run_id) else None
+
+
+def _text(cursor: ListedRun | None) -> str:
+    return "" if cursor is None else f"{cursor.ms}.{cursor.id}"
+
+
+def count_alive() -> int:
+    """Return how many runs have not ended.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    return sum(reader.count_alive() for reader in open_run_readers())
 
 
 def run(run_id: str) -> RunView | None:
@@ -103,77 +131,31 @@ def run(run_id: str) -> RunView | None:
     Raises:
         StoreError: Redis cannot be reached.
     """
-    fields = open_home(run_id).read(run_id)
+    if not is_run_id(run_id):
+        return None
+    (fields,) = open_run_reader(run_id).fields([run_id])
     return _run(run_id, fields) if fields else None
 
 
-def steps(run_id: str) -> list[StepLine]:
-    """Return the steps of a run by number, up to MAX_STEPS.
+def failure(run_id: str) -> tuple[int, str] | None:
+    """Return the number of the step that failed last, and the reason, which may contain data; None if none has failed.
 
     Raises:
         StoreError: Redis cannot be reached.
     """
-    home = open_home(run_id)
-    states: dict[int, StepState] = {}
-    cursor = -1
-    while cursor and len(states) < MAX_STEPS:
-        cursor, batch = home.records(run_id, max(cursor, 0))
-        states |= {state.number: state for state in batch}
-    numbers = sorted(states)[:MAX_STEPS]
-    before = _before(home, run_id)
-    bodies = home.bodies(run_id, numbers) if numbers else []
-    return [
-        _step(run_id, states[number], body, before.get(number, ()))
-        for number, body in zip(numbers, bodies, strict=True)
-    ]
-
-
-def _before(home: WorkflowHome, run_id: str) -> dict[int, list[int]]:
-    """Return what each step waits for. A join is replaced by what it waits for."""
-    before: dict[int, list[int]] = {}
-    for number, text in home.followers(run_id).items():
-        for other in _numbers(text)[:MAX_STEPS]:
-            before.setdefault(other, []).append(number)
-    joins = home.joins(run_id, sorted({each for others in before.values() for each in others}))
-    return {
-        number: sorted({each for other in others for each in (before.get(other, []) if other in joins else [other])})
-        for number, others in before.items()
-    }
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return numbers_of(text)
-    except ValueError:
-        return []
-
-
-def _step(run_id: str, state: StepState, body: bytes, after: Sequence[int]) -> StepLine:
-    try:
-        fields = loads(body) if body else {}
-    except DecodeError:
-        fields = {}
-    known = fields if isinstance(fields, dict) else {}
-    return StepLine(
-        number=state.number,
-        task=line(str(known.get("name", ""))).removeprefix(STEP_NAME),
-        queue=line(str(known.get("queue", ""))),
-        state=STEP_STATES.get(state.state, state.state),
-        message_id=message_id_of(run_id, state.number, state.round) if state.round else "",
-        began_ms=state.began_ms or None,
-        ended_ms=state.ended_ms or None,
-        after=after,
-    )
+    number, _, reason = open_run_reader(run_id).failure(run_id).partition(b" ")
+    found = whole(number, 10**9)
+    # The queue has noted the group of the failure: an error, and the name of the message.
+    said = reason.decode(errors="backslashreplace").partition(f"|{STEP_NAME}")[0]
+    return None if found is None else (found, redact_text(said))
 
 
 def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
     def text(name: str) -> str:
         return line(fields.get(name, b"").decode(errors="replace"))
 
-    def number(name: str) -> int:
-        return whole(fields.get(name), 10**9) or 0
-
-    started_ms = whole(fields.get("started"), LAST_MS)
+    number: Callable[[str], int] = lambda name: whole(fields.get(name), 10**9) or 0  # noqa: E731
+    started_ms, lasts_ms = whole(fields.get("started"), LAST_MS), whole(fields.get("lasts"), LAST_MS)
     return RunView(
         id=run_id,
         name=text("name"),
@@ -185,8 +167,9 @@ def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
         failed=number("failed"),
         skipped=number("skipped"),
         started=number("flying"),
+        last=number("next"),
         started_ms=started_ms,
         finished_ms=whole(fields.get("finished"), LAST_MS),
-        expires_ms=None if started_ms is None else started_ms + (whole(fields.get("lasts"), LAST_MS) or 0),
-        unique=text("unique"),
+        expires_ms=None if started_ms is None or lasts_ms is None else started_ms + lasts_ms,
+        unique=redact_forms(text("unique")),
     )

@@ -1,7 +1,7 @@
 """The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,12 +14,6 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 _RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
-
-#: The fields of a run that lists show.
-FIELDS = (
-    *("state", "name", "policy", "round", "total", "done", "failed", "skipped", "flying"),
-    *("started", "finished", "lasts", "unique"),
-)
 
 #: Steps that one script call changes. This blocks Redis for about 3 ms.
 CHANGES = 300
@@ -36,7 +30,7 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 class Event(NamedTuple):
     """What has happened to a step, or to a run."""
 
-    #: begin, done, failed, dropped, redriven, again, passed; cancel, expire, continue.
+    #: begin, done, failed, dropped, redriven, again, passed, lost; cancel, expire, continue, relist.
     name: str
     step: int | str = 0
     #: The number of the note about it.
@@ -80,15 +74,22 @@ class StepState(NamedTuple):
     #: When it was started last and when it has ended, in ms since 1970; 0: not yet.
     began_ms: int
     ended_ms: int
+    #: The number of the latest note about its message.
+    seq: int
+    #: Whether it has no message, and is done when the steps that it waits for are done.
+    is_join: bool
 
 
-def _step_state(number: bytes, record: bytes) -> StepState | None:
+def step_state(number: int, record: bytes) -> StepState | None:
+    """Return the state of a step from its record; None if another program wrote that."""
     found = _RECORD.fullmatch(record)
-    if found is None or not number.isdigit() or found[5] == b"j":
+    if found is None:
         return None
-    state, waits, seq, of_round, _, began = found.groups()
+    state, waits, seq, of_round, kind, began = found.groups()
     ended_ms = int(seq) // 1000 if state in (b"D", b"F", b"P") else 0
-    return StepState(int(number), state.decode(), int(waits), int(of_round), int(began), ended_ms)
+    return StepState(
+        number, state.decode(), int(waits), int(of_round), int(began), ended_ms, int(seq), is_join=kind == b"j"
+    )
 
 
 class StepView(NamedTuple):
@@ -154,50 +155,18 @@ class WorkflowHome:
         (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
         following, flat = reply_or_raise(reply)
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        found = [_step_state(number, record) for number, record in pairs]
-        return int(following), [state for state in found if state is not None]
+        found = [step_state(int(number), record) for number, record in pairs if number.isdigit()]
+        return int(following), [state for state in found if state is not None and not state.is_join]
+
+    def state_of(self, run_id: str, step: int) -> StepState | None:
+        """Return the state of a step, or None if the run has none with this number."""
+        (record,) = self._wire.trip([("HGET", self.keys.steps(run_id), step)])
+        return step_state(step, reply_or_raise(record) or b"")
 
     def bodies(self, run_id: str, steps: Sequence[int]) -> list[bytes]:
         """Return what is published of each step; empty if it has nothing."""
         (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
         return [body or b"" for body in reply_or_raise(reply)]
-
-    def followers(self, run_id: str) -> dict[int, str]:
-        """Return ranges of the steps that wait for each step, by its number."""
-        (flat,) = self._wire.trip([("HGETALL", self.keys.after(run_id))])
-        pairs = reply_or_raise(flat)
-        items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
-        return {int(number): text.decode(errors="replace") for number, text in items if number.isdigit()}
-
-    def joins(self, run_id: str, numbers: Sequence[int]) -> set[int]:
-        """Return which of these numbers are joins."""
-        found: set[int] = set()
-        for at in range(0, len(numbers), VALUES):
-            part = numbers[at : at + VALUES]
-            (records,) = self._wire.trip([("HMGET", self.keys.steps(run_id), *part)])
-            pairs = zip(part, reply_or_raise(records), strict=True)
-            found |= {number for number, record in pairs if record and b" j " in record}
-        return found
-
-    def latest(self, *, before_ms: int | None = None) -> Iterator[list[str]]:
-        """Yield the ids of runs in batches, the latest first: those that were started before a time, in ms."""
-        last = "+inf" if before_ms is None else f"({before_ms}"
-        at = 0
-        while True:
-            command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "LIMIT", at, BATCH)
-            found = reply_or_raise(self._wire.trip([command])[0])
-            if not found:
-                return
-            yield [run_id.decode(errors="replace") for run_id in found]
-            at += BATCH
-
-    def read_many(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
-        """Return the fields of runs; none for one that does not exist."""
-        replies = self._wire.trip([("HMGET", self.keys.run(run_id), *FIELDS) for run_id in run_ids])
-        return [
-            {name: value for name, value in zip(FIELDS, reply_or_raise(reply), strict=True) if value is not None}
-            for reply in replies
-        ]
 
     def is_used(self) -> bool:
         """Return whether there are runs that have not ended, or something to be published."""
@@ -207,7 +176,14 @@ class WorkflowHome:
 
     def old_starts(self, before_ms: int) -> dict[str, list[Start]]:
         """Return starts that were written before a time, in ms since 1970, by run."""
-        command = ("XRANGE", self.keys.starts, "-", f"{before_ms}", "COUNT", CHANGES)
+        return self._starts("-", f"{before_ms}")
+
+    def starts_from(self, entry: str) -> dict[str, list[Start]]:
+        """Return a start by its entry, by run; empty if it is published."""
+        return self._starts(entry, entry)
+
+    def _starts(self, first: str, last: str) -> dict[str, list[Start]]:
+        command = ("XRANGE", self.keys.starts, first, last, "COUNT", CHANGES)
         found: dict[str, list[Start]] = {}
         for entry, flat in reply_or_raise(self._wire.trip([command])[0]):
             fields = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -262,6 +238,26 @@ class WorkflowHome:
         for name, step, seq, detail, added in events:
             args += (name, step, seq, detail, added)
         return scripts.command("workflows_advance", keys=self.keys.all(run_id), args=args)
+
+    def forget_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove runs that do not exist from the lists of runs."""
+        keys = self.keys
+        self._write([("ZREM", key, *run_ids) for key in (keys.alive, keys.index, keys.busy)])
+
+    def forget_gone(self, before_ms: int, skipped: int) -> int | None:
+        """Remove runs that do not exist any more from the list of those that were started before a time, in ms.
+
+        Looks at BATCH runs after the first `skipped`, and returns how many to skip the next time; None at the end.
+        """
+        command = ("ZRANGEBYSCORE", self.keys.index, "-inf", before_ms, "LIMIT", skipped, BATCH)
+        run_ids = [run_id.decode(errors="replace") for run_id in reply_or_raise(self._wire.trip([command])[0])]
+        if not run_ids:
+            return None
+        exist = self._wire.trip([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
+        gone = [run_id for run_id, reply in zip(run_ids, exist, strict=True) if not reply_or_raise(reply)]
+        if gone:
+            self.forget_runs(gone)
+        return skipped + len(run_ids) - len(gone) if len(run_ids) == BATCH else None
 
     def forget_starts(self, entries: Sequence[bytes]) -> None:
         """Delete starts that are published."""

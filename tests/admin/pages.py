@@ -8,9 +8,10 @@ from typing import Any
 from django.test import Client
 
 from mq_django import topics
+from mq_django.core.outcomes import Bury
 from mq_django.inspector import topics as inspected
 from tests.admin.conftest import BASE
-from tests.seeding import beat, bury, dead_entry, handle, handled_entry, publish, set_aside
+from tests.seeding import beat, bury, dead_entry, end_steps, handle, handled_entry, publish, set_aside, start_run
 
 VIEW, DATA = {"view_queue"}, {"view_queue", "view_message_data"}
 OPERATE = {"view_queue", "operate_queue"}
@@ -38,7 +39,7 @@ class Visit:
 
 
 #: What stands in braces, filled by `world()`.
-PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1"}
+PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone"}
 
 YES = {"confirmed": "yes"}
 
@@ -63,6 +64,18 @@ VISITS = [
     Visit("stop", "consumers/s1/stop/", OPERATE, "post", YES),
     Visit("stacks", "consumers/s1-c0/stacks/", VIEW),
     Visit("stacks_stats", "consumers/s1-c0/stacks.json?queue=emails&asked=1", VIEW),
+    Visit("workflows", "workflows/", VIEW),
+    Visit("workflows", "workflows/?state=failed&name=import", VIEW),
+    Visit("workflows_stats", "workflows.json", VIEW),
+    Visit("workflow_run", "workflows/run/{run}/", VIEW),
+    Visit("workflow_run_stats", "workflows/run/{run}/stats.json", VIEW),
+    Visit("workflow_steps", "workflows/run/{run}/steps/?state=failed", VIEW),
+    Visit("workflow_cancel", "workflows/run/{run}/cancel/", OPERATE),
+    Visit("workflow_cancel", "workflows/run/{run}/cancel/", OPERATE, "post", YES),
+    Visit("workflow_retry", "workflows/run/{run}/retry/", OPERATE),
+    Visit("workflow_retry", "workflows/run/{run}/retry/", OPERATE, "post", YES),
+    Visit("workflow_skip", "workflows/run/{run}/skip/1/", OPERATE),
+    Visit("workflow_skip", "workflows/run/{run}/skip/1/", OPERATE, "post", YES),
     Visit("queue_stats", "emails/stats.json", VIEW),
     Visit("ready", "emails/ready/", VIEW),
     Visit("ready", "emails/ready/?name=a", VIEW),
@@ -156,6 +169,8 @@ def world() -> None:
     publish("emails", "welcome", 2)
     beat("emails", consumers=2)
     PLACES["dead"] = dead_entry("emails")
+    PLACES["run"] = start_run({1: [], 2: [], 3: [1, 2]}, policy="continue")
+    end_steps(PLACES["run"], Bury(error="ValueError: no", reason="attempts"), 1)
     topic = topics["orders"]
     topic.group("billing").subscribe()
     topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)

@@ -1,4 +1,4 @@
-"""The progress of a message as a bar and text."""
+"""The progress of a message or a run as a bar and text."""
 
 from typing import Any
 
@@ -37,6 +37,17 @@ def bar(progress: Progress | None, *, can_see_data: bool) -> dict[str, Any] | No
         "said": said,
         "note": text.visible(progress.note, limit=500) if progress.note and can_see_data else "",
         "at": text.moment(progress.at_ms),
+    }
+
+
+def share_bar(share: float | None, said: str) -> dict[str, Any]:
+    """Return what the template `progress.html` shows of a share from 0 to 1, or None, and a sentence."""
+    return {
+        "permille": "" if share is None else str(int(min(1.0, share) * 1000)),
+        "percent": "" if share is None else text.percent(min(1.0, share)),
+        "said": said,
+        "note": "",
+        "at": "",
     }
 
 

@@ -73,5 +73,6 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
     found = [
         ("queues", _("Queues"), page.url("changelist")),
         ("consumers", _("Consumers"), page.url("consumers")),
+        ("workflows", _("Workflows"), page.url("workflows")),
     ]
     return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]

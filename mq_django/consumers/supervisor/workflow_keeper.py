@@ -8,13 +8,16 @@ from mq_django.consumers.service import Service
 from mq_django.core import clock
 from mq_django.producers.step_courier import StepCourier
 from mq_django.producers.step_starts import open_homes
-from mq_django.producers.workflow_upkeep import keep_up
+from mq_django.producers.workflow_upkeep import forget_old, keep_up
+from mq_django.stores.workflow_home import WorkflowHome
 from mq_django.transport.connections import open_wire
 
 #: Seconds between two rounds: while there are runs, and otherwise.
 TICK, IDLE = 1.0, 5.0
 #: What is older than this was left by a process that has ended.
 OLD_MS = 1000
+#: Seconds between two looks at the list of all runs.
+FORGET = 60.0
 
 
 class WorkflowKeeper(Service):
@@ -26,6 +29,9 @@ class WorkflowKeeper(Service):
         super().__init__()
         self.connection = None
         kept = [config for config in queues if not isinstance(config, RsmqConfig)]
+        self._forgot = 0.0
+        #: By home: runs at the beginning of its list that are still kept.
+        self._skipped: dict[str, int] = {}
         self._couriers = [(config, StepCourier(config, open_wire("consume", config.connection))) for config in kept]
 
     def run_once(self) -> float:
@@ -42,7 +48,17 @@ class WorkflowKeeper(Service):
         )
         for home in homes:
             keep_up(home, before_ms=before_ms, now_ms=before_ms + OLD_MS, progressed=self._note_progress)
+        self._forget(homes, now_ms=before_ms + OLD_MS)
         return TICK
+
+    def _forget(self, homes: Sequence[WorkflowHome], *, now_ms: int) -> None:
+        """Shorten the list of all runs, a part of it each minute."""
+        if time.monotonic() - self._forgot < FORGET:
+            return
+        self._forgot = time.monotonic()
+        for home in homes:
+            key = home.keys.home
+            self._skipped[key] = forget_old(home, now_ms=now_ms, skipped=self._skipped.get(key, 0))
 
     def _note_progress(self) -> None:
         self.progressed = time.monotonic()

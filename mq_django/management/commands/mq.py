@@ -29,6 +29,7 @@ from mq_django.management import (
     status_verb,
     top_verb,
     topic_verbs,
+    workflows_verb,
 )
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Verb
@@ -55,6 +56,7 @@ VERBS: dict[str, Verb] = {
         *stack_verb.VERBS,
         *doctor_verb.VERBS,
         *schedule_verbs.VERBS,
+        *workflows_verb.VERBS,
         *topic_verbs.VERBS,
     )
 }

@@ -229,6 +229,15 @@ function events.redriven(step, seq)
   write_step(steps, step)
 end
 
+-- A step that was started before starts with a new message. The message needs another id: queues take each only once.
+local function begin_anew(step)
+  if state == 'running' and step.round == round then
+    round = round + 1
+    call('hset', run, 'round', round)
+  end
+  begin_step(step)
+end
+
 -- An operator starts a failed step with a new message, because its dead letter is gone.
 function events.again(step)
   if step.state == 'F' then
@@ -237,7 +246,16 @@ function events.again(step)
       push_work('g', step)
     end
     reopen()
-    begin_step(step)
+    begin_anew(step)
+  end
+end
+
+-- An operator starts a step with a new message, because its message is gone without a note. Nothing may have been heard
+-- of it since that was found: `seq` and the round are those of then.
+function events.lost(step, seq, of_round)
+  if step.state == 'S' and step.seq == seq and step.round == tonumber(of_round) then
+    flying = flying - 1
+    begin_anew(step)
   end
 end
 
@@ -276,6 +294,16 @@ local function begin(range)
   call('rpush', work, 'c ' .. range)
 end
 
+-- Add a run to the lists of which another program has deleted it.
+local function relist()
+  if state ~= 'building' then
+    call('zadd', index, 'nx', string.format('%.0f', tonumber(call('hget', run, 'started')) or now), id)
+  end
+  if state == 'running' then
+    call('zadd', alive, 'nx', string.format('%.0f', now + lasts), id)
+  end
+end
+
 local function apply(name, number, seq, value, range)
   if name == 'begin' then
     return state == 'building' and begin(range) or nil
@@ -285,6 +313,8 @@ local function apply(name, number, seq, value, range)
     end
   elseif name == 'continue' then
     reopen()
+  elseif name == 'relist' then
+    relist()
   elseif state ~= 'building' then
     local step = read_step(steps, number)
     local was = step and step.state

@@ -1,0 +1,247 @@
+"""Find what deletions by other programs and failovers have taken from runs of workflows."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core import clock
+from mq_django.core.jsontext import loads
+from mq_django.core.numbers import whole
+from mq_django.core.run_problems import RunProblem, RunProblemKind
+from mq_django.core.step_ids import is_run_id, message_id_of
+from mq_django.errors import DecodeError, UnknownQueue
+from mq_django.inspector.run_reader import RECORDS, ListedRun, RunReader, open_run_reader, open_run_readers
+from mq_django.stores.workflow_home import StepState
+from mq_django.transport import scripts
+from mq_django.transport.connections import open_wire
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
+OLD_MS = 30_000
+#: Runs, ids and entries that one round trip reads.
+READ = 200
+#: A longer value of an entry is not read: an id is shorter.
+MAX_BYTES = 256
+#: Bytes of what a step publishes that are read.
+MAX_BODY = 16 * 1024 * 1024
+#: How often a message is searched before it counts as gone: it may move while it is searched.
+SEARCHES = 2
+
+
+@dataclass(slots=True)
+class RunCheck:
+    """The result of a check."""
+
+    problems: list[RunProblem] = field(default_factory=list)
+    #: How many runs were looked at.
+    runs: int = 0
+    #: Queues that were not searched to their end in the time.
+    not_searched: list[str] = field(default_factory=list)
+
+
+def check_runs(run_id: str = "", *, seconds: float, old_ms: int = OLD_MS) -> RunCheck:
+    """Look for steps whose messages are gone, for what is not published, and for runs that are not listed.
+
+    Args:
+        run_id: only this run; "" for all.
+        seconds: how long queues are searched.
+        old_ms: what is younger is not looked at.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    check, before_ms = RunCheck(), clock.now_ms() - old_ms
+    waiting: set[str] = set()
+    suspects: dict[str, dict[str, RunProblem]] = defaultdict(dict)
+    for reader in [open_run_reader(run_id)] if run_id else open_run_readers():
+        for entry, fields in _entries(reader):
+            start = _start(reader, entry, fields)
+            waiting.add(start.message_id)
+            if _ms(entry) < before_ms and run_id in ("", start.run):
+                check.problems.append(start)
+        for batch in [[run_id]] if run_id else _listed(reader):
+            check.runs += len(batch)
+            for problem in _problems(reader, batch, before_ms):
+                if problem.kind != "message":
+                    check.problems.append(problem)
+                elif problem.message_id not in waiting:
+                    suspects[problem.queue][problem.message_id] = problem
+    deadline = time.monotonic() + seconds
+    for queue, group in sorted(suspects.items()):
+        _search(check, queue, group, deadline)
+    return check
+
+
+def _entries(reader: RunReader) -> Iterator[tuple[str, Mapping[bytes, bytes]]]:
+    after = ""
+    while found := reader.starts(after=after, limit=READ):
+        yield from found
+        after = found[-1][0]
+
+
+def _start(reader: RunReader, entry: str, fields: Mapping[bytes, bytes]) -> RunProblem:
+    run, step = (fields.get(name, b"").decode(errors="replace") for name in (b"run", b"step"))
+    of_round = whole(fields.get(b"round"), 10**9) or 0
+    message_id = message_id_of(run, step, of_round)
+    return RunProblem("start", run, reader.keys.home, step, message_id=message_id, round=of_round, entry=entry)
+
+
+def _ms(entry: str) -> int:
+    return int(entry.partition("-")[0])
+
+
+def _listed(reader: RunReader) -> Iterator[list[str]]:
+    """Yield the runs of a home in batches, each once."""
+    seen: set[str] = set()
+
+    def fresh(run_ids: Iterable[str]) -> list[str]:
+        found = [run_id for run_id in run_ids if run_id not in seen]
+        seen.update(found)
+        return found
+
+    after: ListedRun | None = None
+    while batch := reader.listed(after, limit=READ):
+        yield fresh(one.id for one in batch)
+        after = batch[-1]
+    skipped = 0
+    while alive := reader.alive(skipped=skipped, limit=READ):
+        yield fresh(alive)
+        skipped += len(alive)
+
+
+def _problems(reader: RunReader, run_ids: Sequence[str], before_ms: int) -> Iterator[RunProblem]:
+    """Yield the problems of runs. Of a started step it is not known yet whether its message is gone."""
+    places = reader.places(run_ids)
+    for run_id, fields, place in zip(run_ids, reader.fields(run_ids), places, strict=True):
+        state = fields.get("state", b"").decode(errors="replace")
+        if not is_run_id(run_id) or not state:
+            # A run that has ended is deleted after its time, and later from the list of all runs.
+            if place.is_alive:
+                yield RunProblem("run", run_id, reader.keys.home)
+            continue
+        if state == "building":
+            continue
+        flying, last = (whole(fields.get(name), 10**9) or 0 for name in ("flying", "next"))
+        if kind := _kind(reader, run_id) if state == "running" else "":
+            yield RunProblem(kind, run_id, reader.keys.home)
+        if flying and place.has_steps:
+            yield from _started(reader, run_id, last, before_ms)
+
+
+def _kind(reader: RunReader, run_id: str) -> RunProblemKind | Literal[""]:
+    """Return what is wrong with a running run as such, as it is now: it may have ended since it was read."""
+    (place,), (fields,) = reader.places([run_id]), reader.fields([run_id])
+    if fields.get("state") != b"running":
+        return ""
+    if not place.has_steps:
+        return "steps"
+    if not place.is_alive or not place.is_listed:
+        return "unlisted"
+    return "stopped" if fields.get("flying") == b"0" and not place.has_work else ""
+
+
+def _started(reader: RunReader, run_id: str, last: int, before_ms: int) -> Iterator[RunProblem]:
+    """Yield the steps of a run whose messages must be in their queues."""
+    for at in range(0, last, RECORDS):
+        found = reader.records(run_id, range(at + 1, min(at + RECORDS, last) + 1))
+        started = [step for step in found if _is_started(step) and step.began_ms < before_ms]
+        for part in range(0, len(started), READ):
+            group = started[part : part + READ]
+            bodies = reader.bodies(run_id, [step.number for step in group], most=MAX_BODY)
+            yield from (_suspect(run_id, step, bodies.get(step.number, b"")) for step in group)
+
+
+def _is_started(step: StepState) -> bool:
+    return step.state == "S" and not step.is_join
+
+
+def _suspect(run_id: str, step: StepState, body: bytes) -> RunProblem:
+    try:
+        queue = str(loads(body)["queue"])
+    except (DecodeError, LookupError, TypeError):
+        queue = ""
+    message_id = message_id_of(run_id, step.number, step.round)
+    return RunProblem(
+        kind="message",
+        run=run_id,
+        home=run_id[0],
+        step=str(step.number),
+        queue=queue,
+        message_id=message_id,
+        round=step.round,
+        seq=step.seq,
+    )
+
+
+def _search(check: RunCheck, queue: str, suspects: Mapping[str, RunProblem], deadline: float) -> None:
+    """Add those whose messages are in no place of their queue."""
+    try:
+        config = get_config().queue(queue)
+    except UnknownQueue:
+        check.problems += [problem._replace(kind="queue") for problem in suspects.values()]
+        return
+    search = _Search(config, open_wire("inspect", config.connection), deadline)
+    left = {*suspects}
+    for _ in range(SEARCHES):
+        left = search.missing(left)
+    if search.is_late:
+        check.not_searched.append(queue)
+        return
+    check.problems += [suspects[message_id] for message_id in sorted(left) if _is_unchanged(suspects[message_id])]
+
+
+def _is_unchanged(problem: RunProblem) -> bool:
+    """Return whether nothing was heard of a step since it was read."""
+    states = open_run_reader(problem.run).records(problem.run, [int(problem.step)])
+    return [(step.state, step.seq, step.round) for step in states] == [("S", problem.seq, problem.round)]
+
+
+class _Search:
+    """A search of all places of one queue for messages."""
+
+    def __init__(self, config: QueueConfig, wire: Wire, deadline: float) -> None:
+        self._keys, self._wire, self._deadline = config.keys, wire, deadline
+        #: Whether time was up before everything was searched.
+        self.is_late = False
+
+    def missing(self, message_ids: Iterable[str]) -> set[str]:
+        """Return those of the messages that are in no place, and about which there is no note."""
+        left = self._not_indexed({*message_ids})
+        for stream in self._keys.streams():
+            left = self._not_in(stream, left)
+        # It may have moved to such a place since.
+        return self._not_indexed(left)
+
+    def _not_indexed(self, message_ids: set[str]) -> set[str]:
+        keys, ordered = self._keys, sorted(message_ids)
+        left: set[str] = set()
+        for at in range(0, len(ordered), READ):
+            part = ordered[at : at + READ]
+            commands: list[Command] = [
+                ("HEXISTS", key, message_id)
+                for message_id in part
+                for key in (keys.waiting, keys.dead_ids, keys.step_notes)
+            ]
+            replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+            left |= {message_id for place, message_id in enumerate(part) if not any(replies[3 * place : 3 * place + 3])}
+        return left
+
+    def _not_in(self, stream: str, message_ids: set[str]) -> set[str]:
+        """Return those that are in no entry of a stream, which has ready and pending messages."""
+        after, left = "-", {message_id.encode() for message_id in message_ids}
+        while left:
+            if time.monotonic() > self._deadline:
+                self.is_late = True
+                break
+            command = scripts.command("topic_page", keys=[stream], args=[after, "+", "xrange", READ, MAX_BYTES])
+            flat = reply_or_raise(self._wire.trip([command])[0])
+            for fields in flat[1::2]:
+                left -= {value for name, value in zip(fields[::2], fields[1::2], strict=True) if name == b"id"}
+            if not flat:
+                break
+            after = f"({flat[-2].decode()}"
+        return {message_id.decode() for message_id in left}

@@ -1,0 +1,152 @@
+"""What an operator can do with runs of workflows."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mq_django.conf import get_config
+from mq_django.core.jsontext import loads
+from mq_django.core.step_ids import is_run_id, message_id_of
+from mq_django.errors import DecodeError, UnknownQueue, UnknownRun
+from mq_django.producers.step_courier import StepCourier
+from mq_django.producers.step_starts import advance, open_home
+from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.workflow_home import BATCH, Advanced, Event, StepState, WorkflowHome
+from mq_django.transport.connections import open_wire
+
+
+class Retried(NamedTuple):
+    """What a retry of a run has done."""
+
+    #: Failed steps that run again.
+    steps: int
+    #: Failed steps that cannot run: their queue is not in the settings, or another program has changed them.
+    refused: int
+    #: Whether time was up before all failed steps were started.
+    is_left: bool
+
+
+def read_run(run_id: str) -> dict[str, bytes]:
+    """Return the fields of a run.
+
+    Raises:
+        UnknownRun: there is no such run: it has ended a week ago, or waits for a commit.
+        StoreError: Redis cannot be reached.
+    """
+    fields = open_home(run_id).read(run_id) if is_run_id(run_id) else {}
+    if "state" not in fields:
+        raise UnknownRun(f"There is no run {run_id!r:.100}")
+    return fields
+
+
+def cancel(run_id: str) -> bool:
+    """End a run: no further step starts. Returns whether it was running.
+
+    Raises:
+        UnknownRun: see read_run().
+        StoreError: Redis cannot be reached.
+    """
+    before = read_run(run_id)["state"]
+    apply(run_id, Event("cancel"))
+    return before == b"running"
+
+
+def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
+    """Let a run continue that has failed, expired or was cancelled. Its failed steps run again.
+
+    The dead letters of failed steps are redriven. A step whose dead letter is gone gets a new message. What a second
+    call does twice is done once.
+
+    Args:
+        run_id: the run.
+        seconds: after this time no further batch of failed steps is started.
+
+    Raises:
+        UnknownRun: see read_run().
+        StoreError: Redis cannot be reached.
+    """
+    read_run(run_id)
+    deadline, home = time.monotonic() + seconds, open_home(run_id)
+    steps = refused = 0
+    is_left = False
+    failed = [step for step in _steps(home, run_id) if step.state == "F"]
+    for at in range(0, len(failed), BATCH):
+        is_left = time.monotonic() > deadline
+        if is_left:
+            break
+        queues = _queues(home, run_id, failed[at : at + BATCH])
+        refused += len(failed[at : at + BATCH]) - len(queues)
+        redriven = _redrive(run_id, queues)
+        again = [Event("again", step.number) for step in queues if step.number not in redriven]
+        if again:
+            apply(run_id, *again)
+        steps += len(queues)
+    apply(run_id, Event("continue"))
+    return Retried(steps, refused, is_left)
+
+
+def skip(run_id: str, step: int) -> bool:
+    """Let a run continue as if a failed step had succeeded. Its value is missing. Returns whether it had failed.
+
+    Raises:
+        UnknownRun: see read_run().
+        StoreError: Redis cannot be reached.
+    """
+    read_run(run_id)
+    before = open_home(run_id).state_of(run_id, step)
+    apply(run_id, Event("passed", step))
+    return before is not None and before.state == "F"
+
+
+def apply(run_id: str, *events: Event) -> Advanced:
+    """Apply up to BATCH events to a run, and publish what may start.
+
+    Raises:
+        UnknownRun: there is no such run.
+        StoreError: Redis cannot be reached.
+    """
+    advanced = advance(open_home(run_id), run_id, events)
+    if not advanced.state:
+        raise UnknownRun(f"There is no run {run_id!r:.100}")
+    return advanced
+
+
+def _steps(home: WorkflowHome, run_id: str) -> Iterator[StepState]:
+    cursor = -1
+    # A scan may return a step twice.
+    seen: set[int] = set()
+    while cursor:
+        cursor, found = home.records(run_id, max(cursor, 0))
+        yield from (step for step in found if step.number not in seen)
+        seen.update(step.number for step in found)
+
+
+def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict[StepState, str]:
+    """Return the queues of steps, without those of steps that cannot be published."""
+    found: dict[StepState, str] = {}
+    for step, body in zip(steps, home.bodies(run_id, [step.number for step in steps]), strict=True):
+        try:
+            fields = loads(body)
+            found[step] = get_config().queue(fields["queue"]).name
+        except (DecodeError, LookupError, TypeError, UnknownQueue):
+            continue
+    return found
+
+
+def _redrive(run_id: str, queues: dict[StepState, str]) -> set[int]:
+    """Redrive the dead letters of steps, and return the steps that had one."""
+    by_queue: dict[str, dict[str, int]] = defaultdict(dict)
+    for step, queue in queues.items():
+        by_queue[queue][message_id_of(run_id, step.number, step.round)] = step.number
+    redriven: set[int] = set()
+    for queue, numbers in by_queue.items():
+        config = get_config().queue(queue)
+        wire = open_wire("produce", config.connection)
+        letters, ids = open_dead_letters(config, wire), list(numbers)
+        entries = {known: entry for known, entry in zip(ids, letters.find(ids), strict=True) if entry}
+        words = letters.redrive(list(entries.values())) if entries else []
+        done = [known for known, word in zip(entries, words, strict=True) if word == "REDRIVEN"]
+        redriven |= {numbers[known] for known in done}
+        StepCourier(config, wire).deliver(done)
+    return redriven

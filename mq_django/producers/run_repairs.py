@@ -1,0 +1,60 @@
+"""Repair runs of workflows of which other programs or failovers have taken something."""
+
+from collections.abc import Mapping
+
+from mq_django.core.run_problems import RunProblem, RunProblemKind
+from mq_django.core.step_ids import is_run_id
+from mq_django.errors import UnknownRun
+from mq_django.producers.run_actions import apply
+from mq_django.producers.step_starts import open_home, publish_starts
+from mq_django.stores.workflow_home import Event
+
+#: How a problem is repaired, as a sentence. Others are not.
+REPAIRS: Mapping[RunProblemKind, str] = {
+    "message": "The step starts again with a new message.",
+    "start": "It is published.",
+    "unlisted": "The run is listed.",
+    "stopped": "The run continues, or ends.",
+    "run": "It is removed from the lists.",
+}
+
+
+def repair(problem: RunProblem) -> bool:
+    """Repair a problem, and return whether it is gone. What a second call does twice is done once.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    try:
+        match problem.kind:
+            case "message":
+                return _start_again(problem)
+            case "start":
+                return _publish(problem)
+            case "unlisted":
+                apply(problem.run, Event("relist"))
+                return True
+            case "stopped":
+                apply(problem.run)
+                return True
+            case "run":
+                open_home(problem.home).forget_runs([problem.run])
+                return True
+    except UnknownRun:
+        return False
+    return False
+
+
+def _start_again(problem: RunProblem) -> bool:
+    number = int(problem.step)
+    apply(problem.run, Event("lost", number, problem.seq, str(problem.round)))
+    state = open_home(problem.run).state_of(problem.run, number)
+    return state is None or (state.state, state.seq, state.round) != ("S", problem.seq, problem.round)
+
+
+def _publish(problem: RunProblem) -> bool:
+    if not is_run_id(problem.run):
+        return False
+    home = open_home(problem.run)
+    publish_starts(home, problem.run, home.starts_from(problem.entry).get(problem.run, []))
+    return not home.starts_from(problem.entry)

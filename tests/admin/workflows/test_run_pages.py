@@ -1,0 +1,260 @@
+"""The pages of runs of workflows, and what an operator does with runs."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.inspector import run_steps, workflow_runs
+from mq_django.transport.sessions import Pooled
+from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
+from tests.seeding import dead_entry, end_steps, start_run, take
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+
+NO = Bury(error="ValueError: hunter2 was refused", reason="attempts")
+DIAMOND = {1: [], 2: [1], 3: [1], 4: [2, 3]}
+YES = {"confirmed": "yes"}
+
+
+@pytest.fixture
+def keys(namespace):
+    return WorkflowKeys(namespace, "0")
+
+
+def page(client, path="", **options):
+    response = client.get(f"{BASE}workflows/{path}", **options)
+    assert response.status_code == 200
+    return main_of(response)
+
+
+def state(run_id):
+    return workflow_runs.run(run_id).state
+
+
+def test_the_list_has_state_and_progress(viewer):
+    failed, running = start_run({1: []}), start_run(DIAMOND, name="shop.flows.report")
+    end_steps(failed, NO, 1)
+    end_steps(running, StepEnd(), 1)
+    shown = page(viewer)
+    assert shown.index(running) < shown.index(failed)
+    assert "1 run is running." in shown
+    assert "1 of 4 steps" in shown
+    assert 'value="250"' in shown
+    assert 'href="/admin/mq_django/queue/workflows/" aria-current="page"' in shown
+    assert running not in page(viewer, "?state=failed")
+    assert failed not in page(viewer, "?name=REPORT")
+    assert "No run found." in page(viewer, "?name=nothing")
+
+
+def test_an_empty_list_explains_itself(viewer):
+    assert "No workflow was started in the last week." in page(viewer)
+
+
+def test_the_list_is_paged_by_time(viewer, monkeypatch):
+    monkeypatch.setattr("mq_django.admin.workflows.run_list.PER_PAGE", 2)
+    ids = [start_run({1: []}) for _ in range(3)]
+    first = page(viewer)
+    (link,) = re.findall(r'href="(\?after=[^"]*)" rel="next"', first)
+    second = page(viewer, link.replace("&amp;", "&"))
+    shown = [[run_id for run_id in ids if f"run/{run_id}/" in each] for each in (first, second)]
+    assert sorted(map(len, shown)) == [1, 2]
+    assert sorted(shown[0] + shown[1]) == sorted(ids)
+
+
+def test_a_graph_leads_to_messages_and_dead_letters(operator):
+    run_id = start_run(DIAMOND)
+    end_steps(run_id, StepEnd(), 1)
+    end_steps(run_id, NO, 2)
+    shown = page(operator, f"run/{run_id}/")
+    (graph,) = re.findall(r"<svg class=\"mq-graph\".*?</svg>", shown, re.DOTALL)
+    assert graph.count('class="mq-edge"') == 4
+    assert "<title" in graph
+    assert "<desc" in graph
+    letter = f"{BASE}default/dead/{dead_entry('default')}/"
+    assert f'<a class="mq-step mq-step-failed" href="{letter}" aria-label="Step 2, shop.tasks.load: failed.' in graph
+    assert f'<a class="mq-step mq-step-started" href="{BASE}find/?id=w%3A{run_id}.3.1"' in graph
+    assert '<g class="mq-step mq-step-waiting">' in graph
+    # Everything is in the table as well.
+    table = shown.partition("</svg>")[2]
+    assert letter in table
+    assert "2, 3" in re.sub(r"</?bdi>", "", table) or "2-3" in table
+    assert operator.get(letter).status_code == 200
+
+
+def test_facts_that_may_contain_data_need_the_permission(operator, viewer):
+    run_id = start_run({1: []}, unique="shop.flows.import_file:hunter2.csv")
+    end_steps(run_id, NO, 1)
+    assert page(operator, f"run/{run_id}/").count("hunter2") == 1
+    hidden = page(viewer, f"run/{run_id}/")
+    assert "hunter2" not in hidden
+    assert "Step 1: <bdi>ValueError</bdi>" in hidden
+    assert "&lt;bdi" not in hidden
+
+
+def test_a_run_of_many_steps_is_folded_by_state(operator):
+    run_id = start_run({number: [] for number in range(1, 301)}, policy="continue")
+    end_steps(run_id, NO, *range(1, 21))
+    shown = page(operator, f"run/{run_id}/")
+    assert 'class="mq-graph"' not in shown
+    assert shown.count("<details") == 2
+    assert f"{BASE}default/dead/" in shown
+    (more,) = re.findall(r'href="([^"]*\?state=failed)"', shown)
+    listed = main_of(operator.get(more))
+    assert listed.count('scope="row"') == 20
+    everything = page(operator, f"run/{run_id}/steps/")
+    assert everything.count('scope="row"') == 100
+    assert 'href="?after=100"' in everything
+
+
+def test_a_page_of_ten_thousand_steps_is_bounded(operator, monkeypatch):
+    run_id = start_run({number: [] for number in range(1, 10_001)})
+    sent = []
+
+    def trips(self, wanted, original=Pooled.trips):
+        sent.append(sum(map(len, wanted)))
+        return original(self, wanted)
+
+    monkeypatch.setattr(Pooled, "trips", trips)
+    for path, size in ((f"run/{run_id}/", 30_000), (f"run/{run_id}/steps/", 120_000), ("", 30_000)):
+        sent.clear()
+        response = operator.get(f"{BASE}workflows/{path}")
+        assert len(response.content) < size
+        assert len(sent) < 30
+        assert sum(sent) < 250
+    poll = operator.get(f"{BASE}workflows/run/{run_id}/stats.json")
+    assert len(poll.content) < 5000
+
+
+def test_a_poll_has_what_has_changed(viewer):
+    run_id = start_run(DIAMOND)
+    first = viewer.get(f"{BASE}workflows/run/{run_id}/stats.json").json()
+    assert set(first["parts"]) == {"run_state", "run_graph", "run_steps"}
+    assert first["summary"] == "The run is running."
+    assert set(viewer.get(f"{BASE}workflows.json").json()["parts"]) == {"runs"}
+    assert viewer.get(f"{BASE}workflows/run/0gone0gone/stats.json").status_code == 404
+
+
+def test_a_run_is_cancelled(operator):
+    run_id = start_run(DIAMOND)
+    url = f"{BASE}workflows/run/{run_id}/cancel/"
+    assert "Cancel this run?" in operator.get(url).content.decode()
+    assert state(run_id) == "running"
+    assert "The run was cancelled." in operator.post(url, YES, follow=True).content.decode()
+    assert state(run_id) == "cancelled"
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, entry.get_change_message()) == (f"run {run_id}", "Cancelled the run")
+    assert "The run had ended: it is cancelled." in operator.post(url, YES, follow=True).content.decode()
+    assert LogEntry.objects.count() == 1
+
+
+def test_the_log_leads_to_the_run(operator):
+    run_id = start_run(DIAMOND)
+    operator.post(f"{BASE}workflows/run/{run_id}/cancel/", YES)
+    (history,) = re.findall(r'href="([^"]*/history/)"', page(operator, f"run/{run_id}/"))
+    assert "Cancelled the run" in operator.get(history).content.decode()
+    response = operator.get(f"/admin/{LogEntry.objects.get().get_admin_url().removeprefix('/admin/')}", follow=True)
+    assert response.redirect_chain[-1][0] == f"{BASE}workflows/run/{run_id}/"
+
+
+def test_a_run_is_retried_with_its_dead_letters(operator):
+    run_id = start_run({1: [], 2: []}, policy="continue")
+    end_steps(run_id, NO, 1, 2)
+    assert state(run_id) == "failed"
+    url = f"{BASE}workflows/run/{run_id}/retry/"
+    assert "2 steps have failed." in operator.get(url).content.decode()
+    answer = operator.post(url, YES, follow=True).content.decode()
+    assert "2 failed steps run again." in answer
+    assert state(run_id) == "running"
+    assert len(take("default", 9)) == 2
+    assert LogEntry.objects.get().get_change_message() == "Retried the run: 2 failed steps run again"
+
+
+def test_a_retry_that_has_no_time_left_says_so(operator, monkeypatch):
+    monkeypatch.setattr("mq_django.admin.workflows.run_operations.RETRYING", -1.0)
+    run_id = start_run({1: []})
+    end_steps(run_id, NO, 1)
+    answer = operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES, follow=True).content.decode()
+    assert "There was no time for all failed steps" in answer
+
+
+def test_a_failed_step_is_skipped(operator):
+    run_id = start_run({1: [], 2: [1]})
+    end_steps(run_id, NO, 1)
+    url = f"{BASE}workflows/run/{run_id}/skip/1/"
+    assert f'href="{url}"' in page(operator, f"run/{run_id}/")
+    assert "Skip this step?" in operator.get(url).content.decode()
+    assert "Step 1 was skipped." in operator.post(url, YES, follow=True).content.decode()
+    assert [step.state for step in run_steps.graph_steps(workflow_runs.run(run_id))] == ["passed", "started"]
+    assert LogEntry.objects.get().get_change_message() == "Skipped step 1"
+    for step in ("1", "2", "9", "x", "9" * 5000):
+        answer = operator.post(f"{BASE}workflows/run/{run_id}/skip/{step}/", YES, follow=True)
+        assert "This step has not failed" in answer.content.decode()
+    assert LogEntry.objects.count() == 1
+
+
+def test_who_may_only_look_is_offered_nothing(viewer):
+    run_id = start_run({1: [], 2: [1]})
+    end_steps(run_id, NO, 1)
+    shown = page(viewer, f"run/{run_id}/")
+    assert "/skip/" not in shown
+    assert "/retry/" not in shown
+    assert viewer.post(f"{BASE}workflows/run/{run_id}/retry/", YES).status_code == 403
+    assert state(run_id) == "failed"
+
+
+@pytest.mark.parametrize("what", ["", "steps/", "cancel/", "retry/", "skip/1/"])
+def test_a_run_that_is_gone_is_told(operator, what):
+    for run_id in ("0gone0gone", "<b>"):
+        answer = operator.get(f"{BASE}workflows/run/{run_id}/{what}", follow=True)
+        assert "There is no run" in answer.content.decode()
+        assert "<b>”" not in answer.content.decode()
+
+
+def test_a_queue_may_be_called_workflows(operator, mq_settings):
+    mq_settings(QUEUES={"workflows": {}, "run": {}})
+    assert "Ready" in main_of(operator.get(f"{BASE}workflows/ready/"))
+    assert operator.get(f"{BASE}workflows/change/").context["queue"] == "workflows"
+
+
+#: What another program may write: by key, field and value.
+NONSENSE = {
+    "texts": ("run", {"name": b"<b>\x00\xff\xe2\x80\xae", "policy": "<i>", "unique": b"\xff", "failure": b"1 <b>\xff"}),
+    "numbers": ("run", dict.fromkeys(("total", "done", "failed", "next", "started", "finished", "lasts"), "9" * 5000)),
+    "large numbers": ("run", {"next": 10**9, "total": 10**9, "done": 10**9}),
+    "a state": ("run", {"state": "<b>"}),
+    "records": ("steps", {1: b"\xff", 2: "Q 1 1 1 1 t 1", 3: "D 0 0 99999999999999999 1 t 99999999999999999"}),
+    "bodies": ("bodies", {1: b"\xff", 2: "[" * 1000, 3: '{"name":"step:<b>","queue":"../x"}', 4: '{"queue":[1]}'}),
+    "a circle": ("after", {2: "1,3", 3: "2", 4: "1-4"}),
+    "edges": ("after", {1: "1-999999999", 2: "9-1,x", 3: b"\xff", 4: ",".join(["1-4"] * 50)}),
+}
+
+
+@pytest.mark.parametrize("place", NONSENSE)
+@pytest.mark.parametrize("size", [4, 250])
+def test_nonsense_in_the_keys_of_a_run_fails_no_page(operator, redis_client, keys, place, size):
+    run_id = start_run({**DIAMOND, **{number: [] for number in range(5, size + 1)}}, policy="continue")
+    end_steps(run_id, StepEnd(), 1)
+    end_steps(run_id, NO, 2)
+    kind, fields = NONSENSE[place]
+    redis_client.hset(getattr(keys, kind)(run_id), mapping=fields)
+    redis_client.hset(get_config().queue("default").keys.dead_ids, f"w:{run_id}.2.1", b"../\xff")
+    for path in ("", f"run/{run_id}/", f"run/{run_id}/steps/", f"run/{run_id}/stats.json", f"run/{run_id}/retry/"):
+        response = operator.get(f"{BASE}workflows/{path}")
+        assert response.status_code in (200, 302)
+        assert "<b>\x00" not in response.content.decode()
+    assert operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES).status_code == 302
+
+
+def test_nonsense_in_the_lists_fails_no_page(operator, redis_client, keys):
+    run_id = start_run({1: []})
+    redis_client.zadd(keys.index, {b"\xff<b>": "inf", "": 5, "../..": -1, "0stringrun": 6})
+    redis_client.set(keys.run("0stringrun"), "x")
+    assert run_id in page(operator)
+    redis_client.delete(keys.index)
+    redis_client.set(keys.index, "x")
+    assert operator.get(f"{BASE}workflows/").status_code == 503

@@ -1,0 +1,120 @@
+"""Runs of workflows and their steps for display."""
+
+import pytest
+
+from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.inspector import run_steps, workflow_runs
+from tests.seeding import dead_entry, end_steps, start_run
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+NO = Bury(error="ValueError: password=hunter2", reason="attempts")
+
+
+@pytest.fixture
+def keys(namespace):
+    return WorkflowKeys(namespace, "0")
+
+
+def pages(**options):
+    """Return the ids of all runs, page by page."""
+    found, after = [], ""
+    while True:
+        page = workflow_runs.look_at_runs(after=after, **options)
+        found.append([view.id for view in page.rows])
+        after = page.after
+        if not after:
+            return found
+
+
+def test_runs_are_listed_by_time_the_latest_first(redis_client, keys):
+    ids = [start_run({1: []}) for _ in range(5)]
+    # Of these, all were started in the same millisecond.
+    same = sorted((start_run({1: []}) for _ in range(5)), reverse=True)
+    redis_client.zadd(keys.index, dict.fromkeys(same, 4e12))
+    redis_client.zadd(keys.index, {run_id: 1e12 + place for place, run_id in enumerate(ids)})
+    ordered = [*same, *reversed(ids)]
+    assert pages(limit=2) == [ordered[at : at + 2] for at in range(0, 10, 2)]
+
+
+def test_they_are_filtered_by_state_and_name():
+    failed, running = start_run({1: []}), start_run({1: []}, name="shop.flows.Report")
+    end_steps(failed, NO, 1)
+    assert pages(limit=9, state="failed") == [[failed]]
+    assert pages(limit=9, name="report") == [[running]]
+    assert pages(limit=9, name="report", state="failed") == [[]]
+
+
+def test_a_filter_looks_at_a_bounded_number(monkeypatch):
+    monkeypatch.setattr(workflow_runs, "MAX_LOOKED", 4)
+    monkeypatch.setattr(workflow_runs, "READ", 2)
+    first = start_run({1: []}, name="wanted")
+    for _ in range(7):
+        start_run({1: []})
+    page = workflow_runs.look_at_runs(name="wanted", limit=9)
+    assert (page.rows, page.scanned) == ([], 4)
+    assert [view.id for view in workflow_runs.look_at_runs(name="wanted", after=page.after, limit=9).rows] == [first]
+
+
+def test_a_run_has_its_numbers_and_times():
+    run_id = start_run({1: [], 2: [1], 3: [1]}, policy="continue", unique="shop:a.csv")
+    view = workflow_runs.run(run_id)
+    assert (view.state, view.total, view.started, view.waiting, view.last, view.share) == ("running", 3, 1, 2, 3, 0.0)
+    end_steps(run_id, NO, 1)
+    view = workflow_runs.run(run_id)
+    assert (view.state, view.failed, view.skipped, view.share) == ("failed", 1, 2, 1.0)
+    assert view.started_ms <= view.finished_ms < view.expires_ms == view.started_ms + 3600_000
+    assert workflow_runs.failure(run_id) == (1, "ValueError")
+    assert workflow_runs.run("0gone0gone") is workflow_runs.run("../x") is None
+
+
+def test_a_failed_step_has_its_dead_letter():
+    run_id = start_run({1: [], 2: []}, policy="continue")
+    end_steps(run_id, NO, 1)
+    steps = run_steps.graph_steps(workflow_runs.run(run_id))
+    assert [(step.state, step.task, step.queue) for step in steps] == [
+        ("failed", "shop.tasks.load", "default"),
+        ("started", "shop.tasks.load", "default"),
+    ]
+    assert run_steps.dead_letters_of(steps) == {1: dead_entry("default")}
+    assert steps[0].took is not None
+    assert steps[1].took is None
+
+
+def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():
+    many = {number: [] for number in range(1, 11)}
+    run_id = start_run({**many, 11: list(many), 12: list(many)})
+    view = workflow_runs.run(run_id)
+    steps = run_steps.graph_steps(view)
+    assert [step.number for step in steps if step.is_join] == [13]
+    assert run_steps.names_before(steps)[12] == list(many)
+    assert len(run_steps.look_at_steps(view, limit=500).rows) == view.total == 12
+
+
+def test_too_many_steps_for_a_graph():
+    run_id = start_run({number: [] for number in range(1, 202)})
+    assert run_steps.graph_steps(workflow_runs.run(run_id)) is None
+
+
+def test_steps_are_counted_by_state_and_paged():
+    run_id = start_run({number: [] for number in range(1, 301)}, policy="continue")
+    end_steps(run_id, NO, *range(1, 31))
+    end_steps(run_id, StepEnd(), 300)
+    view = workflow_runs.run(run_id)
+    found = run_steps.count_steps(view, examples=3)
+    assert found.counts == {"failed": 30, "started": 269, "done": 1}
+    assert [step.number for step in found.first["failed"]] == [1, 2, 3]
+    page = run_steps.look_at_steps(view, state="failed", after=10, limit=15)
+    assert [step.number for step in page.rows] == list(range(11, 26))
+    assert [step.number for step in run_steps.look_at_steps(view, state="failed", after=25, limit=15).rows] == [
+        *range(26, 31)
+    ]
+    assert run_steps.look_at_steps(view, state="done", limit=5).after == ""
+
+
+def test_a_large_body_is_not_read(redis_client, keys):
+    run_id = start_run({1: []})
+    redis_client.hset(keys.bodies(run_id), 1, b"x" * 100_000)
+    (step,) = run_steps.graph_steps(workflow_runs.run(run_id))
+    assert (step.task, step.state) == ("", "started")

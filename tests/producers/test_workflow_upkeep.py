@@ -1,0 +1,41 @@
+"""The lists of runs do not grow for ever."""
+
+import pytest
+
+from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.producers.step_starts import open_home
+from mq_django.producers.workflow_upkeep import forget_old, keep_up
+from mq_django.stores import workflow_home
+from tests.seeding import start_run
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+#: When all runs of a test are old.
+LATER_MS = 4_000_000_000_000
+
+
+@pytest.fixture
+def keys(namespace):
+    return WorkflowKeys(namespace, "0")
+
+
+def test_runs_that_were_kept_long_enough_leave_the_list(redis_client, keys, monkeypatch):
+    monkeypatch.setattr(workflow_home, "BATCH", 2)
+    ids = [start_run({1: []}) for _ in range(5)]
+    for run_id in ids[1:4]:
+        redis_client.delete(*keys.of_run(run_id))
+    home, skipped, seen = open_home("0"), 0, []
+    for _ in range(4):
+        skipped = forget_old(home, now_ms=LATER_MS, skipped=skipped)
+        seen.append(skipped)
+    assert {run_id.decode() for run_id in redis_client.zrange(keys.index, 0, -1)} == {ids[0], ids[4]}
+    # It begins again at the beginning.
+    assert 0 in seen
+    assert forget_old(home, now_ms=0, skipped=0) == 0
+
+
+def test_a_deleted_run_leaves_the_lists_when_it_expires(redis_client, keys):
+    run_id = start_run({1: []})
+    redis_client.delete(*keys.of_run(run_id))
+    assert keep_up(open_home("0"), before_ms=LATER_MS, now_ms=LATER_MS) >= 1
+    assert redis_client.zscore(keys.alive, run_id) is redis_client.zscore(keys.index, run_id) is None
