@@ -123,7 +123,7 @@ class Settler:
     def settle_and_take(
         self, store: Store, *, count: int, after_wait: bool = False
     ) -> Sequence[Delivery | Undecodable]:
-        """Settle a batch and take up to `count` messages, in one round trip; `after_wait`: the last fetch has waited."""
+        """Settle a batch and take up to `count` messages in one round trip; `after_wait`: the last fetch waited."""
         batch = self._take()
         if not batch:
             # Mostly there is nothing more to take then, and no fetch will take along what ends during this one.
