@@ -39,6 +39,14 @@ class FlowGraph:
         """Let a step wait for others."""
         self._before[step - 1].update(others)
 
+    def order(self, first: range, then: range) -> None:
+        """Let steps that were added together wait for others that were added together before."""
+        waited_for = set[int]().union(*(self._before[number - 1] for number in first))
+        ends = [number for number in first if number not in waited_for]
+        for number in then if ends else ():
+            if self._before[number - 1].isdisjoint(then):
+                self.wait(number, ends)
+
     def cycle(self) -> list[int]:
         """Return the steps that wait for each other, or for such steps; none if all can run."""
         left = {number: len(before) for number, before in enumerate(self._before, 1)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import TracebackType
 from typing import Any, overload
 
@@ -54,13 +55,26 @@ class Workflow:
         """Add the steps to a flow, and return what the function returns.
 
         Raises:
-            InvalidWorkflow: it has callbacks, which only a whole run can have.
+            InvalidWorkflow: it is for a `with` block, and has no function.
+            InvalidArguments: the function does not take these arguments.
         """
         if self._function is None:
             raise InvalidWorkflow(f"Workflow {self.name!r} has no function")
-        if self._callbacks and len(flow):
-            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
+        try:
+            signature(self._function).bind(flow, *args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"Workflow {self.name!r} cannot be started with these arguments: {error}") from error
         return self._function(flow, *args, **kwargs)
+
+    def build_part(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
+        """Add the steps to the flow of another workflow; see build().
+
+        Raises:
+            InvalidWorkflow: it has callbacks, which only a whole run can have.
+        """
+        if self._callbacks:
+            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
+        return self.build(flow, *args, **kwargs)
 
     def start(
         self, *args: Any, unique: str | None = None, using: str | None = None, on_commit: bool = True, **kwargs: Any
@@ -78,7 +92,7 @@ class Workflow:
 
         Raises:
             InvalidWorkflow: it has no steps, steps wait for each other, or one of them cannot be published.
-            InvalidArguments: a task cannot be called with its arguments.
+            InvalidArguments: a task, or the function of the workflow, does not take its arguments.
             StoreError: Redis cannot be reached, or refuses a command.
         """
         flow = Flow()
@@ -91,6 +105,7 @@ class Workflow:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
         records = flow.records()
+        flow.close()
         run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
         fields = dict(self._fields, next=len(records))
         if unique is not None:
@@ -189,6 +204,7 @@ def workflow(
     callbacks = {"success": on_success, "failure": on_failure, "finish": on_finish}
 
     def decorate(function: Function) -> Workflow:
+        _check_function(function)
         name = f"{function.__module__}.{function.__qualname__}"
         return Workflow(name, function, policy=policy, expires=expires, callbacks=callbacks)
 
@@ -223,6 +239,11 @@ def _lasts(value: object) -> int:
     if not timedelta(0) < found <= timedelta(days=3660):
         raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {value!r:.100}")
     return round(found.total_seconds() * 1000)
+
+
+def _check_function(function: Function) -> None:
+    if any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)):
+        raise InvalidWorkflow(f"{function!r:.200} must be a plain function, which returns when its steps are added")
 
 
 def _check_callback(kind: str, task: AnyTask) -> None:

@@ -93,6 +93,7 @@ class Flow:
         self._planned: list[Planned] = []
         #: The steps whose values another step gets.
         self._named: set[int] = set()
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._planned)
@@ -113,7 +114,7 @@ class Flow:
             InvalidWorkflow: this cannot be a step, or an argument is a step of another flow.
             InvalidArguments: the task cannot be called with these arguments, or one cannot be encoded as JSON.
         """
-        build = getattr(what, "build", None)
+        build = getattr(what, "build_part", None)
         if build is not None and not isinstance(what, Task):
             return build(self, *args, **kwargs)
         return self._add(what, args, kwargs)  # type: ignore[arg-type]
@@ -132,9 +133,16 @@ class Flow:
         Raises:
             InvalidWorkflow, InvalidArguments: see add().
         """
+        if not isinstance(items, Iterable):
+            raise InvalidWorkflow(f"map() needs a list of items, not {items!r:.100}")
         return Steps(self, [self.add(what, item, **kwargs) for item in items])
 
+    def close(self) -> None:
+        """Refuse further steps, because the run is started."""
+        self._is_closed = True
+
     def _add(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
+        self._check_open()
         check_task(task)
         if len(self._planned) >= MAX_STEPS:
             raise InvalidWorkflow(f"A workflow has at most {MAX_STEPS} steps")
@@ -178,12 +186,21 @@ class Flow:
         Raises:
             InvalidWorkflow: one is not a step of this flow.
         """
-        found: list[Step] = []
+        self._check_open()
+        found: list[Any] = []
         for other in others:
-            found += [other] if isinstance(other, Step) else list(other)
+            found += list(other) if isinstance(other, Iterable) else [other]
         self._check_own(found)
         for step in steps:
             self._graph.wait(step.number, [other.number for other in found])
+
+    def order(self, first: range, then: range) -> None:
+        """Let the steps of one range of numbers start after those of another."""
+        self._graph.order(first, then)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidWorkflow("The run of this flow is started: add steps before, or in a step with current_flow()")
 
     def _check_own(self, steps: Iterable[Any]) -> None:
         for step in steps:

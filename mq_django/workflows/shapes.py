@@ -18,17 +18,26 @@ class Shape(Workflow):
         super().__init__(name)
         self._members = [_member(name, member) for member in members]
 
+    def __enter__(self) -> Flow:
+        raise InvalidWorkflow(f"{self.name}() cannot be used in a with statement: it has steps already")
+
 
 class Chain(Shape):
     """Tasks that run one after another."""
 
     def build(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
         """Add the steps to a flow, and return the last one. The first gets `given` and `kwargs` as well."""
-        first, *others = self._members
-        what, args = first
-        last = flow.add(what, *given, *args, **kwargs)
-        for what, args in others:
-            last = flow.add(what, *([last] if last is not None else []), *args)
+        last, before = None, range(0)
+        for number, (what, args) in enumerate(self._members):
+            begin = len(flow) + 1
+            if number == 0:
+                last = flow.add(what, *given, *args, **kwargs)
+            else:
+                last = flow.add(what, *([last] if last is not None else []), *args)
+            # A workflow need not return its steps, nor use the value of the member before it.
+            added = range(begin, len(flow) + 1)
+            flow.order(before, added)
+            before = added or before
         return last
 
 
@@ -40,7 +49,7 @@ class Parallel(Shape):
         ends: list[Step] = []
         for what, args in self._members:
             end = flow.add(what, *given, *args, **kwargs)
-            ends += [end] if isinstance(end, Step) else list(end or ())
+            ends += [end] if isinstance(end, Step) else _list(end)
         return Steps(flow, ends)
 
 
@@ -76,6 +85,16 @@ def parallel(*members: Any) -> Parallel:
         InvalidWorkflow: there is no member, or one is neither.
     """
     return Parallel("parallel", members)
+
+
+def _list(returned: Any) -> list[Step]:
+    ends = [] if returned is None else list(returned) if isinstance(returned, Sequence) else [returned]
+    for end in ends:
+        if not isinstance(end, Step):
+            raise InvalidWorkflow(
+                f"A workflow in parallel() must return its last step, or a list of steps, not {end!r:.100}"
+            )
+    return ends
 
 
 def _member(name: str, member: Any) -> tuple[Any, Sequence[Any]]:

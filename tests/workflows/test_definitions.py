@@ -166,5 +166,61 @@ def test_workflows_are_parts_of_others(tasks, untouched):
     def loud(flow):
         flow.add(tasks.add)
 
-    with pytest.raises(InvalidWorkflow, match="callbacks"):
-        flow.add(loud)
+    for other in (flow, Flow()):
+        with pytest.raises(InvalidWorkflow, match="callbacks"):
+            other.add(loud)
+
+
+def test_a_chain_keeps_its_order_also_if_a_workflow_in_it_returns_nothing(tasks, untouched):
+    @workflow
+    def silent(flow, *given):
+        flow.add(tasks.add, 1)
+        flow.add(tasks.double, flow.add(tasks.add, 2))
+
+    flow = Flow()
+    flow.add(chain((tasks.add, 0), silent, tasks.add))
+    found = [(record.number, record.waits, record.after) for record in flow.records()]
+    assert found == [(1, 0, "2-3"), (2, 1, "5"), (3, 1, "4"), (4, 1, "5"), (5, 2, "")]
+
+
+def test_what_is_no_step_and_no_list_is_refused(tasks, untouched):
+    flow = Flow()
+    for other in (5, None, tasks.add, "abc"):
+        with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
+            flow.add(tasks.add).after(other)
+    with pytest.raises(InvalidWorkflow, match="list of items"):
+        flow.map(tasks.add, 5)
+    with pytest.raises(InvalidWorkflow, match="return its last step"):
+        flow.add(parallel(workflow(lambda flow: 5)))
+
+
+def test_arguments_that_the_workflow_does_not_take_are_refused(tasks, untouched):
+    @workflow
+    def one(flow, path):
+        flow.add(tasks.add)
+
+    for call in (one.start, lambda: one.start("a", "b"), lambda: Flow().add(one, name=1)):
+        with pytest.raises(InvalidArguments, match="one"):
+            call()
+
+
+def test_only_plain_functions_are_workflows(untouched):
+    async def coroutine(flow):
+        """Add nothing."""
+
+    def generator(flow):
+        yield
+
+    for function in (coroutine, generator):
+        with pytest.raises(InvalidWorkflow, match="plain function"):
+            workflow(function)
+
+
+def test_a_flow_whose_run_is_started_takes_no_more_steps(tasks, mq_settings):
+    with workflow("once") as flow:
+        step = flow.add(tasks.add)
+    for late in (lambda: flow.add(tasks.add), lambda: step.after(step)):
+        with pytest.raises(InvalidWorkflow, match="is started"):
+            late()
+    with pytest.raises(InvalidWorkflow, match="with statement"), chain(tasks.add):
+        pass
