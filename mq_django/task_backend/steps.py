@@ -83,9 +83,12 @@ def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
     if refused := _refused(which, view):
         return refused
     args, kwargs = list(data["args"]), dict(data["kwargs"])
-    for name, group in numbers.items():
-        found = [_value(view.values[number], number) for number in group]
-        _put(args, kwargs, name, found[0] if isinstance(references[name], int) else found)
+    try:
+        for name, group in numbers.items():
+            found = [_value(view.values[number], number) for number in group]
+            _put(args, kwargs, name, found[0] if isinstance(references[name], int) else found)
+    except MissingValue as error:  # it does not come back
+        return Bury(f"{MissingValue.__module__}.{MissingValue.__qualname__}: {error}")
     running = RunningStep(which.run, which.step, view.value_bytes)
     return message._replace(data={"args": args, "kwargs": kwargs, "keep": data.get("keep")}), running
 

@@ -132,3 +132,13 @@ def test_an_unknown_run(mq_settings):
         get_run("0123456789abcd").cancel()
     with pytest.raises(UnknownRun):
         _ = get_run("0123456789abcd").state
+
+
+def test_a_step_whose_argument_is_missing_fails_at_once(trees, tasks, tmp_path):
+    """No later attempt would find the value of a step that was skipped."""
+    trees()
+    run = chain((tasks.fail_unless, str(tmp_path / "never")), tasks.increase).start()
+    ended(run, "failed")
+    assert run.skip(1)
+    ended(run, "failed")
+    assert run.progress == (2, 1, 1, 0, 0)

@@ -60,3 +60,9 @@ def told(run_id):
 @task(retry=NO_RETRY)
 def wait_twice(one, two):
     note("step", name="wait_twice", args=[one, two])
+
+
+@task
+def increase(number):
+    """Return one more. It is tried again, unlike the other tasks."""
+    return number + 1
