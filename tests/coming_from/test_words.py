@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError
 
 import mq_django
-from mq_django import testing
+from mq_django import testing, workflows
 from mq_django.conf import QueueConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.management.commands import mq, runconsumer
@@ -28,12 +28,27 @@ STANDS_FOR = {
     "result": TaskResult,
     "context": TaskContext,
     "mq": testing.MQ,
+    "flow": workflows.Flow,
+    "run": workflows.Run,
+    "step": workflows.Step,
     "schedules": type(mq_django.schedules),
     "MQTestMixin": testing.MQTestMixin,
     "mq_django": mq_django,
+    **{name: getattr(workflows, name) for name in ("chain", "current_flow", "get_run", "parallel")},
+}
+#: What a call of a function returns, as far as a table goes on from it.
+RETURNS = {
+    "using": mq_django.MQTask,
+    "add": workflows.Step,
+    "chain": workflows.Workflow,
+    "parallel": workflows.Workflow,
+    "current_flow": workflows.Flow,
 }
 #: What a decorator and an item of a mapping are.
-DECORATORS = {name: getattr(mq_django, name) for name in ("task", "handler", "subscriber", "on_signal")}
+DECORATORS = {
+    **{name: getattr(mq_django, name) for name in ("task", "handler", "subscriber", "on_signal")},
+    "workflow": workflows.workflow,
+}
 ITEMS = {"queues": mq_django.Queue, "topics": mq_django.Topic}
 SETTINGS = {*options_of(QueueConfig), *options_of(TopicConfig), *options_of(CONFIGS["project"]), "MQ_DJANGO", "TASKS"}
 
@@ -64,7 +79,7 @@ def resolve(word: str) -> None:
 
 
 def meaning(node: ast.AST) -> Any:
-    """Return what an expression names: of a call of `using()` a task, of any other nothing to go on from."""
+    """Return what an expression names: of a call what RETURNS says, or nothing to go on from."""
     match node:
         case ast.Name(id=name):
             return STANDS_FOR[name] if name in STANDS_FOR else getattr(mq_django, name)
@@ -78,7 +93,7 @@ def meaning(node: ast.AST) -> Any:
         case ast.Call(func=function):
             called = meaning(function)
             check_arguments(called, node)
-            return mq_django.MQTask if called.__name__ == "using" else None
+            return RETURNS.get(called.__name__)
     raise AssertionError(f"{ast.unparse(node)} is no name")
 
 
@@ -102,7 +117,14 @@ def test_every_word_of_ours_exists(name):
 
 @pytest.mark.parametrize(
     "word",
-    ["task.enqueue_all()", "task.using(countdown=1)", "manage.py mq drain", '"RATE": 1', "@task(acks_late=True)"],
+    [
+        "task.enqueue_all()",
+        "task.using(countdown=1)",
+        "manage.py mq drain",
+        '"RATE": 1',
+        "@task(acks_late=True)",
+        "flow.link(a)",
+    ],
 )
 def test_a_word_that_does_not_exist_is_found(word):
     with pytest.raises((AssertionError, AttributeError, KeyError, CommandError)):
