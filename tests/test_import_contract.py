@@ -21,7 +21,7 @@ INNER = [
 
 #: What is built on all of that; nothing below imports an edge.
 EDGES = [
-    *("task_backend", "triggers", "rsmq", "metrics", "observability", "checks", "testing", "migrations"),
+    *("task_backend", "workflows", "triggers", "rsmq", "metrics", "observability", "checks", "testing", "migrations"),
     *("admin", "management", "apps"),
 ]
 

@@ -27,7 +27,7 @@ MAX_CALLS = 100
 
 def open_home(run_id: str) -> WorkflowHome:
     """Return the home of a run, on the server of the project."""
-    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("produce"))
+    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("produce", ""))
 
 
 def open_homes() -> list[WorkflowHome]:

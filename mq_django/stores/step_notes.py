@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys
+from mq_django.core.numbers import whole
 from mq_django.core.step_ids import StepId, read_step_id
 from mq_django.stores.workflow_home import Event
 from mq_django.transport import scripts
@@ -45,7 +46,7 @@ class StepNotes:
         following, flat = reply_or_raise(reply)
         pairs = zip(flat[::2], flat[1::2], strict=True)
         found = [_note(field.decode(errors="replace"), value) for field, value in pairs if field != b"#"]
-        return int(following), [note for note in found if note.number < before_us]
+        return whole(following) or 0, [note for note in found if note.number < before_us]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
@@ -58,5 +59,5 @@ def _note(message_id: str, value: bytes) -> Note:
     step, found = read_step_id(message_id), _NOTE.fullmatch(value)
     if step is None or found is None:
         return Note(message_id, 0, None, Event(""))
-    number, name, added, detail = int(found[1]), found[2].decode(), found[3].decode(), found[4]
+    number, name, added, detail = whole(found[1]) or 0, found[2].decode(), found[3].decode(), found[4]
     return Note(message_id, number, step, Event(name, step.step, number, detail, "" if added == "-" else added))

@@ -85,11 +85,10 @@ def step_state(number: int, record: bytes) -> StepState | None:
     found = _RECORD.fullmatch(record)
     if found is None:
         return None
-    state, waits, seq, of_round, kind, began = found.groups()
-    ended_ms = int(seq) // 1000 if state in (b"D", b"F", b"P") else 0
-    return StepState(
-        number, state.decode(), int(waits), int(of_round), int(began), ended_ms, int(seq), is_join=kind == b"j"
-    )
+    state, kind = found[1], found[5]
+    waits, seq, of_round, began_ms = (whole(found[at]) or 0 for at in (2, 3, 4, 6))
+    ended_ms = seq // 1000 if state in (b"D", b"F", b"P") else 0
+    return StepState(number, state.decode(), waits, of_round, began_ms, ended_ms, seq, is_join=kind == b"j")
 
 
 class StepView(NamedTuple):
@@ -138,7 +137,8 @@ class WorkflowHome:
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""
         (reply,) = self._wire.trip([("HINCRBY", self.keys.run(run_id), "next", count)])
-        return int(reply_or_raise(reply)) - count + 1
+        last: int = reply_or_raise(reply)
+        return last - count + 1
 
     def begin_step(self, run_id: str, step: int, values: Sequence[int]) -> "StepView":
         """Return what a step needs to know before it runs, with the values of other steps."""
@@ -148,15 +148,16 @@ class WorkflowHome:
         commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
         (state, size), record, *found = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
         texts = dict(zip(values, [text for part in found for text in part], strict=True))
-        return StepView((state or b"").decode(), (record or b"").decode(), int(size or 0), texts)
+        return StepView((state or b"").decode(), (record or b"").decode(), whole(size) or 0, texts)
 
     def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
         """Return a cursor and the states of some steps of a run, joins left out."""
         (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
         following, flat = reply_or_raise(reply)
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        found = [step_state(int(number), record) for number, record in pairs if number.isdigit()]
-        return int(following), [state for state in found if state is not None and not state.is_join]
+        states = [(whole(number, 10**9), record) for number, record in pairs]
+        found = [step_state(number, record) for number, record in states if number is not None]
+        return whole(following) or 0, [state for state in found if state is not None and not state.is_join]
 
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
@@ -273,5 +274,5 @@ class WorkflowHome:
             return Advanced("")
         state, left, *starts = rest
         fours = zip(*[iter(starts)] * 4, strict=True)
-        found = [Start(entry, step.decode(), int(of_round), body) for entry, step, of_round, body in fours]
+        found = [Start(entry, step.decode(), of_round, body) for entry, step, of_round, body in fours]
         return Advanced(state.decode(), bool(left), found)

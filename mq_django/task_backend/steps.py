@@ -75,11 +75,11 @@ def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
         return MALFORMED if which is not None else Bury("The message has no id of a step")
     references = data.get("references") or {}
     try:
-        numbers = {name: _numbers(wanted) for name, wanted in references.items()}
+        numbers = {name: _numbers(which) for name, which in references.items()}
     except (AttributeError, TypeError, ValueError):
         return MALFORMED
-    wanted = sorted({number for group in numbers.values() for number in group})
-    view = open_home(which.run).begin_step(which.run, which.step, wanted)
+    named = sorted({number for group in numbers.values() for number in group})
+    view = open_home(which.run).begin_step(which.run, which.step, named)
     if refused := _refused(which, view):
         return refused
     args, kwargs = list(data["args"]), dict(data["kwargs"])
@@ -108,8 +108,8 @@ def _put(args: list[Any], kwargs: dict[str, Any], name: str, value: Any) -> None
         kwargs[name] = value
 
 
-def _numbers(wanted: int | str) -> list[int]:
-    return [wanted] if isinstance(wanted, int) else numbers_of(wanted)
+def _numbers(which: int | str) -> list[int]:
+    return [which] if isinstance(which, int) else numbers_of(which)
 
 
 def _value(text: bytes | None, number: int) -> Any:

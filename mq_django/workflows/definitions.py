@@ -16,7 +16,7 @@ from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask
 from mq_django.transport.scripts import Argument
 from mq_django.workflows.flow import Flow, body_of, check_task
-from mq_django.workflows.runs import Run
+from mq_django.workflows.run import Run
 
 #: What happens to the other steps when one has failed.
 POLICIES = ("stop", "continue")
@@ -51,15 +51,20 @@ class Workflow:
         self.run: Run | None = None
 
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
-        """Add the steps to a flow, and return what the function returns.
+        """Add the steps to the flow of another workflow, and return what the function returns.
+
+        Its `policy` and `expires` are not used: those of the run are.
 
         Raises:
             InvalidWorkflow: it has callbacks, which only a whole run can have.
         """
+        if self._callbacks:
+            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
+        return self._compose(flow, *args, **kwargs)
+
+    def _compose(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:
             raise InvalidWorkflow(f"Workflow {self.name!r} has no function")
-        if self._callbacks and len(flow):
-            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
         return self._function(flow, *args, **kwargs)
 
     def start(
@@ -82,7 +87,7 @@ class Workflow:
             StoreError: Redis cannot be reached, or refuses a command.
         """
         flow = Flow()
-        self.build(flow, *args, **kwargs)
+        self._compose(flow, *args, **kwargs)
         return self._start(flow, unique=unique, using=using, on_commit=on_commit)
 
     astart = asynchronous(start)

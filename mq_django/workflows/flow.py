@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Protocol, Self, overload
 
-from mq_django.conf import RsmqConfig
 from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
 from mq_django.core.jsontext import dumps
 from mq_django.core.publication import publication
+from mq_django.core.publish_checks import check_supported
 from mq_django.core.step_ids import STEP_NAME
 from mq_django.errors import InvalidWorkflow, MQError
 from mq_django.producers.queues import queues
@@ -15,10 +15,6 @@ from mq_django.task_backend.arguments import arguments_of
 from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.task_backend.publishing import DEFAULT, Publishing
-
-if TYPE_CHECKING:
-    from mq_django.workflows.definitions import Workflow
-    from mq_django.workflows.shapes import Shape
 
 #: The most steps of one definition.
 MAX_STEPS = 100_000
@@ -76,6 +72,13 @@ class Steps(Sequence[Step]):
         return self
 
 
+class Part(Protocol):
+    """What adds steps to a flow: a workflow, `chain()` or `parallel()`."""
+
+    def build(self, flow: "Flow", /, *args: Any, **kwargs: Any) -> Any:
+        """Add the steps, and return what stands for their values."""
+
+
 class Planned(NamedTuple):
     """A step before it is written."""
 
@@ -97,7 +100,7 @@ class Flow:
     def __len__(self) -> int:
         return len(self._planned)
 
-    def add(self, what: "AnyTask | Workflow | Shape", /, *args: Any, **kwargs: Any) -> Any:
+    def add(self, what: AnyTask | Part, /, *args: Any, **kwargs: Any) -> Any:
         """Add a step that calls a task, or the steps of another workflow.
 
         Args:
@@ -113,12 +116,11 @@ class Flow:
             InvalidWorkflow: this cannot be a step, or an argument is a step of another flow.
             InvalidArguments: the task cannot be called with these arguments, or one cannot be encoded as JSON.
         """
-        build = getattr(what, "build", None)
-        if build is not None and not isinstance(what, Task):
-            return build(self, *args, **kwargs)
-        return self._add(what, args, kwargs)  # type: ignore[arg-type]
+        if isinstance(what, Task) or not hasattr(what, "build"):
+            return self._add(what, args, kwargs)
+        return what.build(self, *args, **kwargs)
 
-    def map(self, what: AnyTask, items: Iterable[Any], /, **kwargs: Any) -> Steps:
+    def map(self, what: AnyTask | Part, items: Iterable[Any], /, **kwargs: Any) -> Steps:
         """Add a step for each item, which is the task's only positional argument.
 
         Args:
@@ -132,9 +134,12 @@ class Flow:
         Raises:
             InvalidWorkflow, InvalidArguments: see add().
         """
-        return Steps(self, [self.add(what, item, **kwargs) for item in items])
+        steps = [self.add(what, item, **kwargs) for item in items]
+        if not all(_is_step(step) for step in steps):
+            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {what!r:.200}")
+        return Steps(self, steps)
 
-    def _add(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
+    def _add(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
         check_task(task)
         if len(self._planned) >= MAX_STEPS:
             raise InvalidWorkflow(f"A workflow has at most {MAX_STEPS} steps")
@@ -233,13 +238,10 @@ def check_task(task: object) -> None:
     """Check that a task can be a step, or a callback.
 
     Raises:
-        InvalidWorkflow: it is no task of mq_django, its queue is of another kind, or it has a unique key or an expiry.
+        InvalidWorkflow: it is no task of mq_django, or it has a unique key or an expiry.
     """
     if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
         raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
-    config = queues[task.queue_name].config
-    if isinstance(config, RsmqConfig):
-        raise InvalidWorkflow(f"Task {task.module_path} is in queue {config.name!r}, which has RSMQ's format")
     options: Publishing = getattr(task, "publishing", DEFAULT)
     if options.unique is not None or options.unique_for is not None:
         raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
@@ -264,7 +266,9 @@ def body_of(task: AnyTask, name: str, data: Mapping[str, Any]) -> bytes:
     if task.run_after is not None:
         body["due"] = task.run_after.isoformat()
     try:
-        publication(queues[task.queue_name].config, name, data, key=options.key, priority=task.priority)
+        config = queues[task.queue_name].config
+        check_supported(config, "step")
+        publication(config, name, data, key=options.key, priority=task.priority)
     except MQError as error:
         raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     return dumps(body)

@@ -22,7 +22,7 @@ class Shape(Workflow):
 class Chain(Shape):
     """Tasks that run one after another."""
 
-    def build(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
         """Add the steps to a flow, and return the last one. The first gets `given` and `kwargs` as well."""
         first, *others = self._members
         what, args = first
@@ -35,7 +35,7 @@ class Chain(Shape):
 class Parallel(Shape):
     """Tasks that run at the same time."""
 
-    def build(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Steps:
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Steps:
         """Add the steps to a flow, and return them. Each gets `given` and `kwargs` as well."""
         ends: list[Step] = []
         for what, args in self._members:

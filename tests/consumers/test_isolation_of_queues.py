@@ -32,7 +32,7 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.running_tasks import RunningTasks
-from mq_django.consumers.worker.settler import SettleService
+from mq_django.consumers.worker.settle_service import SettleService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import ConnectionLost

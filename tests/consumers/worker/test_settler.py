@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.settler import FULL, Settler, SettleService
+from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.settler import FULL, Settler
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale

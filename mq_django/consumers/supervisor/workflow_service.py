@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from mq_django.conf import QueueConfig, RsmqConfig
+from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.core import clock
 from mq_django.producers.step_courier import StepCourier
@@ -20,7 +20,7 @@ OLD_MS = 1000
 FORGET = 60.0
 
 
-class WorkflowKeeper(Service):
+class WorkflowService(Service):
     """Every supervisor does this for all runs and all queues: what two of them do, is done once."""
 
     name = "workflows"
@@ -28,11 +28,14 @@ class WorkflowKeeper(Service):
     def __init__(self, queues: Sequence[QueueConfig]) -> None:
         super().__init__()
         self.connection = None
-        kept = [config for config in queues if not isinstance(config, RsmqConfig)]
         self._forgot = 0.0
-        #: By home: runs at the beginning of its list that are still kept.
+        #: By home: runs at the beginning of its list that still exist.
         self._skipped: dict[str, int] = {}
-        self._couriers = [(config, StepCourier(config, open_wire("consume", config.connection))) for config in kept]
+        self._couriers = [
+            (config, StepCourier(config, open_wire("consume", config.connection)))
+            for config in queues
+            if "step" not in config.lacks
+        ]
 
     def run_once(self) -> float:
         """Deliver notes, publish starts, continue changes and end expired runs that nobody else has."""
