@@ -40,19 +40,25 @@ class StepNotes:
         pairs = zip(message_ids, reply_or_raise(values), strict=True)
         return [_note(message_id, value) for message_id, value in pairs if value is not None]
 
-    def old(self, *, before_us: int, cursor: int = 0) -> tuple[int, list[Note]]:
-        """Return a cursor and some of the notes that were written before a time, in microseconds since 1970."""
-        (reply,) = self._wire.trip([("HSCAN", self._key, cursor, "COUNT", BATCH)])
-        following, flat = reply_or_raise(reply)
+    def left(self, *, age_ms: int, cursor: str = "0") -> tuple[str, list[Note]]:
+        """Return a cursor, "0" at the end, and some of the notes that are older than `age_ms`."""
+        command = scripts.command("steps_left", keys=[self._key], args=[age_ms, cursor, BATCH])
+        following, *flat = reply_or_raise(self._wire.trip([command])[0])
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        found = [_note(field.decode(errors="replace"), value) for field, value in pairs if field != b"#"]
-        return whole(following) or 0, [note for note in found if note.number < before_us]
+        return following.decode(), [_note(field.decode(errors="replace"), value) for field, value in pairs]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
         args: list[Argument] = [each for note in notes for each in (note.message_id, note.number)]
         (reply,) = self._wire.trip([scripts.command("steps_forget", keys=[self._key], args=args)])
         reply_or_raise(reply)
+
+
+def noted(wire: Wire, queues: Sequence[QueueKeys]) -> list[bool]:
+    """Return for each queue of a server whether there may be notes."""
+    replies = wire.trip([("HLEN", keys.step_notes) for keys in queues])
+    # One field is the latest number. An error is shown by who reads the notes.
+    return [not isinstance(reply, int) or reply > 1 for reply in replies]
 
 
 def _note(message_id: str, value: bytes) -> Note:

@@ -242,6 +242,10 @@ def check_task(task: object) -> None:
     """
     if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
         raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
+    try:
+        check_supported(queues[task.queue_name].config, "step")
+    except MQError as error:
+        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     options: Publishing = getattr(task, "publishing", DEFAULT)
     if options.unique is not None or options.unique_for is not None:
         raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
@@ -266,9 +270,7 @@ def body_of(task: AnyTask, name: str, data: Mapping[str, Any]) -> bytes:
     if task.run_after is not None:
         body["due"] = task.run_after.isoformat()
     try:
-        config = queues[task.queue_name].config
-        check_supported(config, "step")
-        publication(config, name, data, key=options.key, priority=task.priority)
+        publication(queues[task.queue_name].config, name, data, key=options.key, priority=task.priority)
     except MQError as error:
         raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     return dumps(body)

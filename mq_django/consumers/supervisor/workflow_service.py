@@ -1,14 +1,14 @@
 """Continue what processes that have ended have left of workflows, and end runs that have expired."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
-from mq_django.core import clock
 from mq_django.producers.step_courier import StepCourier
 from mq_django.producers.step_starts import open_homes
-from mq_django.producers.workflow_upkeep import forget_old, keep_up
+from mq_django.producers.workflow_upkeep import by_run, do, forget_old
+from mq_django.stores.step_notes import noted
 from mq_django.stores.workflow_home import WorkflowHome
 from mq_django.transport.connections import open_wire
 
@@ -29,39 +29,49 @@ class WorkflowService(Service):
         super().__init__()
         self.connection = None
         self._forgot = 0.0
-        #: By home: runs at the beginning of its list that still exist.
+        #: By home: runs at the beginning of its list that still exist, and the last start of the last round.
         self._skipped: dict[str, int] = {}
-        self._couriers = [
-            (config, StepCourier(config, open_wire("consume", config.connection)))
-            for config in queues
-            if "step" not in config.lacks
-        ]
+        self._after: dict[str, bytes] = {}
+        #: By server: its queues.
+        self._queues: dict[str, list[QueueConfig]] = {}
+        for config in queues:
+            if "step" not in config.lacks:
+                self._queues.setdefault(config.connection, []).append(config)
 
     def run_once(self) -> float:
         """Deliver notes, publish starts, continue changes and end expired runs that nobody else has."""
-        homes = [home for home in open_homes() if home.is_used()]
-        if not homes:
+        homes = {home.keys.home: home for home in open_homes()}
+        left = {key: home.left(age_ms=OLD_MS, after=self._after.get(key, b"")) for key, home in homes.items()}
+        found = {key: work for key, work in left.items() if work is not None}
+        if not found:
             return IDLE
-        before_ms = round(clock.now() * 1000) - OLD_MS
+        for key, work in found.items():
+            # What cannot be published yet must not hold up what follows it.
+            self._after[key] = work.last_start
         self.each(
-            self._couriers,
-            lambda one: one[1].deliver_old(before_us=before_ms * 1000),
-            called=lambda one: one[0].name,
-            server=lambda one: one[0].connection,
+            [(homes[key], one) for key, work in found.items() for one in by_run(work)],
+            lambda pair: do(*pair),
+            called=lambda pair: f"run {pair[1].run}",
         )
-        for home in homes:
-            keep_up(home, before_ms=before_ms, now_ms=before_ms + OLD_MS, progressed=self._note_progress)
-        self._forget(homes, now_ms=before_ms + OLD_MS)
+        self.each(self._queues, self._deliver, called=lambda server: f"server {server!r}", server=str)
+        self._forget(homes)
         return TICK
 
-    def _forget(self, homes: Sequence[WorkflowHome], *, now_ms: int) -> None:
+    def _deliver(self, server: str) -> None:
+        """Deliver the notes of the queues of one server."""
+        wire, queues = open_wire("consume", server), self._queues[server]
+        found = zip(queues, noted(wire, [config.keys for config in queues]), strict=True)
+        self.each(
+            [config for config, is_noted in found if is_noted],
+            lambda config: StepCourier(config, wire).deliver_left(age_ms=OLD_MS),
+            called=lambda config: config.name,
+            server=lambda _: server,
+        )
+
+    def _forget(self, homes: Mapping[str, WorkflowHome]) -> None:
         """Shorten the list of all runs, a part of it each minute."""
         if time.monotonic() - self._forgot < FORGET:
             return
         self._forgot = time.monotonic()
-        for home in homes:
-            key = home.keys.home
-            self._skipped[key] = forget_old(home, now_ms=now_ms, skipped=self._skipped.get(key, 0))
-
-    def _note_progress(self) -> None:
-        self.progressed = time.monotonic()
+        for key, home in homes.items():
+            self._skipped[key] = forget_old(home, skipped=self._skipped.get(key, 0))

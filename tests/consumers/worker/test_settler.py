@@ -260,7 +260,7 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
 @pytest.fixture
 def long_wait(monkeypatch):
     """Outcomes wait for a minute for others of their batch."""
-    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
+    monkeypatch.setattr("mq_django.consumers.worker.settle_service.MAX_WAIT", 60.0)
 
 
 @pytest.fixture
