@@ -95,7 +95,7 @@ class Workflow:
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
-        records = flow.records()
+        records = flow._records()  # noqa: SLF001 - how a flow is written is no part of its API
         run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
         fields = dict(self._fields, next=len(records))
         if unique is not None:

@@ -36,7 +36,7 @@ class Step:
         Raises:
             InvalidWorkflow: one is not a step of the same flow.
         """
-        self.flow.wait([self], others)
+        self.flow._wait([self], others)  # noqa: SLF001 - a step is a part of its flow
         return self
 
 
@@ -68,7 +68,7 @@ class Steps(Sequence[Step]):
         Raises:
             InvalidWorkflow: one is not a step of the same flow.
         """
-        self.flow.wait(self._steps, others)
+        self.flow._wait(self._steps, others)  # noqa: SLF001 - a step is a part of its flow
         return self
 
 
@@ -173,16 +173,8 @@ class Flow:
         before.update(numbers)
         return None
 
-    def wait(self, steps: Iterable[Step], others: Iterable[Any]) -> None:
-        """Let steps start after others; see Step.after().
-
-        Args:
-            steps: steps of this flow.
-            others: steps of this flow, or lists of them.
-
-        Raises:
-            InvalidWorkflow: one is not a step of this flow.
-        """
+    def _wait(self, steps: Iterable[Step], others: Iterable[Any]) -> None:
+        """Let steps start after others; see Step.after()."""
         found: list[Step] = []
         for other in others:
             found += [other] if isinstance(other, Step) else list(other)
@@ -195,11 +187,8 @@ class Flow:
             if not isinstance(step, Step) or step.flow is not self:
                 raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
 
-    def records(self, *, first: int = 1) -> list[StepRecord]:
-        """Return what is written for the steps.
-
-        Args:
-            first: the number of the first step.
+    def _records(self, first: int = 1) -> list[StepRecord]:
+        """Return what is written for the steps. The first has the number `first`.
 
         Raises:
             InvalidWorkflow: steps wait for each other, or one cannot be published.

@@ -44,7 +44,7 @@ class Parallel(Shape):
         return Steps(flow, ends)
 
 
-def chain(*members: Any) -> Chain:
+def chain(*members: Any) -> Workflow:
     """Return a workflow that runs tasks one after another. Each gets the value of the one before as first argument.
 
         chain((fetch, "a.csv"), parse, parallel(store, announce)).start()
@@ -61,7 +61,7 @@ def chain(*members: Any) -> Chain:
     return Chain("chain", members)
 
 
-def parallel(*members: Any) -> Parallel:
+def parallel(*members: Any) -> Workflow:
     """Return a workflow that runs tasks at the same time. In a chain the next task gets the list of their values.
 
         chain(parallel((count, "a.csv"), (count, "b.csv")), total).start()

@@ -37,6 +37,11 @@ class WorkflowService(Service):
         for config in queues:
             if "step" not in config.lacks:
                 self._queues.setdefault(config.connection, []).append(config)
+        self._couriers = {
+            config.name: StepCourier(config, open_wire("consume", server))
+            for server, group in self._queues.items()
+            for config in group
+        }
 
     def run_once(self) -> float:
         """Deliver notes, publish starts, continue changes and end expired runs that nobody else has."""
@@ -59,14 +64,18 @@ class WorkflowService(Service):
 
     def _deliver(self, server: str) -> None:
         """Deliver the notes of the queues of one server."""
-        wire, queues = open_wire("consume", server), self._queues[server]
-        found = zip(queues, noted(wire, [config.keys for config in queues]), strict=True)
         self.each(
-            [config for config, is_noted in found if is_noted],
-            lambda config: StepCourier(config, wire).deliver_left(age_ms=OLD_MS),
-            called=lambda config: config.name,
+            self._noted(server),
+            lambda queue: self._couriers[queue].deliver_left(age_ms=OLD_MS),
+            called=str,
             server=lambda _: server,
         )
+
+    def _noted(self, server: str) -> list[str]:
+        """Return the queues of a server that may have notes."""
+        queues = self._queues[server]
+        found = noted(open_wire("consume", server), [config.keys for config in queues])
+        return [config.name for config, is_noted in zip(queues, found, strict=True) if is_noted]
 
     def _forget(self, homes: Mapping[str, WorkflowHome]) -> None:
         """Shorten the list of all runs, a part of it each minute."""
