@@ -285,6 +285,12 @@ def test_a_lost_notification_delays_a_result_by_a_second(in_background, monkeypa
 
 @pytest.mark.usefixtures("no_looks")
 def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_background):
+    # After this wait there is a subscription, whose start looks at every result once more.
+    before = tasks.shout.enqueue("before")
+    subscribing = in_background(wait, before, timeout=LONG)
+    await_registration(before)
+    work("default")
+    assert subscribing.result(LONG).return_value == "BEFORE"
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)

@@ -178,6 +178,7 @@ class RsmqConfig(QueueConfig):
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
             "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",
+            "step": "Queue {config.name!r} has RSMQ's format, which has no steps of workflows",
             "message_id": "Queue {config.name!r} has RSMQ's format, which has no ids such as {value!r}: "
             "they have 32 letters and digits",
         }
@@ -207,7 +208,10 @@ class GroupConfig(QueueConfig):
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"priority": "Topic {config.topic!r} is read in one order, so there are no priorities"}
+        {
+            "priority": "Topic {config.topic!r} is read in one order, so there are no priorities",
+            "step": "{config.name!r} is a group of a topic, and steps of workflows are in queues",
+        }
     )
 
     def _make_keys(self) -> GroupKeys:

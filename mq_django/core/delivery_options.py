@@ -73,7 +73,7 @@ class DeliveryOptions:
         ),
     )
 
-    #: Options of a publish that are not supported -> the text of the error.
+    #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None

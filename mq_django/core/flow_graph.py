@@ -74,9 +74,9 @@ class FlowGraph:
 
     def _joined(self) -> list[set[int]]:
         """Return what each step waits for, with joins: a thousand steps after a thousand have no million pairs."""
-        wanted = Counter(frozenset(before) for before in self._before if len(before) > MANY)
+        shared = Counter(frozenset(before) for before in self._before if len(before) > MANY)
         joins: dict[frozenset[int], int] = {}
-        for group, count in wanted.items():
+        for group, count in shared.items():
             if count > 1:
                 joins[group] = len(self._before) + len(joins) + 1
         found = [{joins[frozenset(each)]} if frozenset(each) in joins else each for each in self._before]

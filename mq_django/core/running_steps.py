@@ -1,18 +1,13 @@
 """The step of a workflow that runs now, for code that adds steps to its run."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
 
 from mq_django.core.flow_graph import StepRecord
 
-
-class Addition(Sized, Protocol):
-    """Steps that a running step adds to its run."""
-
-    def records(self, *, first: int = 1) -> Sequence[StepRecord]:
-        """Return what is written for the steps. The first has the number `first`."""
+#: Returns what is written for steps. The first has the number `first`.
+Records = Callable[[int], Sequence[StepRecord]]
 
 
 @dataclass(slots=True)
@@ -23,8 +18,9 @@ class RunningStep:
     number: int
     #: The bytes of all values of the run when it began.
     value_bytes: int = 0
-    #: The steps that it adds; None for none.
-    addition: Addition | None = None
+    #: The flow of the steps that it adds, and their records; None for none.
+    flow: Sized | None = None
+    records: Records | None = None
 
 
 #: None outside a step.

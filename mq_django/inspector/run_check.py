@@ -9,7 +9,7 @@ from typing import Literal
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.jsontext import loads
-from mq_django.core.numbers import whole
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.run_problems import RunProblem, RunProblemKind
 from mq_django.core.step_ids import is_run_id, message_id_of
 from mq_django.errors import DecodeError, UnknownQueue
@@ -91,7 +91,7 @@ def _start(reader: RunReader, entry: str, fields: Mapping[bytes, bytes]) -> RunP
 
 
 def _ms(entry: str) -> int:
-    return int(entry.partition("-")[0])
+    return whole(entry.partition("-")[0], LAST_MS) or 0
 
 
 def _listed(reader: RunReader) -> Iterator[list[str]]:
@@ -196,7 +196,7 @@ def _search(check: RunCheck, queue: str, suspects: Mapping[str, RunProblem], dea
 
 def _is_unchanged(problem: RunProblem) -> bool:
     """Return whether nothing was heard of a step since it was read."""
-    states = open_run_reader(problem.run).records(problem.run, [int(problem.step)])
+    states = open_run_reader(problem.run).records(problem.run, [whole(problem.step) or 0])
     return [(step.state, step.seq, step.round) for step in states] == [("S", problem.seq, problem.round)]
 
 

@@ -23,7 +23,7 @@ _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timede
 
 
 @dataclass(frozen=True)
-class Run:
+class ScheduledRun:
     """One tick of a schedule, as a monitor sees it."""
 
     #: The monitor.
@@ -39,7 +39,7 @@ class Run:
             capture_checkin(self.slug, self.id, status, monitor_config=self.config)
 
 
-def run_of(message: Message) -> Run | None:
+def run_of(message: Message) -> ScheduledRun | None:
     """Return the tick that a message is of; None if it is of no schedule, or of one that no monitor can expect."""
     name = message.headers.get(SCHEDULE_HEADER)
     if name is None:
@@ -49,7 +49,7 @@ def run_of(message: Message) -> Run | None:
     if entry is not None and expected is None:
         return None
     config = None if expected is None else {"schedule": expected, "timezone": _zone(entry)}
-    return Run(slug(name), uuid5(NAMESPACE_OID, f"{message.queue}/{message.id}").hex, config)
+    return ScheduledRun(slug(name), uuid5(NAMESPACE_OID, f"{message.queue}/{message.id}").hex, config)
 
 
 def slug(name: str) -> str:

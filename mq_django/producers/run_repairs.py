@@ -56,5 +56,5 @@ def _publish(problem: RunProblem) -> bool:
     if not is_run_id(problem.run):
         return False
     home = open_home(problem.run)
-    publish_starts(home, problem.run, home.starts_from(problem.entry).get(problem.run, []))
-    return not home.starts_from(problem.entry)
+    publish_starts(home, problem.run, home.start_of(problem.entry).get(problem.run, []))
+    return not home.start_of(problem.entry)

@@ -1,7 +1,7 @@
 """Publish the steps and callbacks of workflows that may start."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication, publication
 from mq_django.core.step_ids import message_id_of
 from mq_django.core.workflow_keys import HOMES, WorkflowKeys
-from mq_django.errors import MQError
+from mq_django.errors import DecodeError, MQError
 from mq_django.producers.queues import Queue, queues
 from mq_django.producers.sinks import announce
 from mq_django.stores.stream_store import StreamStore
@@ -23,11 +23,13 @@ logger = get_logger(__name__)
 
 #: Script calls for one change of a run. What is left then, a supervisor does.
 MAX_CALLS = 100
+#: Messages that one round trip publishes.
+BATCH = 100
 
 
 def open_home(run_id: str) -> WorkflowHome:
     """Return the home of a run, on the server of the project."""
-    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("produce"))
+    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("produce", ""))
 
 
 def open_homes() -> list[WorkflowHome]:
@@ -36,58 +38,84 @@ def open_homes() -> list[WorkflowHome]:
 
 
 def advance(home: WorkflowHome, run_id: str, events: Sequence[Event] = ()) -> Advanced:
-    """Apply events to a run, and publish what may start. Returns the last change."""
+    """Apply events to a run, and publish what may start. Returns the last change.
+
+    Raises:
+        StoreError: the server of the project cannot be reached, or refuses the command.
+    """
     advanced = Advanced("")
     for _ in range(MAX_CALLS):
         advanced = home.advance(run_id, events)
         events = ()
-        publish_starts(home, run_id, advanced.starts)
+        if error := publish_starts(home, run_id, advanced.starts):
+            logger.warning("Steps of run %s are not published yet: %s", run_id, error)
         if not advanced.is_left:
             break
     return advanced
 
 
-def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> None:
-    """Publish steps and callbacks of a run. What a full queue refuses is tried again by a supervisor."""
+def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> MQError | None:
+    """Publish steps and callbacks of a run.
+
+    What cannot be published remains in the list of starts, and a supervisor tries it again. Another queue does not
+    wait for that.
+
+    Returns:
+        The first error; None if there was none. A full queue is not an error.
+
+    Raises:
+        StoreError: the server of the project cannot be reached.
+    """
     by_queue: dict[str, list[tuple[Start, Publication]]] = defaultdict(list)
-    gone = []
+    published = [start.entry for start in starts if not start.body]
+    errors: list[MQError] = []
     for start in starts:
         try:
-            made = _publication(run_id, start)
+            if start.body:
+                made = _publication(run_id, start)
+                by_queue[made.message.queue].append((start, made))
         except MQError as error:
-            logger.warning("Step %s of run %s cannot be published: %s", start.step, run_id, error)
-            continue
-        if made is None:
-            gone.append(start.entry)
-        else:
-            by_queue[made.message.queue].append((start, made))
+            errors.append(error)
     for name, pairs in by_queue.items():
-        store = queues[name].sink.store
-        assert isinstance(store, StreamStore)
-        # Some with a result, and some without, are in batches of their own.
-        done = store.start([made for _, made in pairs])
-        for (start, made), is_published in zip(pairs, done, strict=True):
+        try:
+            published.extend(_publish(name, pairs))
+        except MQError as error:
+            errors.append(error)
+    if published:
+        home.forget_starts(published)
+    return errors[0] if errors else None
+
+
+def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[bytes]:
+    """Publish to one queue, and yield the entries of the starts; those after a full batch are left out."""
+    store = queues[name].sink.store
+    assert isinstance(store, StreamStore)
+    for at in range(0, len(pairs), BATCH):
+        batch = pairs[at : at + BATCH]
+        done = store.start([made for _, made in batch])
+        for (start, made), is_published in zip(batch, done, strict=True):
             if is_published:
-                gone.append(start.entry)
+                yield start.entry
                 announce(Queue, made, made.message.id)
-    if gone:
-        home.forget_starts(gone)
+        if not all(done):
+            return
 
 
-def _publication(run_id: str, start: Start) -> Publication | None:
-    if not start.body:
-        return None
-    body: Mapping[str, Any] = loads(start.body)
-    due = body.get("due")
-    made = publication(
-        queues[body["queue"]].config,
-        body["name"],
-        body["data"],
-        delay=body.get("delay"),
-        deliver_at=None if due is None else datetime.fromisoformat(due),
-        key=body.get("key"),
-        priority=body.get("priority", 0),
-        published_ms=clock.now_ms(),
-        runs_task=True,
-    )
+def _publication(run_id: str, start: Start) -> Publication:
+    try:
+        body: Mapping[str, Any] = loads(start.body)
+        due = body.get("due")
+        made = publication(
+            queues[body["queue"]].config,
+            body["name"],
+            body["data"],
+            delay=body.get("delay"),
+            deliver_at=None if due is None else datetime.fromisoformat(due),
+            key=body.get("key"),
+            priority=body.get("priority", 0),
+            published_ms=clock.now_ms(),
+            runs_task=True,
+        )
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DecodeError(f"Another program has changed step {start.step} of run {run_id}: {error!r:.200}") from error
     return made._replace(message=made.message._replace(id=message_id_of(run_id, start.step, start.round)))

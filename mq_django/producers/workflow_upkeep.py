@@ -3,45 +3,55 @@
 Whatever this does a second time changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from mq_django.core import clock
 from mq_django.producers.step_starts import advance, publish_starts
-from mq_django.stores.workflow_home import KEPT_MS, Event, WorkflowHome
+from mq_django.stores.workflow_home import KEPT_MS, Event, LeftWork, Start, WorkflowHome
 
 
-def keep_up(home: WorkflowHome, *, before_ms: int, now_ms: int, progressed: Callable[[], object] = lambda: None) -> int:
-    """Publish the starts of a home and make the changes that were left before a time, and end expired runs.
+class RunWork(NamedTuple):
+    """What is left to do for one run: to publish starts, or to make changes."""
 
-    Args:
-        home: the home.
-        before_ms: what is later may still be done by others; ms since 1970.
-        now_ms: runs that expire until then end; ms since 1970.
-        progressed: called after each step.
+    run: str
+    starts: Sequence[Start] = ()
+    events: Sequence[Event] = ()
 
-    Returns:
-        How many runs were looked at.
+
+def by_run(left: LeftWork) -> Iterator[RunWork]:
+    """Yield what is left, run by run."""
+    for run_id, starts in left.starts.items():
+        yield RunWork(run_id, starts)
+    for run_id in left.changes:
+        yield RunWork(run_id)
+    for run_id in left.expired:
+        yield RunWork(run_id, events=[Event("expire")])
+
+
+def do(home: WorkflowHome, work: RunWork) -> None:
+    """Do what is left of one run.
+
+    Raises:
+        MQError: a start cannot be published, or the server of the project refuses a command.
     """
-    starts, left, expired = home.old_starts(before_ms), home.left(before_ms), home.expired(now_ms)
-    for run_id, group in starts.items():
-        publish_starts(home, run_id, group)
-        progressed()
-    for run_id, events in [*((run_id, []) for run_id in left), *((run_id, [Event("expire")]) for run_id in expired)]:
-        if not advance(home, run_id, events).state:
-            # Another program has deleted the run.
-            home.forget_runs([run_id])
-        progressed()
-    return len(starts) + len(left) + len(expired)
+    if work.starts:
+        if error := publish_starts(home, work.run, work.starts):
+            raise error
+    elif not advance(home, work.run, work.events).state:
+        # Another program has deleted the run.
+        home.forget_runs([work.run])
 
 
-def forget_old(home: WorkflowHome, *, now_ms: int, skipped: int) -> int:
+def forget_old(home: WorkflowHome, *, skipped: int, now_ms: int | None = None) -> int:
     """Remove some of the runs from the list of all runs that were kept long enough.
 
     Args:
         home: the home.
-        now_ms: ms since 1970.
         skipped: what the call before has returned; 0 at first.
+        now_ms: ms since 1970; None: now.
 
     Returns:
         What the next call gets.
     """
-    return home.forget_gone(now_ms - KEPT_MS, skipped) or 0
+    return home.forget_gone((clock.now_ms() if now_ms is None else now_ms) - KEPT_MS, skipped) or 0

@@ -14,7 +14,7 @@ from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import score, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
-from mq_django.stores.dead_letter_queue import BATCH, Step, is_entry, next_to, open_dead_letters
+from mq_django.stores.dead_letter_queue import BATCH, JobStep, is_entry, next_to, open_dead_letters
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace
 from mq_django.stores.moving import Mover
@@ -153,7 +153,7 @@ class BackgroundJobs:
                 if job.what == "move":
                     return self._move(job, worker, chosen, [each.entry for each in found[:looked]])
                 act = self._letters.redrive if job.what == "redrive" else self._letters.delete
-                act(chosen, step=Step(worker, letter.entry, looked, LEASE_MS))
+                act(chosen, step=JobStep(worker, letter.entry, looked, LEASE_MS))
                 break
         return len(chosen) / job.rate if job.rate else 0.0
 
@@ -171,7 +171,7 @@ class BackgroundJobs:
             if not words:
                 return FULL
             looked = looked[: looked.index(chosen[len(words) - 1]) + 1]
-        mover.remove(chosen, words, step=Step(worker, looked[-1], len(looked), LEASE_MS))
+        mover.remove(chosen, words, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
         if is_full:
             return FULL
         return len(words) / job.rate if job.rate else 0.0
@@ -209,7 +209,7 @@ class MessageJobs(BackgroundJobs):
             for message in found
             if (message.published_ms is None or message.published_ms < until_ms) and job.criteria.matches(message)
         ]
-        step = Step(worker, str(after), len(found), LEASE_MS)
+        step = JobStep(worker, str(after), len(found), LEASE_MS)
         words = source.delete([message.member for message in chosen], step)
         deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
         end_cancelled(self._wire, self._config, deleted)

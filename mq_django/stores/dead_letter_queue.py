@@ -42,7 +42,7 @@ class Letter(NamedTuple):
     published_ms: int | None
 
 
-class Step(NamedTuple):
+class JobStep(NamedTuple):
     """A step of a job, counted by the script that moves the messages: see `mq_django.stores.background_jobs`."""
 
     worker: str
@@ -52,7 +52,7 @@ class Step(NamedTuple):
     lease_ms: int
 
 
-NO_STEP = Step("", "", 0, 0)
+NO_STEP = JobStep("", "", 0, 0)
 
 
 def is_entry(text: str) -> bool:
@@ -104,7 +104,7 @@ class DeadLetters:
             for found, flat in reply_or_raise(reply)
         ]
 
-    def redrive(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
+    def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Put up to 500 dead letters back into their queue, each at its first attempt.
 
         Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
@@ -114,7 +114,7 @@ class DeadLetters:
         key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes]
         return self._move("dead_redrive", key_names, [*step, *entries])
 
-    def delete(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
+    def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
         return self._move("dead_delete", [self._keys.dead_job], [*step, *entries])
 
@@ -149,7 +149,7 @@ class RsmqDeadLetters(DeadLetters):
     _config: RsmqConfig
     _keys: RsmqKeys
 
-    def redrive(self, entries: Sequence[str], *, step: Step = NO_STEP) -> list[str]:
+    def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """See DeadLetters.redrive()."""
         keys = self._keys
         key_names = [keys.dead_job, keys.zset, keys.hash, keys.notes]

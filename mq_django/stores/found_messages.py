@@ -15,7 +15,7 @@ from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.visible import line
 from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError
-from mq_django.stores.dead_letter_queue import Step
+from mq_django.stores.dead_letter_queue import JobStep
 from mq_django.stores.entry_fields import fields_of, text_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -69,7 +69,7 @@ class SortedSet:
         found = [self._found(member, body) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
-    def delete(self, members: Sequence[bytes], step: Step) -> list[str]:
+    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
         keys = self._keys
         key_names = [self._key, keys.waiting, keys.unique, keys.claims, keys.message_job, keys.step_notes]
@@ -100,7 +100,7 @@ class RsmqPlace(SortedSet):
         super().__init__(config, wire, config.keys.zset)
         self._place = place
 
-    def delete(self, members: Sequence[bytes], step: Step) -> list[str]:
+    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried, keys.message_job]
@@ -129,7 +129,7 @@ class ReadyStream:
         found = [self._found(entry, fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
         return found, found[-1].member.decode() if len(found) >= count else ""
 
-    def delete(self, members: Sequence[bytes], step: Step) -> list[str]:
+    def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
         keys = self._keys
         args: list[Argument] = [*step, keys.group, *members]

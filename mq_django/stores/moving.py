@@ -13,7 +13,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.wire import MAX_ENTRY_BYTES, encode_body
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 from mq_django.stores.dead_letter_fields import buried_history
-from mq_django.stores.dead_letter_queue import NO_STEP, Step, buried, open_dead_letters
+from mq_django.stores.dead_letter_queue import NO_STEP, JobStep, buried, open_dead_letters
 from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport import scripts
@@ -83,7 +83,7 @@ class Mover:
                 words.append(word)
         return Moved(words)
 
-    def remove(self, entries: Sequence[str], words: Sequence[str], *, step: Step = NO_STEP) -> None:
+    def remove(self, entries: Sequence[str], words: Sequence[str], *, step: JobStep = NO_STEP) -> None:
         """Remove dead letters that write() has written, and count the step of a job.
 
         They are in the target, so they are removed also if this worker no longer runs the job. The step is then not

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mq_django.core.keys import QueueKeys
+from mq_django.core.numbers import whole
 from mq_django.core.step_ids import StepId, read_step_id
 from mq_django.stores.workflow_home import Event
 from mq_django.transport import scripts
@@ -39,13 +40,12 @@ class StepNotes:
         pairs = zip(message_ids, reply_or_raise(values), strict=True)
         return [_note(message_id, value) for message_id, value in pairs if value is not None]
 
-    def old(self, *, before_us: int, cursor: int = 0) -> tuple[int, list[Note]]:
-        """Return a cursor and some of the notes that were written before a time, in microseconds since 1970."""
-        (reply,) = self._wire.trip([("HSCAN", self._key, cursor, "COUNT", BATCH)])
-        following, flat = reply_or_raise(reply)
+    def left(self, *, age_ms: int, cursor: str = "0") -> tuple[str, list[Note]]:
+        """Return a cursor, "0" at the end, and some of the notes that are older than `age_ms`."""
+        command = scripts.command("steps_left", keys=[self._key], args=[age_ms, cursor, BATCH])
+        following, *flat = reply_or_raise(self._wire.trip([command])[0])
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        found = [_note(field.decode(errors="replace"), value) for field, value in pairs if field != b"#"]
-        return int(following), [note for note in found if note.number < before_us]
+        return following.decode(), [_note(field.decode(errors="replace"), value) for field, value in pairs]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
@@ -54,9 +54,16 @@ class StepNotes:
         reply_or_raise(reply)
 
 
+def noted(wire: Wire, queues: Sequence[QueueKeys]) -> list[bool]:
+    """Return for each queue of a server whether there may be notes."""
+    replies = wire.trip([("HLEN", keys.step_notes) for keys in queues])
+    # One field is the latest number. An error is shown by who reads the notes.
+    return [not isinstance(reply, int) or reply > 1 for reply in replies]
+
+
 def _note(message_id: str, value: bytes) -> Note:
     step, found = read_step_id(message_id), _NOTE.fullmatch(value)
     if step is None or found is None:
         return Note(message_id, 0, None, Event(""))
-    number, name, added, detail = int(found[1]), found[2].decode(), found[3].decode(), found[4]
+    number, name, added, detail = whole(found[1]) or 0, found[2].decode(), found[3].decode(), found[4]
     return Note(message_id, number, step, Event(name, step.step, number, detail, "" if added == "-" else added))

@@ -11,6 +11,7 @@ from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.wire import decode_body, encode_body, message_of
+from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
@@ -19,8 +20,9 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
-#: For how long a step of a workflow that was published is not published again, in ms, and the prefix of its claim.
-STARTED_MS = 600 * 1000
+#: For how long a step of a workflow that was published is not published again, in ms; after that a second message of a
+#: step that is done is not run. Nothing else guards a callback. The prefix of their claims.
+STEP_STARTED_MS, CALLBACK_STARTED_MS = 600 * 1000, 24 * 3600 * 1000
 _STARTED = "step:"
 
 _CANCEL_RESULTS = {
@@ -120,7 +122,7 @@ class WaitingRoom:
         return str(holder.decode())
 
     def start(self, publications: Sequence[Publication]) -> list[bool]:
-        """Publish steps of workflows, each of which is published once within some minutes, whoever starts it again.
+        """Publish steps of workflows, and callbacks of runs, each once, whoever starts it again.
 
         Returns for each whether it is published; False if the queue is full.
         """
@@ -132,7 +134,8 @@ class WaitingRoom:
             mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
             body = encode_body(message, data_text, member=message.id)
             args: list[Argument] = [self._config.max_depth or 0, where.minute, where.hour, keys.group, keys.wake]
-            args += (f"{_STARTED}{message.id}", STARTED_MS, mode, ms, message.id, message.name, body)
+            lasts = STEP_STARTED_MS if message.id.startswith(STEP_PREFIX) else CALLBACK_STARTED_MS
+            args += (f"{_STARTED}{message.id}", lasts, mode, ms, message.id, message.name, body)
             if options.keeps_result:
                 # A result that exists is that of the message that was published before.
                 commands.append((*ready_command(self._config, each), "NX"))

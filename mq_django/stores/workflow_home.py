@@ -62,6 +62,18 @@ class Advanced(NamedTuple):
     holder: str = ""
 
 
+class LeftWork(NamedTuple):
+    """What nobody has done for the runs of a home."""
+
+    #: By run.
+    starts: Mapping[str, Sequence[Start]]
+    #: The last one; empty if there are none.
+    last_start: bytes
+    #: Runs with changes that are still to be made, and runs that have not ended in time.
+    changes: Sequence[str]
+    expired: Sequence[str]
+
+
 class StepState(NamedTuple):
     """What is known about a step of a run: see `lua/parts/flow_steps.lua`."""
 
@@ -85,11 +97,10 @@ def step_state(number: int, record: bytes) -> StepState | None:
     found = _RECORD.fullmatch(record)
     if found is None:
         return None
-    state, waits, seq, of_round, kind, began = found.groups()
-    ended_ms = int(seq) // 1000 if state in (b"D", b"F", b"P") else 0
-    return StepState(
-        number, state.decode(), int(waits), int(of_round), int(began), ended_ms, int(seq), is_join=kind == b"j"
-    )
+    state, kind = found[1], found[5]
+    waits, seq, of_round, began_ms = (whole(found[at]) or 0 for at in (2, 3, 4, 6))
+    ended_ms = seq // 1000 if state in (b"D", b"F", b"P") else 0
+    return StepState(number, state.decode(), waits, of_round, began_ms, ended_ms, seq, is_join=kind == b"j")
 
 
 class StepView(NamedTuple):
@@ -138,7 +149,8 @@ class WorkflowHome:
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""
         (reply,) = self._wire.trip([("HINCRBY", self.keys.run(run_id), "next", count)])
-        return int(reply_or_raise(reply)) - count + 1
+        last: int = reply_or_raise(reply)
+        return last - count + 1
 
     def begin_step(self, run_id: str, step: int, values: Sequence[int]) -> "StepView":
         """Return what a step needs to know before it runs, with the values of other steps."""
@@ -148,15 +160,16 @@ class WorkflowHome:
         commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
         (state, size), record, *found = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
         texts = dict(zip(values, [text for part in found for text in part], strict=True))
-        return StepView((state or b"").decode(), (record or b"").decode(), int(size or 0), texts)
+        return StepView((state or b"").decode(), (record or b"").decode(), whole(size) or 0, texts)
 
     def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
         """Return a cursor and the states of some steps of a run, joins left out."""
         (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
         following, flat = reply_or_raise(reply)
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        found = [step_state(int(number), record) for number, record in pairs if number.isdigit()]
-        return int(following), [state for state in found if state is not None and not state.is_join]
+        states = [(whole(number, 10**9), record) for number, record in pairs]
+        found = [step_state(number, record) for number, record in states if number is not None]
+        return whole(following) or 0, [state for state in found if state is not None and not state.is_join]
 
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
@@ -168,24 +181,30 @@ class WorkflowHome:
         (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
         return [body or b"" for body in reply_or_raise(reply)]
 
-    def is_used(self) -> bool:
-        """Return whether there are runs that have not ended, or something to be published."""
+    def left(self, *, age_ms: int, after: bytes = b"") -> LeftWork | None:
+        """Return what nobody has done for `age_ms`; None if there are no runs.
+
+        Args:
+            age_ms: what is later may still be done by others.
+            after: the last start of the call before; empty to begin with the oldest.
+        """
         keys = self.keys
-        (count,) = self._wire.trip([("EXISTS", keys.alive, keys.starts, keys.busy)])
-        return bool(reply_or_raise(count))
+        key_names = [keys.starts, keys.alive, keys.busy, keys.index]
+        command = scripts.command("workflows_left", keys=key_names, args=[age_ms, after, CHANGES])
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        if not reply:
+            return None
+        starts, changes, expired = reply
+        names = [[run_id.decode(errors="replace") for run_id in group] for group in (changes, expired)]
+        return LeftWork(self._starts(starts), starts[-1][0] if starts else b"", *names)
 
-    def old_starts(self, before_ms: int) -> dict[str, list[Start]]:
-        """Return starts that were written before a time, in ms since 1970, by run."""
-        return self._starts("-", f"{before_ms}")
-
-    def starts_from(self, entry: str) -> dict[str, list[Start]]:
+    def start_of(self, entry: str) -> dict[str, list[Start]]:
         """Return a start by its entry, by run; empty if it is published."""
-        return self._starts(entry, entry)
+        return self._starts(reply_or_raise(self._wire.trip([("XRANGE", self.keys.starts, entry, entry)])[0]))
 
-    def _starts(self, first: str, last: str) -> dict[str, list[Start]]:
-        command = ("XRANGE", self.keys.starts, first, last, "COUNT", CHANGES)
+    def _starts(self, entries: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, list[Start]]:
         found: dict[str, list[Start]] = {}
-        for entry, flat in reply_or_raise(self._wire.trip([command])[0]):
+        for entry, flat in entries:
             fields = dict(zip(flat[::2], flat[1::2], strict=True))
             run_id = fields.get(b"run", b"").decode(errors="replace")
             step, of_round = fields.get(b"step", b"").decode(errors="replace"), whole(fields.get(b"round"), 10**9)
@@ -201,18 +220,6 @@ class WorkflowHome:
         ]
         bodies = [reply_or_raise(reply) or b"" for reply in self._wire.trip(commands)]
         return [start._replace(body=body) for start, body in zip(starts, bodies, strict=True)]
-
-    def left(self, before_ms: int) -> list[str]:
-        """Return runs of which changes were left before a time, in ms since 1970."""
-        return self._older(self.keys.busy, before_ms)
-
-    def expired(self, now_ms: int) -> list[str]:
-        """Return runs that have not ended in time."""
-        return self._older(self.keys.alive, now_ms)
-
-    def _older(self, key: str, ms: int) -> list[str]:
-        (reply,) = self._wire.trip([("ZRANGEBYSCORE", key, "-inf", ms, "LIMIT", 0, BATCH)])
-        return [run_id.decode(errors="replace") for run_id in reply_or_raise(reply)]
 
     def read(self, run_id: str) -> dict[str, bytes]:
         """Return the fields of a run; none if there is no such run."""
@@ -273,5 +280,5 @@ class WorkflowHome:
             return Advanced("")
         state, left, *starts = rest
         fours = zip(*[iter(starts)] * 4, strict=True)
-        found = [Start(entry, step.decode(), int(of_round), body) for entry, step, of_round, body in fours]
+        found = [Start(entry, step.decode(), of_round, body) for entry, step, of_round, body in fours]
         return Advanced(state.decode(), bool(left), found)

@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -32,40 +33,33 @@ DROPPED = StepEnd(event="dropped")
 def step_handler_of(task: AnyTask, api: TaskAPI) -> Handler:
     """Return the handler of the messages of a task that is a step of a workflow."""
     made = handler_of(task, api, outcome_of)
-    call = _async_call(made.call) if made.is_async else _call(made.call)
-    return replace(made, name=STEP_NAME + made.name, call=call)
+    return replace(made, name=STEP_NAME + made.name, call=partial(_acall if made.is_async else _call, made.call))
 
 
-def _call(call: Callable[[Message], Any]) -> Callable[[Message], Outcome]:
-    def call_step(message: Message) -> Outcome:
-        begun = _begin(message)
-        if not isinstance(begun, tuple):
-            return begun
-        resolved, running = begun
-        token = running_step.set(running)
-        try:
-            outcome: Outcome = call(resolved)
-        finally:
-            running_step.reset(token)
-        return _ended(outcome, running)
-
-    return call_step
+def _call(call: Callable[[Message], Any], message: Message) -> Outcome:
+    begun = _begin(message)
+    if not isinstance(begun, tuple):
+        return begun
+    resolved, running = begun
+    token = running_step.set(running)
+    try:
+        outcome: Outcome = call(resolved)
+    finally:
+        running_step.reset(token)
+    return _ended(outcome, running)
 
 
-def _async_call(call: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    async def call_step(message: Message) -> Outcome:
-        begun = await sync_to_async(_begin)(message)
-        if not isinstance(begun, tuple):
-            return begun
-        resolved, running = begun
-        token = running_step.set(running)
-        try:
-            outcome: Outcome = await call(resolved)
-        finally:
-            running_step.reset(token)
-        return await sync_to_async(_ended)(outcome, running)
-
-    return call_step
+async def _acall(call: Callable[[Message], Any], message: Message) -> Outcome:
+    begun = await sync_to_async(_begin)(message)
+    if not isinstance(begun, tuple):
+        return begun
+    resolved, running = begun
+    token = running_step.set(running)
+    try:
+        outcome: Outcome = await call(resolved)
+    finally:
+        running_step.reset(token)
+    return await sync_to_async(_ended)(outcome, running)
 
 
 def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
@@ -75,11 +69,11 @@ def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
         return MALFORMED if which is not None else Bury("The message has no id of a step")
     references = data.get("references") or {}
     try:
-        numbers = {name: _numbers(wanted) for name, wanted in references.items()}
+        numbers = {name: _numbers(which) for name, which in references.items()}
     except (AttributeError, TypeError, ValueError):
         return MALFORMED
-    wanted = sorted({number for group in numbers.values() for number in group})
-    view = open_home(which.run).begin_step(which.run, which.step, wanted)
+    named = sorted({number for group in numbers.values() for number in group})
+    view = open_home(which.run).begin_step(which.run, which.step, named)
     if refused := _refused(which, view):
         return refused
     args, kwargs = list(data["args"]), dict(data["kwargs"])
@@ -111,8 +105,8 @@ def _put(args: list[Any], kwargs: dict[str, Any], name: str, value: Any) -> None
         kwargs[name] = value
 
 
-def _numbers(wanted: int | str) -> list[int]:
-    return [wanted] if isinstance(wanted, int) else numbers_of(wanted)
+def _numbers(which: int | str) -> list[int]:
+    return [which] if isinstance(which, int) else numbers_of(which)
 
 
 def _value(text: bytes | None, number: int) -> Any:
@@ -146,11 +140,10 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
 
 def _ended(outcome: Outcome, running: RunningStep) -> Outcome:
     """Return the outcome of a step, after the steps that it adds are written."""
-    added = running.addition
-    if not isinstance(outcome, StepEnd) or not added:
+    if not isinstance(outcome, StepEnd) or not running.flow or running.records is None:
         return outcome
     home = open_home(running.run_id)
-    count = len(added.records())
+    count = len(running.records(1))
     first = home.allocate(running.run_id, count)
-    home.write_steps(running.run_id, added.records(first=first))
+    home.write_steps(running.run_id, running.records(first))
     return replace(outcome, added=f"{first}-{first + count - 1}")

@@ -21,6 +21,7 @@ def current_flow() -> Flow:
     running = running_step.get()
     if running is None:
         raise WorkflowError("current_flow() is for tasks that run as a step of a workflow")
-    if not isinstance(running.addition, Flow):
-        running.addition = Flow()
-    return running.addition
+    if not isinstance(running.flow, Flow):
+        running.flow = flow = Flow()
+        running.records = flow._records  # noqa: SLF001 - how a flow is written is no part of its API
+    return running.flow

@@ -17,7 +17,7 @@ from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask
 from mq_django.transport.scripts import Argument
 from mq_django.workflows.flow import Flow, body_of, check_task
-from mq_django.workflows.runs import Run
+from mq_django.workflows.run import Run
 
 #: What happens to the other steps when one has failed.
 POLICIES = ("stop", "continue")
@@ -52,29 +52,26 @@ class Workflow:
         self.run: Run | None = None
 
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
-        """Add the steps to a flow, and return what the function returns.
+        """Add the steps to the flow of another workflow, and return what the function returns.
+
+        Its `policy` and `expires` are not used: those of the run are.
 
         Raises:
-            InvalidWorkflow: it is for a `with` block, and has no function.
+            InvalidWorkflow: it has callbacks, which only a whole run can have.
             InvalidArguments: the function does not take these arguments.
         """
+        if self._callbacks:
+            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
+        return self._compose(flow, *args, **kwargs)
+
+    def _compose(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:
             raise InvalidWorkflow(f"Workflow {self.name!r} has no function")
         try:
             signature(self._function).bind(flow, *args, **kwargs)
         except TypeError as error:
-            raise InvalidArguments(f"Workflow {self.name!r} cannot be started with these arguments: {error}") from error
+            raise InvalidArguments(f"Workflow {self.name!r} cannot be called with these arguments: {error}") from error
         return self._function(flow, *args, **kwargs)
-
-    def build_part(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
-        """Add the steps to the flow of another workflow; see build().
-
-        Raises:
-            InvalidWorkflow: it has callbacks, which only a whole run can have.
-        """
-        if self._callbacks:
-            raise InvalidWorkflow(f"Workflow {self.name!r} has callbacks: it cannot be a part of another workflow")
-        return self.build(flow, *args, **kwargs)
 
     def start(
         self, *args: Any, unique: str | None = None, using: str | None = None, on_commit: bool = True, **kwargs: Any
@@ -96,7 +93,7 @@ class Workflow:
             StoreError: Redis cannot be reached, or refuses a command.
         """
         flow = Flow()
-        self.build(flow, *args, **kwargs)
+        self._compose(flow, *args, **kwargs)
         return self._start(flow, unique=unique, using=using, on_commit=on_commit)
 
     astart = asynchronous(start)
@@ -104,8 +101,8 @@ class Workflow:
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
-        records = flow.records()
-        flow.close()
+        records = flow._records()  # noqa: SLF001 - how a flow is written is no part of its API
+        flow._close()  # noqa: SLF001 - as above
         run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
         fields = dict(self._fields, next=len(records))
         if unique is not None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Protocol, Self, overload
 
-from mq_django.conf import RsmqConfig
 from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
 from mq_django.core.jsontext import dumps
 from mq_django.core.publication import publication
+from mq_django.core.publish_checks import check_supported
 from mq_django.core.step_ids import STEP_NAME
 from mq_django.errors import InvalidWorkflow, MQError
 from mq_django.producers.queues import queues
@@ -15,10 +15,6 @@ from mq_django.task_backend.arguments import arguments_of
 from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.task_backend.publishing import DEFAULT, Publishing
-
-if TYPE_CHECKING:
-    from mq_django.workflows.definitions import Workflow
-    from mq_django.workflows.shapes import Shape
 
 #: The most steps of one definition.
 MAX_STEPS = 100_000
@@ -40,7 +36,7 @@ class Step:
         Raises:
             InvalidWorkflow: one is not a step of the same flow.
         """
-        self.flow.wait([self], others)
+        self.flow._wait([self], others)  # noqa: SLF001 - a step is a part of its flow
         return self
 
 
@@ -72,8 +68,15 @@ class Steps(Sequence[Step]):
         Raises:
             InvalidWorkflow: one is not a step of the same flow.
         """
-        self.flow.wait(self._steps, others)
+        self.flow._wait(self._steps, others)  # noqa: SLF001 - a step is a part of its flow
         return self
+
+
+class Part(Protocol):
+    """What adds steps to a flow: a workflow, `chain()` or `parallel()`."""
+
+    def build(self, flow: "Flow", /, *args: Any, **kwargs: Any) -> Any:
+        """Add the steps, and return what stands for their values."""
 
 
 class Planned(NamedTuple):
@@ -98,7 +101,7 @@ class Flow:
     def __len__(self) -> int:
         return len(self._planned)
 
-    def add(self, what: "AnyTask | Workflow | Shape", /, *args: Any, **kwargs: Any) -> Any:
+    def add(self, what: AnyTask | Part, /, *args: Any, **kwargs: Any) -> Any:
         """Add a step that calls a task, or the steps of another workflow.
 
         Args:
@@ -114,12 +117,11 @@ class Flow:
             InvalidWorkflow: this cannot be a step, or an argument is a step of another flow.
             InvalidArguments: the task cannot be called with these arguments, or one cannot be encoded as JSON.
         """
-        build = getattr(what, "build_part", None)
-        if build is not None and not isinstance(what, Task):
-            return build(self, *args, **kwargs)
-        return self._add(what, args, kwargs)  # type: ignore[arg-type]
+        if isinstance(what, Task) or not hasattr(what, "build"):
+            return self._add(what, args, kwargs)
+        return what.build(self, *args, **kwargs)
 
-    def map(self, what: AnyTask, items: Iterable[Any], /, **kwargs: Any) -> Steps:
+    def map(self, what: AnyTask | Part, items: Iterable[Any], /, **kwargs: Any) -> Steps:
         """Add a step for each item, which is the task's only positional argument.
 
         Args:
@@ -135,13 +137,12 @@ class Flow:
         """
         if not isinstance(items, Iterable):
             raise InvalidWorkflow(f"map() needs a list of items, not {items!r:.100}")
-        return Steps(self, [self.add(what, item, **kwargs) for item in items])
+        steps = [self.add(what, item, **kwargs) for item in items]
+        if not all(_is_step(step) for step in steps):
+            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {what!r:.200}")
+        return Steps(self, steps)
 
-    def close(self) -> None:
-        """Refuse further steps, because the run is started."""
-        self._is_closed = True
-
-    def _add(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
+    def _add(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
         self._check_open()
         check_task(task)
         if len(self._planned) >= MAX_STEPS:
@@ -176,16 +177,8 @@ class Flow:
         before.update(numbers)
         return None
 
-    def wait(self, steps: Iterable[Step], others: Iterable[Any]) -> None:
-        """Let steps start after others; see Step.after().
-
-        Args:
-            steps: steps of this flow.
-            others: steps of this flow, or lists of them.
-
-        Raises:
-            InvalidWorkflow: one is not a step of this flow.
-        """
+    def _wait(self, steps: Iterable[Step], others: Iterable[Any]) -> None:
+        """Let steps start after others; see Step.after()."""
         self._check_open()
         found: list[Any] = []
         for other in others:
@@ -194,9 +187,13 @@ class Flow:
         for step in steps:
             self._graph.wait(step.number, [other.number for other in found])
 
-    def order(self, first: range, then: range) -> None:
+    def _order(self, first: range, then: range) -> None:
         """Let the steps of one range of numbers start after those of another."""
         self._graph.order(first, then)
+
+    def _close(self) -> None:
+        """Refuse further steps, because the run is started."""
+        self._is_closed = True
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -207,11 +204,8 @@ class Flow:
             if not isinstance(step, Step) or step.flow is not self:
                 raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
 
-    def records(self, *, first: int = 1) -> list[StepRecord]:
-        """Return what is written for the steps.
-
-        Args:
-            first: the number of the first step.
+    def _records(self, first: int = 1) -> list[StepRecord]:
+        """Return what is written for the steps. The first has the number `first`.
 
         Raises:
             InvalidWorkflow: steps wait for each other, or one cannot be published.
@@ -250,13 +244,14 @@ def check_task(task: object) -> None:
     """Check that a task can be a step, or a callback.
 
     Raises:
-        InvalidWorkflow: it is no task of mq_django, its queue is of another kind, or it has a unique key or an expiry.
+        InvalidWorkflow: it is no task of mq_django, or it has a unique key or an expiry.
     """
     if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
         raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
-    config = queues[task.queue_name].config
-    if isinstance(config, RsmqConfig):
-        raise InvalidWorkflow(f"Task {task.module_path} is in queue {config.name!r}, which has RSMQ's format")
+    try:
+        check_supported(queues[task.queue_name].config, "step")
+    except MQError as error:
+        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     options: Publishing = getattr(task, "publishing", DEFAULT)
     if options.unique is not None or options.unique_for is not None:
         raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")

@@ -25,7 +25,7 @@ class Shape(Workflow):
 class Chain(Shape):
     """Tasks that run one after another."""
 
-    def build(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
         """Add the steps to a flow, and return the last one. The first gets `given` and `kwargs` as well."""
         last, before = None, range(0)
         for number, (what, args) in enumerate(self._members):
@@ -36,7 +36,7 @@ class Chain(Shape):
                 last = flow.add(what, *([last] if last is not None else []), *args)
             # A workflow need not return its steps, nor use the value of the member before it.
             added = range(begin, len(flow) + 1)
-            flow.order(before, added)
+            flow._order(before, added)  # noqa: SLF001 - shapes are a part of flows
             before = added or before
         return last
 
@@ -44,7 +44,7 @@ class Chain(Shape):
 class Parallel(Shape):
     """Tasks that run at the same time."""
 
-    def build(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Steps:
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Steps:
         """Add the steps to a flow, and return them. Each gets `given` and `kwargs` as well."""
         ends: list[Step] = []
         for what, args in self._members:
@@ -53,7 +53,7 @@ class Parallel(Shape):
         return Steps(flow, ends)
 
 
-def chain(*members: Any) -> Chain:
+def chain(*members: Any) -> Workflow:
     """Return a workflow that runs tasks one after another. Each gets the value of the one before as first argument.
 
         chain((fetch, "a.csv"), parse, parallel(store, announce)).start()
@@ -70,7 +70,7 @@ def chain(*members: Any) -> Chain:
     return Chain("chain", members)
 
 
-def parallel(*members: Any) -> Parallel:
+def parallel(*members: Any) -> Workflow:
     """Return a workflow that runs tasks at the same time. In a chain the next task gets the list of their values.
 
         chain(parallel((count, "a.csv"), (count, "b.csv")), total).start()

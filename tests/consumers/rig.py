@@ -13,7 +13,8 @@ from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
 from mq_django.stores import open_store

@@ -24,6 +24,7 @@ from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.canceller import Canceller
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
@@ -32,9 +33,11 @@ from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.running_tasks import RunningTasks
-from mq_django.consumers.worker.settler import SettleService
+from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Releaser
 from mq_django.core.schedules import Scheduled, every
+from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -177,6 +180,24 @@ def settler(queues, both):
     for store in both:
         service.add(store, store)
     service.run_once = service.try_refused
+    return service
+
+
+@case(StepService)
+def steps(queues, both):
+    service = StepService(queues)
+    service._couriers = {broken.queue: broken for broken in both}
+    for broken in both:
+        service.settled(broken.queue, ["w:0run00000.1.1"])
+    return service
+
+
+@case(WorkflowService)
+def workflows(queues, both):
+    service = WorkflowService(queues)
+    service._noted = lambda server: [broken.queue for broken in both]
+    service._couriers = {broken.queue: broken for broken in both}
+    get_client("chores").zadd(WorkflowKeys(get_config().namespace, "0").index, {"0run00000": 1})
     return service
 
 

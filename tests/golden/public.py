@@ -18,11 +18,11 @@ from django.dispatch import Signal
 from django.test.utils import override_settings
 
 import mq_django
-from mq_django import errors, inspector, middleware, rsmq, signals, task_backend, testing
+from mq_django import errors, inspector, middleware, rsmq, signals, task_backend, testing, workflows
 from mq_django.conf import get_config
 
 #: Modules whose `__all__` is public.
-MODULES = (mq_django, inspector, middleware, rsmq, task_backend, testing)
+MODULES = (mq_django, inspector, middleware, rsmq, task_backend, testing, workflows)
 #: What is public of a module whose other names are not.
 PARTLY = {inspector: ("QueueProblem", "Thresholds", "problems")}
 #: What a class may have beside names without an underscore.

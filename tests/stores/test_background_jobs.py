@@ -7,7 +7,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import Step, open_dead_letters
+from mq_django.stores.dead_letter_queue import JobStep, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import take_all
@@ -92,8 +92,8 @@ def test_who_lost_the_job_moves_nothing(store, dead, jobs, bury, redis_client):
     redis_client.hset(store.keys.dead_job, mapping={"worker": "w2", "lease": 2**50})
     entries = [letter.entry for letter in dead.traits(limit=5)]
 
-    assert dead.redrive(entries, step=Step("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
-    assert dead.delete(entries, step=Step("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
+    assert dead.redrive(entries, step=JobStep("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
+    assert dead.delete(entries, step=JobStep("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
 
     assert (store.depths().ready, store.depths().dead) == (0, 3)
     assert jobs.look().done == 0

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, MessageJobs
-from mq_django.stores.dead_letter_queue import Step
+from mq_django.stores.dead_letter_queue import JobStep
 from mq_django.stores.found_messages import Cursor, FoundMessages
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -160,7 +160,7 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     wire = Pooled(get_client("inspect"))
     source, found, after = FoundMessages(get_config().queue("emails"), wire, "delayed").scan(Cursor(), 10)
 
-    words = source.delete([message.member for message in found], Step("w1", str(after), 2, LEASE_MS))
+    words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS))
 
     assert words == ["STOPPED"]
     assert inspector.queue("emails").delayed == 2

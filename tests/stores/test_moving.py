@@ -13,7 +13,7 @@ from mq_django.inspector.dead_letters import groups
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import FULL, IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
+from mq_django.stores.dead_letter_queue import DeadLetters, JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.stores.results import find_result
 from mq_django.transport.connections import get_client, open_wire
@@ -480,7 +480,7 @@ def test_who_lost_the_job_counts_nothing(configure, redis_client):
     begin()
     redis_client.hset(store("emails").keys.dead_job, mapping={"worker": "w2", "lease": 2**50})
     chosen, moving = entries(), mover()
-    moving.remove(chosen, moving.write(chosen).words, step=Step("w1", chosen[-1], 2, LEASE_MS))
+    moving.remove(chosen, moving.write(chosen).words, step=JobStep("w1", chosen[-1], 2, LEASE_MS))
     assert (jobs().look().done, depths()) == (0, (0, 2))
 
 

@@ -319,6 +319,8 @@ def be_a_workflow(client, mq_settings):
     store.settle(ME, [Settlement(two, Bury("no")), Settlement(three, Cancel())])
     notes = StepNotes(store.keys, wire)
     home.advance("0run", [note.event for note in notes.read(ids)])
+    assert notes.left(age_ms=0)[0] == "0"
+    assert home.left(age_ms=0) is not None
     notes.forget(notes.read(ids))
     letters = open_dead_letters(store.config, wire)
     letters.redrive([entry for entry in letters.find(ids) if entry])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 SWEEPS = 4
 
 
-class Place(NamedTuple):
+class GraphPlace(NamedTuple):
     """The place of a step: its column, and its row, which may be between two."""
 
     column: int
@@ -18,7 +18,7 @@ class Place(NamedTuple):
 class Layout(NamedTuple):
     """The places of all steps."""
 
-    places: Mapping[int, Place]
+    places: Mapping[int, GraphPlace]
     columns: int
     rows: int
 
@@ -42,7 +42,7 @@ def lay_out(before: Mapping[int, Sequence[int]]) -> Layout:
             rows = _rows(ordered)
             column.sort(key=lambda number, rows=rows: (_mean(rows, neighbours.get(number, ()), number), number))  # type: ignore[misc]
     rows = _rows(ordered)
-    places = {number: Place(column, rows[number]) for column, group in enumerate(ordered) for number in group}
+    places = {number: GraphPlace(column, rows[number]) for column, group in enumerate(ordered) for number in group}
     return Layout(places, len(ordered), max(map(len, ordered), default=0))
 
 

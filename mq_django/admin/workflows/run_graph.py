@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import text
-from mq_django.admin.workflows.graph_layout import Layout, Place, lay_out
+from mq_django.admin.workflows.graph_layout import GraphPlace, Layout, lay_out
 from mq_django.core.visible import escape, truncate
 from mq_django.inspector.run_steps import STEP_STATES, StepLine
 
@@ -23,7 +23,7 @@ DOT = 5
 MAX_NAME = 24
 
 
-class Link(NamedTuple):
+class NodeLink(NamedTuple):
     """Where a step leads to."""
 
     url: str
@@ -51,7 +51,7 @@ def step_kind(state: str) -> str:
     return state if state in STEP_STATES.values() else "other"
 
 
-def graph(steps: Sequence[StepLine], links: Mapping[int, Link]) -> SafeString:
+def graph(steps: Sequence[StepLine], links: Mapping[int, NodeLink]) -> SafeString:
     """Return the graph of steps, with links to their messages."""
     known = {step.number: step for step in steps}
     layout = lay_out({step.number: step.before for step in steps})
@@ -81,21 +81,21 @@ def _edges(known: Mapping[int, StepLine], layout: Layout) -> Iterator[str]:
             yield f"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}"
 
 
-def _corner(place: Place) -> tuple[int, int]:
+def _corner(place: GraphPlace) -> tuple[int, int]:
     return MARGIN + place.column * (WIDTH + GAP_X), MARGIN + round(place.row * (HEIGHT + GAP_Y))
 
 
-def _left(place: Place, step: StepLine) -> tuple[int, int]:
+def _left(place: GraphPlace, step: StepLine) -> tuple[int, int]:
     x, y = _corner(place)
     return (x + WIDTH // 2 - DOT if step.is_join else x), y + HEIGHT // 2
 
 
-def _right(place: Place, step: StepLine) -> tuple[int, int]:
+def _right(place: GraphPlace, step: StepLine) -> tuple[int, int]:
     x, y = _corner(place)
     return (x + WIDTH // 2 + DOT if step.is_join else x + WIDTH), y + HEIGHT // 2
 
 
-def _node(step: StepLine, place: Place, links: Mapping[int, Link]) -> SafeString:
+def _node(step: StepLine, place: GraphPlace, links: Mapping[int, NodeLink]) -> SafeString:
     x, y = _corner(place)
     if step.is_join:
         return format_html('<circle class="mq-join" cx="{}" cy="{}" r="{}"/>', x + WIDTH // 2, y + HEIGHT // 2, DOT)

@@ -17,7 +17,7 @@ from mq_django.admin.ui.live import LiveParts
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import sections
-from mq_django.admin.workflows.run_graph import Link, graph, step_kind, step_word
+from mq_django.admin.workflows.run_graph import NodeLink, graph, step_kind, step_word
 from mq_django.admin.workflows.run_list import kind_of, progress_of, state_word, took_ms
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import ranges
@@ -170,15 +170,15 @@ def _failure(failed: tuple[int, str], *, can_see_data: bool) -> SafeString:
     return format_html("{}: {}", _("Step %(number)s") % {"number": text.number(number)}, said)
 
 
-def _links(page: Page, steps: Sequence[StepLine]) -> Mapping[int, Link]:
+def _links(page: Page, steps: Sequence[StepLine]) -> Mapping[int, NodeLink]:
     """Return where steps lead to: a failed one to its dead letter, another one to the search for its message."""
     dead, find = run_steps.dead_letters_of(steps), page.url("find")
-    found: dict[int, Link] = {}
+    found: dict[int, NodeLink] = {}
     for step in steps:
         if step.number in dead:
-            found[step.number] = Link(page.url("dead_letter", step.queue, dead[step.number]), _("Dead letter"))
+            found[step.number] = NodeLink(page.url("dead_letter", step.queue, dead[step.number]), _("Dead letter"))
         elif step.message_id:
-            found[step.number] = Link(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
+            found[step.number] = NodeLink(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
     return found
 
 
@@ -218,7 +218,7 @@ def _rows(page: Page, view: RunView, steps: Sequence[StepLine]) -> list[dict[str
 
 
 def _row(
-    page: Page, view: RunView, step: StepLine, links: Mapping[int, Link], before: Mapping[int, Sequence[int]]
+    page: Page, view: RunView, step: StepLine, links: Mapping[int, NodeLink], before: Mapping[int, Sequence[int]]
 ) -> dict[str, Any]:
     link = links.get(step.number)
     can_skip = step.state == "failed" and page.can(OPERATE)

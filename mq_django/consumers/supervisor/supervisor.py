@@ -24,7 +24,7 @@ from mq_django.consumers.supervisor.worker_activity import lanes_in_use
 from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_set import WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
-from mq_django.consumers.supervisor.workflow_keeper import WorkflowKeeper
+from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
@@ -85,7 +85,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._others = [*make_trimmers(), WorkflowKeeper(tuple(get_config().queues.values())), *watchers]
+        self._others = [*make_trimmers(), WorkflowService(tuple(get_config().queues.values())), *watchers]
         self._health = health
         self._health.watch([server.heartbeat for server in self._servers])
 

@@ -25,7 +25,8 @@ from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.progress_reporter import progress_reporters
 from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.settler import Settler
 from mq_django.consumers.worker.stack_answers import open_answers
 from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper, releasers

@@ -8,13 +8,13 @@ from contextlib import contextmanager, nullcontext
 from itertools import chain
 
 from mq_django.consumers.outage import LOG_AGAIN
-from mq_django.consumers.service import SERVER_ERRORS, Service
+from mq_django.consumers.service import SERVER_ERRORS
 from mq_django.consumers.settlements import send_signals
 from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.outcomes import Bury, Cancel, StepEnd
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
@@ -27,15 +27,12 @@ from mq_django.transport.scripts import Command
 
 logger = get_logger(__name__)
 
-#: Seconds for which an outcome may wait to be sent in a batch. With the round trip it is settled within 10 ms.
-MAX_WAIT = 0.006
 #: This many outcomes are sent without waiting.
 FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
-
-#: Seconds until outcomes that Redis refused are tried again.
-TRY_AGAIN = 1.0
+#: The outcomes of steps of workflows about which there are notes for their runs.
+STEP_ENDS = (StepEnd, Bury, Cancel)
 
 
 class Settler:
@@ -64,8 +61,9 @@ class Settler:
         self._first_ended = self._ended = 0.0
         #: Type of outcome -> number of settled deliveries.
         self.ended: Counter[type] = Counter()
-        #: Called with the ids of steps of workflows that have ended, and their number so far.
+        #: Called with the queue and the ids of steps of workflows that have ended.
         self.steps_ended: Callable[[str, list[str]], None] | None = None
+        #: The number of outcomes so far that steps may have had.
         self._steps = 0
         self._logged = -LOG_AGAIN
         #: The fetcher reads new messages, and so takes no outcomes along.
@@ -207,12 +205,9 @@ class Settler:
         return commands
 
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        """Have the runs of steps of workflows told that these have ended."""
+        """Have the notes about steps of workflows delivered."""
         assert self.steps_ended is not None
-        self._steps = self.ended[StepEnd] + self.ended[Bury]
-        known = [
-            message_id(settlement.delivery) for settlement in batch if isinstance(settlement.outcome, StepEnd | Bury)
-        ]
+        known = [message_id(one.delivery) for one in batch if isinstance(one.outcome, STEP_ENDS)]
         if steps := [each for each in known if each.startswith(STEP_PREFIX) and each not in stale]:
             self.steps_ended(self.queue, steps)
 
@@ -251,8 +246,8 @@ class Settler:
             self.settled += len(batch)
             self.ended.update([type(s.outcome) for s in batch if not stale or message_id(s.delivery) not in stale])
             self._stale += len(stale)
-            is_step_ended = self.steps_ended is not None and self.ended[StepEnd] + self.ended[Bury] != self._steps
-        if is_step_ended:
+            before, self._steps = self._steps, sum(self.ended[kind] for kind in STEP_ENDS)
+        if self._steps != before and self.steps_ended is not None:
             self._notify_runs(batch, stale)
         if message_retried.receivers or message_buried.receivers:
             send_signals(self.queue, batch, stale)
@@ -276,47 +271,3 @@ def _writable(settlement: Settlement) -> Settlement:
     if settlement.keeps_result:
         return settlement._replace(keeps_result=False)
     return settlement._replace(outcome=Bury("the outcome could not be written"))
-
-
-class SettleService(Service):
-    """Settles outcomes that no fetch has taken along within a few milliseconds."""
-
-    name = "settler"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.due = threading.Event()
-        self.full = threading.Event()
-        self._settlers: list[tuple[Settler, Store]] = []
-        self._tried = 0.0
-
-    def add(self, settler: Settler, store: Store) -> None:
-        """Add a queue's settler, with a store on this service's own connection."""
-        self._settlers.append((settler, store))
-
-    def run_once(self) -> float:
-        """Wait for an outcome, and a moment for more, then settle them."""
-        if self.due.wait(1.0):
-            self.full.wait(MAX_WAIT)
-            self.settle_all()
-        if time.monotonic() - self._tried > TRY_AGAIN:
-            self.try_refused()
-        return 0.0
-
-    def settle_all(self) -> None:
-        """Settle everything of every queue."""
-        # Cleared first: outcomes that are added meanwhile set them again.
-        self.due.clear()
-        self.full.clear()
-        for settler, store in self._settlers:
-            try:
-                while len(settler):
-                    settler.settle(store)
-            except BaseException:
-                self.due.set()
-                raise
-
-    def try_refused(self) -> None:
-        """Settle again the outcomes that Redis refused."""
-        self._tried = time.monotonic()
-        self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)

@@ -257,7 +257,7 @@ def test_it_tells_the_settler_of_the_first_fetch_after_a_wait(rig, publish, monk
 
 
 def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
+    monkeypatch.setattr("mq_django.consumers.worker.settle_service.MAX_WAIT", 60.0)
     session = Session(get_client("chores"))
     rig.settling.add(rig.settler, open_store(rig.config, session))
     rig.start()

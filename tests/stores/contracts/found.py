@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mq_django.stores.base import Store
-from mq_django.stores.dead_letter_queue import Step
+from mq_django.stores.dead_letter_queue import JobStep
 from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace, Source
 from tests.stores.contracts.stage import Stage, message_of
 
 #: The step of a worker that runs the job.
-MINE = Step("w1", "0.7", 3, 10_000)
+MINE = JobStep("w1", "0.7", 3, 10_000)
 
 
 def scenes() -> Iterator[Any]:

@@ -9,7 +9,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.stores.background_jobs import BackgroundJobs
 from mq_django.stores.base import Store
-from mq_django.stores.dead_letter_queue import DeadLetters, Step, open_dead_letters
+from mq_django.stores.dead_letter_queue import DeadLetters, JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.transport import scripts
 from tests.stores.contracts.frozen import NOW_MS
@@ -83,12 +83,12 @@ def redrive_cancelled(stage: Stage, dead: DeadLetters, entries: list[str], store
 def redrive_in_a_step(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
     stage.client.hset(store.keys.dead_job, mapping={"state": "running", "worker": "w1", "done": 5})
     with stage.under("in a step of a job"):
-        dead.redrive([entries[0], entries[3], UNKNOWN], step=Step("w1", entries[3], 4, 10_000))
+        dead.redrive([entries[0], entries[3], UNKNOWN], step=JobStep("w1", entries[3], 4, 10_000))
     with stage.under("in a step of a job that is another's"):
-        assert dead.redrive(entries, step=Step("w2", entries[3], 4, 10_000)) == ["STOPPED"]
+        assert dead.redrive(entries, step=JobStep("w2", entries[3], 4, 10_000)) == ["STOPPED"]
     stage.client.hset(store.keys.dead_job, "state", "cancelled")
     with stage.under("in a step of a job that is over"):
-        assert dead.redrive(entries, step=Step("w1", entries[3], 4, 10_000)) == ["STOPPED"]
+        assert dead.redrive(entries, step=JobStep("w1", entries[3], 4, 10_000)) == ["STOPPED"]
 
 
 def delete(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:
@@ -96,9 +96,9 @@ def delete(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) ->
         dead.delete([entries[0], UNKNOWN, entries[3]])
     stage.client.hset(store.keys.dead_job, mapping={"state": "running", "worker": "w1"})
     with stage.under("in a step of a job"):
-        dead.delete([entries[1], UNKNOWN], step=Step("w1", entries[1], 2, 10_000))
+        dead.delete([entries[1], UNKNOWN], step=JobStep("w1", entries[1], 2, 10_000))
     with stage.under("in a step of a job that is another's"):
-        dead.delete([entries[2]], step=Step("w2", entries[2], 1, 10_000))
+        dead.delete([entries[2]], step=JobStep("w2", entries[2], 1, 10_000))
 
 
 def resubmit(stage: Stage, dead: DeadLetters, entries: list[str], store: Store) -> None:

@@ -79,6 +79,10 @@ def unique(stage: Stage) -> None:
         home.advance("0other", [Event("begin", added="1")])
     with stage.under("the run is cancelled"):
         home.advance(RUN, [Event("cancel")])
+    with stage.under("what nobody has done for a run"):
+        home.left(age_ms=0)
+    with stage.under("nothing is that old"):
+        home.left(age_ms=1000)
     with stage.under("a step that was published has not run"):
         home.advance(RUN, [Event("dropped", 1, 5)])
     with stage.under("it continues"):
@@ -109,6 +113,8 @@ def added(stage: Stage) -> None:
 
 def ended(stage: Stage) -> None:
     home = home_of(stage)
+    with stage.under("there are no runs"):
+        home.left(age_ms=0)
     two(home)
     stage.client.set(home.keys.starts, "x")
     with stage.under("beside a key of another type"):
@@ -130,6 +136,8 @@ def steps(stage: Stage) -> None:
     letters = open_dead_letters(store.config, stage.wire())
     with stage.under("its dead letter is redriven"):
         letters.redrive([entry for entry in letters.find(ids[3:]) if entry])
+    with stage.under("nobody has delivered the notes"):
+        notes.left(age_ms=0)
     found = notes.read(ids)
     with stage.under("runs have got two notes, of which one was replaced"):
         notes.forget([found[0], found[1]._replace(number=1)])

@@ -17,9 +17,9 @@ local function note_step(notes, id, event, added, detail)
   redis.call('hset', notes, '#', string.format('%.0f', number), id, text)
 end
 
--- Return the key of the notes, or nil when another program has made it something else: then nothing is noted, because
--- messages that are no steps must not wait for that.
+-- Return the key of the notes, or nil when another program has made it something else, or its caller knows no notes:
+-- then nothing is noted, because messages that are no steps must not wait for that.
 local function usable_notes(key)
-  local kind = redis.call('type', key).ok
+  local kind = key and redis.call('type', key).ok
   return (kind == 'hash' or kind == 'none') and key or nil
 end

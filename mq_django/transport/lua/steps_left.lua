@@ -1,0 +1,28 @@
+-- Return notes about workflows' steps that nobody has delivered for some time.
+--
+-- KEYS[1]  notes    {queue}:step-notes   HASH   see parts/step_notes
+-- ARGV[1]  age      ms
+-- ARGV[2]  cursor   of the call before; '0' at first
+-- ARGV[3]  about how many notes this call looks at
+--
+-- Returns the cursor for the next call, '0' at the end; then for each note the message's id and the value.
+
+-- with types
+-- with clock
+-- with numbers
+local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+if wrong then
+  return wrong
+end
+
+local newest = now_us() - tonumber(ARGV[1]) * 1000
+local found = redis.call('hscan', KEYS[1], ARGV[2], 'count', ARGV[3])
+local reply = { found[1] }
+for at = 1, #found[2], 2 do
+  local id, note = found[2][at], found[2][at + 1]
+  if id ~= '#' and number_of(string.match(note, '^%d+')) <= newest then
+    reply[#reply + 1] = id
+    reply[#reply + 1] = note
+  end
+end
+return reply
