@@ -55,6 +55,10 @@ class Workflow:
 
         Its `policy` and `expires` are not used: those of the run are.
 
+        Args:
+            flow: where the steps are added. `Flow.add()` calls this.
+            args, kwargs: arguments of the workflow's function, or of the first task of a chain.
+
         Raises:
             InvalidWorkflow: it has callbacks, which only a whole run can have.
         """
@@ -84,7 +88,8 @@ class Workflow:
         Raises:
             InvalidWorkflow: it has no steps, steps wait for each other, or one of them cannot be published.
             InvalidArguments: a task cannot be called with its arguments.
-            StoreError: Redis cannot be reached, or refuses a command.
+            InvalidMessage: `using` or `on_commit` cannot be used.
+            ConfigurationError, NoServer, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         flow = Flow()
         self._compose(flow, *args, **kwargs)
