@@ -56,6 +56,10 @@ class Workflow:
 
         Its `policy` and `expires` are not used: those of the run are.
 
+        Args:
+            flow: where the steps are added. `Flow.add()` calls this.
+            args, kwargs: arguments of the workflow's function, or of the first task of a chain.
+
         Raises:
             InvalidWorkflow: it has callbacks, which only a whole run can have.
             InvalidArguments: the function does not take these arguments.
@@ -90,7 +94,8 @@ class Workflow:
         Raises:
             InvalidWorkflow: it has no steps, steps wait for each other, or one of them cannot be published.
             InvalidArguments: a task, or the function of the workflow, does not take its arguments.
-            StoreError: Redis cannot be reached, or refuses a command.
+            InvalidMessage: `using` or `on_commit` cannot be used.
+            ConfigurationError, NoServer, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         flow = Flow()
         self._compose(flow, *args, **kwargs)

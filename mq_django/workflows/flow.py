@@ -76,7 +76,12 @@ class Part(Protocol):
     """What adds steps to a flow: a workflow, `chain()` or `parallel()`."""
 
     def build(self, flow: "Flow", /, *args: Any, **kwargs: Any) -> Any:
-        """Add the steps, and return what stands for their values."""
+        """Add steps to a flow, and return what stands for their values.
+
+        Args:
+            flow: the flow.
+            args, kwargs: what was given to `Flow.add()`.
+        """
 
 
 class Planned(NamedTuple):
