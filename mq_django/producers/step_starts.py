@@ -88,8 +88,8 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
 
 def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[bytes]:
     """Publish to one queue, and yield the entries of the starts; those after a full batch are left out."""
-    store = queues[name].sink.store
-    assert isinstance(store, StreamStore)
+    config = get_config().queue(name)
+    store = StreamStore(config, open_wire("produce", config.connection))
     for at in range(0, len(pairs), BATCH):
         batch = pairs[at : at + BATCH]
         done = store.start([made for _, made in batch])
