@@ -113,6 +113,7 @@ def _publication(run_id: str, start: Start) -> Publication:
             deliver_at=None if due is None else datetime.fromisoformat(due),
             key=body.get("key"),
             priority=body.get("priority", 0),
+            headers=body.get("headers") or {},
             published_ms=clock.now_ms(),
             runs_task=True,
         )
