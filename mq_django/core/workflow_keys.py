@@ -45,6 +45,11 @@ class WorkflowKeys:
         """ZSET, score when it was left in ms: runs of which only a part of the changes is made."""
         return self._key("busy")
 
+    @property
+    def checked(self) -> str:
+        """STRING with a TTL: while it exists, no other supervisor checks the runs."""
+        return self._key("checked")
+
     def run(self, run_id: str) -> str:
         """HASH: the state of a run, its counts, times and callbacks."""
         return self._key(f"run:{run_id}")

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,13 +43,22 @@ class RunCheck:
     not_searched: list[str] = field(default_factory=list)
 
 
-def check_runs(run_id: str = "", *, seconds: float, old_ms: int = OLD_MS) -> RunCheck:
+def check_runs(
+    run_id: str = "",
+    *,
+    seconds: float,
+    old_ms: int = OLD_MS,
+    with_ended: bool = True,
+    progressed: Callable[[], object] = lambda: None,
+) -> RunCheck:
     """Look for steps whose messages are gone, for what is not published, and for runs that are not listed.
 
     Args:
         run_id: only this run; "" for all.
         seconds: how long queues are searched.
         old_ms: what is younger is not looked at.
+        with_ended: look at runs that have ended, too.
+        progressed: called again and again.
 
     Raises:
         StoreError: Redis cannot be reached.
@@ -63,7 +72,8 @@ def check_runs(run_id: str = "", *, seconds: float, old_ms: int = OLD_MS) -> Run
             waiting.add(start.message_id)
             if _ms(entry) < before_ms and run_id in ("", start.run):
                 check.problems.append(start)
-        for batch in [[run_id]] if run_id else _listed(reader):
+        for batch in [[run_id]] if run_id else _listed(reader, with_ended=with_ended):
+            progressed()
             check.runs += len(batch)
             for problem in _problems(reader, batch, before_ms):
                 if problem.kind != "message":
@@ -72,6 +82,7 @@ def check_runs(run_id: str = "", *, seconds: float, old_ms: int = OLD_MS) -> Run
                     suspects[problem.queue][problem.message_id] = problem
     deadline = time.monotonic() + seconds
     for queue, group in sorted(suspects.items()):
+        progressed()
         _search(check, queue, group, deadline)
     return check
 
@@ -94,7 +105,7 @@ def _ms(entry: str) -> int:
     return whole(entry.partition("-")[0], LAST_MS) or 0
 
 
-def _listed(reader: RunReader) -> Iterator[list[str]]:
+def _listed(reader: RunReader, *, with_ended: bool) -> Iterator[list[str]]:
     """Yield the runs of a home in batches, each once."""
     seen: set[str] = set()
 
@@ -104,7 +115,7 @@ def _listed(reader: RunReader) -> Iterator[list[str]]:
         return found
 
     after: ListedRun | None = None
-    while batch := reader.listed(after, limit=READ):
+    while with_ended and (batch := reader.listed(after, limit=READ)):
         yield fresh(one.id for one in batch)
         after = batch[-1]
     skipped = 0

@@ -88,8 +88,8 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
 
 def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[bytes]:
     """Publish to one queue, and yield the entries of the starts; those after a full batch are left out."""
-    store = queues[name].sink.store
-    assert isinstance(store, StreamStore)
+    config = get_config().queue(name)
+    store = StreamStore(config, open_wire("produce", config.connection))
     for at in range(0, len(pairs), BATCH):
         batch = pairs[at : at + BATCH]
         done = store.start([made for _, made in batch])
@@ -113,6 +113,7 @@ def _publication(run_id: str, start: Start) -> Publication:
             deliver_at=None if due is None else datetime.fromisoformat(due),
             key=body.get("key"),
             priority=body.get("priority", 0),
+            headers=body.get("headers") or {},
             published_ms=clock.now_ms(),
             runs_task=True,
         )

@@ -198,6 +198,11 @@ class WorkflowHome:
         names = [[run_id.decode(errors="replace") for run_id in group] for group in (changes, expired)]
         return LeftWork(self._starts(starts), starts[-1][0] if starts else b"", *names)
 
+    def claim_check(self, seconds: float) -> bool:
+        """Claim the check of all runs: return True for one caller within `seconds`."""
+        (reply,) = self._wire.trip([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
+        return reply_or_raise(reply) is not None
+
     def start_of(self, entry: str) -> dict[str, list[Start]]:
         """Return a start by its entry, by run; empty if it is published."""
         return self._starts(reply_or_raise(self._wire.trip([("XRANGE", self.keys.starts, entry, entry)])[0]))

@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from mq_django.conf import get_config
 from mq_django.transport import test_mode
+from mq_django.transport.budgets import budgets_now
 from mq_django.transport.locations import make_pool
 from mq_django.transport.sessions import Pooled, Session, Wire
 from mq_django.transport.test_server import make_test_pool
@@ -81,8 +82,11 @@ def get_client(role: Role, connection: str = "") -> redis.Redis:
 
 
 def open_wire(role: Role, connection: str = "") -> Wire:
-    """Return a wire for any thread, which takes a connection for each round trip. Raises the errors of get_client()."""
-    return Pooled(get_client(role, connection))
+    """Return a wire for any thread, which takes a connection for each round trip. Raises the errors of get_client().
+
+    Within a budget it has the timeouts of "inspect": a budget does not limit the time that connecting takes.
+    """
+    return Pooled(get_client("inspect" if budgets_now() else role, connection))
 
 
 def open_wires(role: Role, connections: Sequence[str]) -> list[Wire]:

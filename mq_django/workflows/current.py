@@ -1,5 +1,7 @@
 """Add steps to the run of the step that runs now."""
 
+from functools import partial
+
 from mq_django.core.running_steps import running_step
 from mq_django.errors import WorkflowError
 from mq_django.workflows.flow import Flow
@@ -23,5 +25,5 @@ def current_flow() -> Flow:
         raise WorkflowError("current_flow() is for tasks that run as a step of a workflow")
     if not isinstance(running.flow, Flow):
         running.flow = flow = Flow()
-        running.records = flow._records  # noqa: SLF001 - how a flow is written is no part of its API
+        running.records = partial(flow._records, running.run_id)  # noqa: SLF001 - how a flow is written is no part of its API
     return running.flow

@@ -6,7 +6,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, overload
 
-from mq_django.core.step_ids import new_run_id
+from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import InvalidArguments, InvalidWorkflow
 from mq_django.producers.asynchronous import asynchronous
@@ -16,8 +16,9 @@ from mq_django.stores.workflow_home import Event
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask
 from mq_django.transport.scripts import Argument
-from mq_django.workflows.flow import Flow, body_of, check_task
+from mq_django.workflows.flow import Flow
 from mq_django.workflows.run import Run
+from mq_django.workflows.step_bodies import body_of, check_task, headers_of
 
 #: What happens to the other steps when one has failed.
 POLICIES = ("stop", "continue")
@@ -106,14 +107,15 @@ class Workflow:
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
-        records = flow._records()  # noqa: SLF001 - how a flow is written is no part of its API
-        flow._close()  # noqa: SLF001 - as above
         run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
+        records = flow._records(run.id)  # noqa: SLF001 - how a flow is written is no part of its API
+        flow._close()  # noqa: SLF001 - as above
         fields = dict(self._fields, next=len(records))
         if unique is not None:
             fields["unique"] = f"{self.name}:{_text('unique', unique)}"
         for kind, task in self._callbacks.items():
-            fields[f"on_{kind}"] = body_of(task, task.module_path, {"args": [run.id], "kwargs": {}})
+            headers = headers_of(task, message_id_of(run.id, kind, 1))
+            fields[f"on_{kind}"] = body_of(task, task.module_path, {"args": [run.id], "kwargs": {}}, headers)
 
         def start() -> Run:
             home = open_home(run.id)

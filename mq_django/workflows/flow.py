@@ -5,16 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, overload
 
 from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
-from mq_django.core.jsontext import dumps
-from mq_django.core.publication import publication
-from mq_django.core.publish_checks import check_supported
-from mq_django.core.step_ids import STEP_NAME
-from mq_django.errors import InvalidWorkflow, MQError
-from mq_django.producers.queues import queues
+from mq_django.core.step_ids import STEP_NAME, message_id_of
+from mq_django.errors import InvalidWorkflow
 from mq_django.task_backend.arguments import arguments_of
-from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.compat import AnyTask, Task
-from mq_django.task_backend.publishing import DEFAULT, Publishing
+from mq_django.workflows.step_bodies import body_of, check_task, headers_of
 
 #: The most steps of one definition.
 MAX_STEPS = 100_000
@@ -209,8 +204,8 @@ class Flow:
             if not isinstance(step, Step) or step.flow is not self:
                 raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
 
-    def _records(self, first: int = 1) -> list[StepRecord]:
-        """Return what is written for the steps. The first has the number `first`.
+    def _records(self, run_id: str, first: int = 1) -> list[StepRecord]:
+        """Return what is written for the steps of a run. The first has the number `first`.
 
         Raises:
             InvalidWorkflow: steps wait for each other, or one cannot be published.
@@ -219,16 +214,17 @@ class Flow:
             names = ", ".join(f"{number} ({self._planned[number - 1].task.module_path})" for number in cycle[:5])
             raise InvalidWorkflow(f"These steps wait for each other, or for such steps: {names}")
         shift = first - 1
-        bodies = [self._body(number, planned, shift) for number, planned in enumerate(self._planned, 1)]
+        headers = headers_of(self._planned[0].task, message_id_of(run_id, first, 1)) if self._planned else {}
+        bodies = [self._body(number, planned, shift, headers) for number, planned in enumerate(self._planned, 1)]
         return self._graph.records(bodies, first=first)
 
-    def _body(self, number: int, planned: Planned, shift: int) -> bytes:
+    def _body(self, number: int, planned: Planned, shift: int, headers: Mapping[str, str]) -> bytes:
         data: dict[str, Any] = dict(planned.arguments)
         if planned.references:
             data["references"] = {name: _shifted(which, shift) for name, which in planned.references.items()}
         if number in self._named:
             data["keep"] = True
-        return body_of(planned.task, STEP_NAME + planned.task.module_path, data)
+        return body_of(planned.task, STEP_NAME + planned.task.module_path, data, headers)
 
     def __iter__(self) -> Iterator[Step]:
         return (Step(self, number) for number in range(1, len(self) + 1))
@@ -243,45 +239,3 @@ def _shifted(which: int | str, shift: int) -> int | str:
         return which + shift
     parts = (part.split("-") for part in which.split(",")) if which else ()
     return ",".join("-".join(str(int(number) + shift) for number in part) for part in parts)
-
-
-def check_task(task: object) -> None:
-    """Check that a task can be a step, or a callback.
-
-    Raises:
-        InvalidWorkflow: it is no task of mq_django, or it has a unique key or an expiry.
-    """
-    if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
-        raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
-    try:
-        check_supported(queues[task.queue_name].config, "step")
-    except MQError as error:
-        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
-    options: Publishing = getattr(task, "publishing", DEFAULT)
-    if options.unique is not None or options.unique_for is not None:
-        raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
-    if options.expires is not None:
-        raise InvalidWorkflow(f"Task {task.module_path} expires: give expires= to the workflow instead")
-
-
-def body_of(task: AnyTask, name: str, data: Mapping[str, Any]) -> bytes:
-    """Return what is kept of a step or callback until it is published.
-
-    Raises:
-        InvalidWorkflow: it cannot be published.
-    """
-    options: Publishing = getattr(task, "publishing", DEFAULT)
-    body: dict[str, Any] = {"queue": task.queue_name, "name": name, "data": data}
-    if task.priority:
-        body["priority"] = task.priority
-    if options.key is not None:
-        body["key"] = options.key
-    if options.delay is not None:
-        body["delay"] = options.delay if isinstance(options.delay, int | float) else options.delay.total_seconds()
-    if task.run_after is not None:
-        body["due"] = task.run_after.isoformat()
-    try:
-        publication(queues[task.queue_name].config, name, data, key=options.key, priority=task.priority)
-    except MQError as error:
-        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
-    return dumps(body)

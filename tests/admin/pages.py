@@ -38,6 +38,11 @@ class Visit:
         return getattr(client, self.method)(base + self.path.format(**PLACES), self.fields, **options)
 
 
+def is_answered(visit: Visit, response: Any) -> bool:
+    """Return whether a page was shown, or what it shows is gone."""
+    return response.status_code in (200, 302) or (visit.name == "workflow_run_stats" and response.status_code == 404)
+
+
 #: What stands in braces, filled by `world()`.
 PLACES = {"dead": "1-1", "logged": "1-1", "handled": "1-1", "run": "0gone0gone"}
 

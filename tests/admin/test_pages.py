@@ -18,7 +18,16 @@ from tests.seeding import beat, bury, dead_entry, publish, set_aside, settle, ta
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
 #: Answers that are no pages.
-NO_PAGES = ("stats", "queue_stats", "topic_stats", "consumers_stats", "dead_export")
+NO_PAGES = {
+    "stats",
+    "queue_stats",
+    "topic_stats",
+    "consumers_stats",
+    "dead_export",
+    "stacks_stats",
+    "workflows_stats",
+    "workflow_run_stats",
+}
 
 #: Printable, so it may be a name; and with what hides or reorders, so it may only be text.
 NASTY = "\"'><script>alert(1)</script>{{ 7 }}"

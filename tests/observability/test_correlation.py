@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 from asgiref.sync import iscoroutinefunction
@@ -19,6 +20,7 @@ from mq_django.observability.correlation import (
 )
 from mq_django.task_backend.compat import LOGGER
 from mq_django.testing.runs import run
+from mq_django.workflows import workflow
 from tests.observability.conftest import CORRELATION
 from tests.testapp import tasks
 
@@ -115,6 +117,17 @@ def test_the_id_of_a_request_goes_with_all_that_its_messages_publish(seen):
     run()
     assert seen == [("7f9c", "7f9c")] * 2
     assert get_correlation_id() is None
+
+
+def test_the_id_of_a_request_goes_with_all_steps_of_a_workflow_and_its_callbacks(monkeypatch):
+    found = []
+    monkeypatch.setattr(tasks, "ran", SimpleNamespace(append=lambda _: found.append(get_correlation_id())))
+    definition = workflow("correlated", on_finish=tasks.note)
+    with correlated("7f9c"), definition as flow:
+        flow.add(tasks.note).after(flow.add(tasks.send_receipt, 1))
+    run()
+    assert definition.run.state == "succeeded"
+    assert found == ["7f9c"] * 3
 
 
 def test_without_an_id_nothing_is_sent_and_the_handler_has_that_of_its_message(seen):

@@ -9,7 +9,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import QueueProblem, Thresholds, actions
-from mq_django.management.problem_watchers import problem_watchers
+from mq_django.management.watchers import watchers
 from mq_django.observability import problem_watch
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.signals import problem_began, problem_ended
@@ -305,9 +305,9 @@ def test_queues_on_a_server_that_is_away_are_left_out(mq_settings, look, heard):
 
 
 def test_without_receivers_nothing_is_watched(heard):
-    assert [type(found) for found in problem_watchers()] == [ProblemWatcher]
+    assert [type(found) for found in watchers()] == [ProblemWatcher]
     problem_began.receivers, problem_ended.receivers = [], []
-    assert problem_watchers() == []
+    assert watchers() == []
 
 
 @pytest.fixture

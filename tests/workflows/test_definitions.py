@@ -165,7 +165,7 @@ def test_workflows_are_parts_of_others(tasks, untouched):
     flow = Flow()
     last = flow.add(tasks.add, flow.add(inner, 4), flow.add(chain((tasks.add, 1), tasks.double)))
     assert (len(flow), last.number) == (4, 4)
-    assert [record.waits for record in flow._records()] == [0, 0, 1, 2]
+    assert [record.waits for record in flow._records("0run00000")] == [0, 0, 1, 2]
 
     @workflow(on_finish=tasks.told)
     def loud(flow):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mq_django.conf import get_config
 from mq_django.core.keys import KINDS, QueueKeys, TopicKeys, is_name
 from mq_django.core.visible import escape, line
+from mq_django.core.workflow_keys import HOMES
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Look, counted
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.scripts import Command
@@ -33,6 +34,11 @@ _TOPIC_KINDS = {key.removeprefix(_OWN) for key in (_TOPIC.log, _TOPIC.control, _
 #: The last parts of those whose number is not bounded.
 _COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)")
 _OF_MESSAGE = re.compile(r"(?:result|progress|stacks):.+", re.DOTALL)
+#: Those of the runs of workflows, with what stands in braces: no queue can have this name.
+_OF_RUNS = re.compile(
+    rf"\{{workflows\.[{HOMES}]\}}:(?:(?:starts|alive|index|unique|busy|checked)"
+    r"|(?:run|steps|bodies|after|values|work|held):[0-9a-z]{9,41})"
+)
 _GROUP = re.compile(r"g:[A-Za-z0-9_-]{1,160}:(.+)", re.DOTALL)
 
 #: Called with the number of keys that were scanned, each second.
@@ -73,7 +79,10 @@ def key_facts(server: ServerFacts, progress: Progress) -> KeyFacts:
         cursor, keys = reply_or_raise(server.wire.trip([command])[0])
         scans += 1
         for key in keys:
-            found = form.fullmatch(key.decode(errors="surrogateescape"))
+            text = key.decode(errors="surrogateescape")
+            if _OF_RUNS.fullmatch(text, len(namespace) + 1):
+                continue
+            found = form.fullmatch(text)
             if found is None or not _is_known(found[2]):
                 strange_count += not _is_rsmq(key, namespace)
                 strange += [key] * (not _is_rsmq(key, namespace) and len(strange) < MAX_NAMED)

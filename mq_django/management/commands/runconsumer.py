@@ -29,7 +29,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
-from mq_django.management.problem_watchers import problem_watchers
+from mq_django.management.watchers import watchers
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 from mq_django.testing import test_databases
@@ -217,7 +217,7 @@ class Command(BaseCommand):
             signals=signals,
             probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
             health=health,
-            watchers=problem_watchers(),
+            watchers=watchers(),
         )
         _warn_without_handler(worker_options.queues)
         if options["verbosity"]:

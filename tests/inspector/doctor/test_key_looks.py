@@ -5,6 +5,8 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.core.keys import KINDS
+from mq_django.core.step_ids import new_run_id
+from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector.doctor import key_looks
 from mq_django.inspector.doctor.report import look_at_project
 from mq_django.producers import queues, topics
@@ -36,6 +38,16 @@ def test_what_is_configured_and_used_is_no_finding(look, redis_client):
         if not redis_client.exists(key):
             redis_client.hset(key, "a", "b")
     assert look() == []
+
+
+def test_the_keys_of_workflows_are_no_finding(look, redis_client, namespace):
+    keys = WorkflowKeys(namespace, "0")
+    of_home = {value for value in (getattr(keys, name) for name in dir(keys)) if str(value).startswith(namespace)}
+    for key in (of_home - {namespace}) | {*keys.of_run(new_run_id()), *keys.all(new_run_id())}:
+        redis_client.hset(key, "a", "b")
+    assert look() == []
+    redis_client.hset(f"{namespace}:{{workflows.0}}:run:<b>", "a", "b")
+    assert [finding.code for finding in look()] == ["D202"]
 
 
 def every_key(keys):

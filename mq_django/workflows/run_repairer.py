@@ -1,0 +1,44 @@
+"""Repair runs of which other programs or failovers have taken something."""
+
+import time
+
+from mq_django.consumers.service import Service
+from mq_django.core.logs import get_logger
+from mq_django.inspector.run_check import check_runs
+from mq_django.producers.run_repairs import repair
+from mq_django.producers.step_starts import open_homes
+
+logger = get_logger(__name__)
+
+#: Seconds between two checks.
+EVERY = 60.0
+#: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
+OLD_MS = 120_000
+#: Seconds for which a check searches queues. A message that waits in a longer queue is not searched to its end.
+SEARCH = 2.0
+
+
+class RunRepairer(Service):
+    """Checks all runs that have not ended. Any number of processes may do so: one does it at a time."""
+
+    name = "repairer of runs"
+
+    def run_once(self) -> float:
+        """Check the runs, and repair what is found."""
+        if any([home.claim_check(0.9 * EVERY) for home in open_homes()]):  # noqa: C419 - claim each
+            self._check()
+        return EVERY
+
+    def _check(self) -> None:
+        found = check_runs(seconds=SEARCH, old_ms=OLD_MS, with_ended=False, progressed=self._progressed)
+        for problem in found.problems:
+            logger.warning(
+                "Repairing run %s: what another program or a failover took of step %s (%s)",
+                problem.run,
+                problem.step or "-",
+                problem.kind,
+            )
+        self.each(found.problems, repair, called=lambda problem: f"run {problem.run}")
+
+    def _progressed(self) -> None:
+        self.progressed = time.monotonic()

@@ -1,0 +1,65 @@
+"""Supervisors repair runs of which other programs have taken something."""
+
+import sys
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.outcomes import StepEnd
+from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.inspector import workflow_runs
+from mq_django.management.watchers import watchers
+from mq_django.workflows import run_repairer
+from mq_django.workflows.run_repairer import RunRepairer
+from tests.seeding import end_steps, start_run
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+@pytest.fixture
+def ready():
+    return get_config().queue("default").keys.ready
+
+
+@pytest.fixture
+def no_age(monkeypatch):
+    """Look at what was published just now, too."""
+    monkeypatch.setattr(run_repairer, "OLD_MS", -1000)
+
+
+@pytest.mark.usefixtures("no_age")
+def test_a_step_whose_message_is_gone_starts_again(redis_client, ready, caplog):
+    run_id = start_run({1: []})
+    redis_client.delete(ready)
+    assert RunRepairer().run_once() == run_repairer.EVERY
+    assert redis_client.xlen(ready) == 1
+    assert f"Repairing run {run_id}" in caplog.text
+    end_steps(run_id, StepEnd(), 1)
+    assert workflow_runs.run(run_id).state == "succeeded"
+
+
+@pytest.mark.usefixtures("no_age")
+def test_one_of_several_supervisors_checks(redis_client, ready, namespace):
+    RunRepairer().run_once()
+    start_run({1: []})
+    redis_client.delete(ready)
+    RunRepairer().run_once()
+    assert redis_client.exists(ready) == 0
+    checked = WorkflowKeys(namespace, "0").checked
+    assert 0 < redis_client.pttl(checked) < 60_000
+    redis_client.delete(checked)
+    RunRepairer().run_once()
+    assert redis_client.xlen(ready) == 1
+
+
+def test_what_is_young_may_be_under_way(redis_client, ready):
+    start_run({1: []})
+    redis_client.delete(ready)
+    RunRepairer().run_once()
+    assert redis_client.exists(ready) == 0
+
+
+def test_only_a_project_with_workflows_has_it(monkeypatch):
+    assert [type(each) for each in watchers()] == [RunRepairer]
+    monkeypatch.delitem(sys.modules, "mq_django.workflows")
+    assert watchers() == []
