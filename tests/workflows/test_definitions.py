@@ -184,7 +184,7 @@ def test_a_chain_keeps_its_order_also_if_a_workflow_in_it_returns_nothing(tasks,
 
     flow = Flow()
     flow.add(chain((tasks.add, 0), silent, tasks.add))
-    found = [(record.number, record.waits, record.after) for record in flow._records()]
+    found = [(record.number, record.waits, record.after) for record in flow._records("0run00000")]
     assert found == [(1, 0, "2-3"), (2, 1, "5"), (3, 1, "4"), (4, 1, "5"), (5, 2, "")]
 
 
