@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redis
 
-from benchmarks import awaited_results, growth, handled_history, pages, testing, waiting, workloads
+from benchmarks import awaited_results, growth, handled_history, pages, testing, waiting, workflow_runs, workloads
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
 from benchmarks.trial import Failed, redis_version
@@ -66,6 +66,7 @@ STEPS = (
     Step("idle", workloads.idle, together=True),
     Step("history", handled_history.costs, ours_only=True),
     Step("wait", awaited_results.latency, 3, ours_only=True),
+    Step("workflows", workflow_runs.costs, ours_only=True),
     Step("share", workloads.share, ours_only=True),
     Step("slow", workloads.slow, 2, ours_only=True),
     Step("delays among 100k", growth.delays_among(100_000), ours_only=True),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmarks import awaited_results, handled_history, workflow_runs
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
@@ -103,6 +104,23 @@ TARGETS = (
     Target("50 ms handlers, 4 x 8 threads: % of ideal", OURS, "share of ideal %", 97, "at least", by=None),
     Target("50 ms handlers, 4 x 8 threads: share max/mean", OURS, "share max/mean", 1.05, "at most", by=None),
     Target("200/s with 1 % slow: p99 of fast, by alone", OURS, "200/s ratio", 2.0, "at most", by=None),
+    Target("wait(): return by start of the task, p50", TASK, awaited_results.RATIO, 2, "at most", by=None),
+    Target(
+        "history: handle with KEEP_HANDLED by without",
+        *(OURS, handled_history.WITH, 0.85, "at least"),
+        by=OURS,
+        by_name=handled_history.WITHOUT,
+    ),
+    Target("workflow: a step of 10,000 by one of 1,000", TASK, workflow_runs.GROWTH, 1.5, "at most", by=None),
+    Target(
+        "workflow: a step of 1,000 after 1,000 by one of 1,000",
+        TASK,
+        workflow_runs.CROSSED_GROWTH,
+        2,
+        "at most",
+        by=None,
+    ),
+    Target("workflow: slowest script, ms", TASK, workflow_runs.SLOWEST_SCRIPT, 5, "at most", by=None),
 )
 
 #: What the regression guard holds, by this share of its bound: so far below what is reached that a noisy machine does

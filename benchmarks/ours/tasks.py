@@ -28,6 +28,11 @@ def work(data: dict[str, Any]) -> None:
 
 
 @task(queue_name=QUEUE)
+def step(*_: Any) -> None:
+    """Do nothing as a step of a workflow."""
+
+
+@task(queue_name=QUEUE)
 def moment() -> int:
     """Return when it runs, in nanoseconds on the clock of all processes."""
     return time.monotonic_ns()
