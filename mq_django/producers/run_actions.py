@@ -36,7 +36,7 @@ def read_run(run_id: str) -> dict[str, bytes]:
     """
     fields = open_home(run_id).read(run_id) if is_run_id(run_id) else {}
     if "state" not in fields:
-        raise UnknownRun(f"There is no run {run_id!r:.100}")
+        raise UnknownRun(f"There is no run {run_id!r:.100}: it has ended a week ago, or waits for a commit")
     return fields
 
 

@@ -52,6 +52,9 @@ class Workflow:
         #: After a `with` block: the run that it has started.
         self.run: Run | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         """Add the steps to the flow of another workflow, and return what the function returns.
 

@@ -1,7 +1,7 @@
 """The definition of a run of a workflow: its steps, their arguments, and what they wait for."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, overload
 
 from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
@@ -19,7 +19,7 @@ MAX_STEPS = 100_000
 class Step:
     """One step of a flow. As an argument of another step it stands for the value that its task returns."""
 
-    flow: "Flow"
+    flow: "Flow" = field(repr=False)
     number: int
 
     def after(self, *others: "Step | Steps | Iterable[Step]") -> Self:
