@@ -11,12 +11,9 @@ from unittest import mock
 import redis
 
 from mq_django.conf import get_config
-from mq_django.errors import MQError
 from mq_django.inspector.run_check import check_runs
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
 from mq_django.transport.servers import ServerBinary
-from mq_django.transport.sessions import reply_or_raise
 from tests.chaos import flow_places, history
 from tests.chaos.checker import Verdict
 from tests.chaos.flow_checker import FlowEnding, check_flows
@@ -153,18 +150,13 @@ def _go_dead(stage: Stage) -> None:
 
 def _purge(stage: Stage) -> None:
     """Delete some messages of a queue, and note their ids."""
-    config = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE)))
-    keys = config.keys
+    keys = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE))).keys
     places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
     index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
-    command = scripts.command("stream_purge", keys=[*places, *index], args=[keys.group, PURGED, "", "1"])
-    try:
-        (reply,) = open_wire("produce", config.connection).trip([command])
-        ids = [found.decode() for found in reply_or_raise(reply)]
-    except MQError:
-        # The connection was broken by an earlier fault: it is made anew, and nothing was sent.
-        return
-    stage.history.note("purged", ids=ids)
+    purge = scripts.load("stream_purge").text
+    with stage.client as client:
+        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")  # type: ignore[assignment]
+    stage.history.note("purged", ids=[found.decode() for found in ids])
 
 
 def _delete(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from mq_django.errors import MQError, StoreError
 from mq_django.inspector.run_check import check_runs
 from mq_django.producers.run_repairs import repair
 from mq_django.producers.step_starts import open_home
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letter_queue import DeadLetters, open_dead_letters
 from mq_django.stores.workflow_home import StepState
 from mq_django.transport.connections import open_wire
 from mq_django.workflows import get_run, workflow
@@ -27,6 +27,7 @@ from tests.chaos.history import History
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE
 from tests.chaos.tasks import add_steps, mending, tell_failure, tell_finish, tell_success
 
+QUEUES = (FLOW_QUEUE, FLOW_QUEUE_BESIDE)
 #: Seconds between two looks at all runs.
 LOOK = 0.4
 #: One of so many looks cancels a step.
@@ -157,9 +158,17 @@ class Operator:
         return False
 
     def _failed_as_planned(self, run: Listed, plan: Plan) -> bool:
-        """Return whether only the steps have failed that fail always; others have failed by what was done to them."""
-        failing = sum(step.fails for step in plan.steps)
-        return bool(run.failed) and run.failed <= failing and run.failure != "deleted"
+        """Return whether no other steps have failed than those that always do: others were purged or cancelled."""
+        ids = self._failed(run.id)
+        letters = [letter for queue in QUEUES for letter in self._letters(queue).find(ids) if letter] if ids else []
+        return 0 < len(ids) == len(letters) <= sum(step.fails for step in plan.steps)
+
+    def _failed(self, run_id: str) -> list[str]:
+        return [message_id_of(run_id, step.number, step.round) for step in self._steps(run_id) if step.state == "F"]
+
+    @staticmethod
+    def _letters(queue: str) -> DeadLetters:
+        return open_dead_letters(get_config().queue(queue), open_wire("produce"))
 
     def _mend(self, run: Listed, plan: Plan) -> None:
         if plan.fate != "fail":
@@ -170,10 +179,9 @@ class Operator:
 
     def _redrive(self, run_id: str) -> bool:
         """Redrive the dead letters of failed steps, and return whether there was any."""
-        ids = [message_id_of(run_id, step.number, step.round) for step in self._steps(run_id) if step.state == "F"]
-        words: list[str] = []
-        for queue in (FLOW_QUEUE, FLOW_QUEUE_BESIDE):
-            letters = open_dead_letters(get_config().queue(queue), open_wire("produce"))
+        ids, words = self._failed(run_id), list[str]()
+        for queue in QUEUES:
+            letters = self._letters(queue)
             entries = [entry for entry in letters.find(ids) if entry] if ids else []
             if entries:
                 self.history.note("redrive", entries=entries)
@@ -202,5 +210,5 @@ class Operator:
                 step = self.rng.choice(started)
                 message = message_id_of(run.id, step.number, step.round)
                 self.history.note("cancel-step", ids=[message])
-                for queue in (FLOW_QUEUE, FLOW_QUEUE_BESIDE):
+                for queue in QUEUES:
                     queues[queue].cancel(message, running=True)
