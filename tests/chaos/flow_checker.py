@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.checker import Verdict, Violation
+from tests.chaos.deliveries import RESUMES
 from tests.chaos.flow_places import EndedRun, FlowRest
 from tests.chaos.flows import Plan, plan_of
 from tests.chaos.history import Event
@@ -69,6 +70,13 @@ class Hit:
     ended: float
     pids: frozenset[int]
     spares: bool
+    #: The processes went on when it had ended.
+    resumes: bool = False
+
+    def precedes(self, execution: Execution) -> bool:
+        """Return whether the process was stopped just before it began: it had taken the message before that."""
+        at = execution.began
+        return self.resumes and execution.pid in self.pids and self.began <= at <= self.ended + RESUMES
 
     def explains(self, execution: Execution) -> bool:
         """Return whether the execution may have been interrupted, or may not have been settled."""
@@ -138,7 +146,8 @@ def _hit(event: Event, healed: Mapping[str, float], last: Mapping[int, float]) -
     # Who notes its own end goes on for a moment.
     own = [last[pid] for pid in told["pids"] if str(told["kind"]).startswith("at-") and pid in last]
     ended = max(event.at, healed.get(str(told["fault"]), event.at), *own)
-    return Hit(float(told["began"]), ended, frozenset(told["pids"]), bool(told.get("spares")))
+    resumes = told["kind"] == "stop-tree"
+    return Hit(float(told["began"]), ended, frozenset(told["pids"]), bool(told.get("spares")), resumes)
 
 
 def check_flows(events: Iterable[Event], ending: FlowEnding) -> Verdict:
@@ -210,13 +219,17 @@ def _repeats(told: FlowHistory, _: FlowEnding, verdict: Verdict) -> Iterator[Vio
     groups = {f"{key}.{label}": group for key, labels in told.steps.items() for label, group in labels.items()}
     groups.update(told.callbacks)
     verdict.duplicates = sum(max(0, sum(one.how == "returned" for one in group) - 1) for group in groups.values())
-    again = [name for name, group in groups.items() if any(not _may_repeat(told, one) for one in _but_last(group))]
+    again = [
+        name for name, group in groups.items() if any(not _may_repeat(told, one) for one in _repeated(told, group))
+    ]
     verdict.duplicates_without_fault = len(again)
     yield from _found("W2", again, "steps and callbacks ran again without a reason")
 
 
-def _but_last(group: Sequence[Execution]) -> Sequence[Execution]:
-    return sorted(group, key=lambda one: one.began)[:-1]
+def _repeated(told: FlowHistory, group: Sequence[Execution]) -> Sequence[Execution]:
+    """Return the executions after which there was another one, without those of processes that had been stopped."""
+    fresh = [one for one in group if not any(hit.precedes(one) for hit in told.hits)]
+    return sorted(fresh, key=lambda one: one.began)[:-1]
 
 
 def _may_repeat(told: FlowHistory, one: Execution) -> bool:
