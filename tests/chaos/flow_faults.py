@@ -180,7 +180,7 @@ def _finish(stage: Stage, operator: Operator) -> Verdict:
         _renew_ended(stage)
     operator.stop()
     check = check_runs(seconds=20.0, old_ms=0)
-    problems = [str(problem) for problem in check.problems]
+    problems = [f"{problem.kind} {problem.message_id or problem.run}" for problem in check.problems]
     ending = stage.come_to_rest()
     with stage.client as client:
         rest = flow_places.look(client, problems)

@@ -196,7 +196,7 @@ class Operator:
         """Do what `mq workflows --check --fix` does."""
         with suppress(StoreError):
             for problem in check_runs(seconds=5.0, old_ms=OLD_MS).problems:
-                self.history.note("repair", run_id=problem.run, problem=str(problem))
+                self.history.note("repair", kind=problem.kind, run_id=problem.run, message=problem.message_id)
                 repair(problem)
 
     def _cancel_a_step(self, found: Sequence[Listed]) -> None:

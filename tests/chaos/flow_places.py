@@ -11,8 +11,9 @@ from mq_django.conf import get_config
 from mq_django.core.workflow_keys import HOMES, WorkflowKeys
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE
 
-#: The prefix of the claims that keep a second publication out.
-CLAIM = b"k:step:"
+#: The prefix of fields about claims that keep a second publication out; the ids of messages follow, which all begin
+#: with the last letter.
+CLAIM, FIRST = b"i:", b"w"
 
 
 class Listed(NamedTuple):
@@ -149,4 +150,4 @@ def _pairs(reply: Any) -> list[tuple[str, str]]:
 
 
 def _claims(client: redis.Redis, key: str) -> list[bytes]:
-    return [field for field in _all(client.hkeys(key)) if field.startswith(CLAIM)]
+    return [field for field in _all(client.hkeys(key)) if field.startswith(CLAIM + FIRST)]
