@@ -7,7 +7,7 @@ Beside the events of `tests.chaos.history`:
 | plan            | the operator, before | `plan` |
 | run             | the operator, after  | `key` of the plan, `run_id` |
 | run-unknown     | the operator         | `key` of a run whose start was not answered |
-| step            | the task, first      | `id` of the message, `run`, which is the key of the plan, `label`, `values`, `began` |
+| step            | the task, first      | `id` of the message, `run` (key of the plan), `label`, `values`, `began` |
 | step-ended      | the task, last       | the same, and `how` |
 | callback        | the task             | `id`, `kind`, `run_id` |
 | cancel, retry   | the operator         | `run_id` |

@@ -171,9 +171,11 @@ class Operator:
         return open_dead_letters(get_config().queue(queue), open_wire("produce"))
 
     def _mend(self, run: Listed, plan: Plan) -> None:
-        if plan.fate != "fail":
+        is_mended = plan.fate != "fail"
+        if is_mended:
             mending(self.folder, plan.key).touch()
-        if not (plan.redrives and self._redrive(run.id)):
+        # What was purged has no dead letter.
+        if not (is_mended and plan.redrives and self._redrive(run.id)):
             self.history.note("retry", run_id=run.id)
             get_run(run.id).retry()
 
