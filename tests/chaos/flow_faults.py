@@ -174,10 +174,9 @@ def _finish(stage: Stage, operator: Operator) -> Verdict:
     """Wait until all runs have ended and nothing is left of them, stop everything, and judge."""
     within = DRAIN + len(operator.plans) / 50
     began = time.monotonic()
-    is_ended = becomes_true(operator.is_done, within=within)
+    is_ended = becomes_true(lambda: _is_done(stage, operator), within=within)
     with stage.client as client:
         becomes_true(lambda: _is_idle(client), within=DRAIN / 3)
-        _renew_ended(stage)
     operator.stop()
     check = check_runs(seconds=20.0, old_ms=0)
     problems = [f"{problem.kind} {problem.message_id or problem.run}" for problem in check.problems]
@@ -186,6 +185,11 @@ def _finish(stage: Stage, operator: Operator) -> Verdict:
         rest = flow_places.look(client, problems)
     ended = FlowEnding(rest=rest, is_ended=is_ended, seconds=time.monotonic() - began, given_up=ending.given_up)
     return check_flows(history.read(stage.folder), ended)
+
+
+def _is_done(stage: Stage, operator: Operator) -> bool:
+    _renew_ended(stage)
+    return operator.is_done()
 
 
 def _is_idle(client: redis.Redis) -> bool:
