@@ -146,7 +146,7 @@ def _redrive(run_id: str, queues: dict[StepState, str]) -> set[int]:
         letters, ids = open_dead_letters(config, wire), list(numbers)
         entries = {known: entry for known, entry in zip(ids, letters.find(ids), strict=True) if entry}
         words = letters.redrive(list(entries.values())) if entries else []
-        done = [known for known, word in zip(entries, words, strict=True) if word == "REDRIVEN"]
-        redriven |= {numbers[known] for known in done}
-        StepCourier(config, wire).deliver(done)
+        redriven |= {numbers[known] for known, word in zip(entries, words, strict=True) if word == "REDRIVEN"}
+        # Also of those without a dead letter: another one may have redriven it, and the run does not know that yet.
+        StepCourier(config, wire).deliver(ids)
     return redriven

@@ -127,11 +127,15 @@ class WorkflowHome:
         """Write the definition of a run that has not begun."""
         pairs: list[Argument] = [each for pair in fields.items() for each in pair]
         head = ("HSET", self.keys.run(run_id), "state", "building", *pairs)
+        # Each time again: a key that does not exist yet cannot expire.
         self._write([head, *self._expiring(run_id)])
-        self.write_steps(run_id, steps)
+        self._write_steps(run_id, steps, also=self._expiring(run_id))
 
     def write_steps(self, run_id: str, steps: Iterable[StepRecord]) -> None:
-        """Write steps that do not belong to the run before it begins, or before an event adds them."""
+        """Write steps that do not belong to the run before an event adds them."""
+        self._write_steps(run_id, steps)
+
+    def _write_steps(self, run_id: str, steps: Iterable[StepRecord], *, also: Sequence[Command] = ()) -> None:
         keys = self.keys
         waiting = iter(steps)
         while batch := list(islice(waiting, BATCH)):
@@ -144,7 +148,7 @@ class WorkflowHome:
                 after += (step.number, step.after) if step.after else ()
             hashes = ((keys.steps, records), (keys.bodies, bodies), (keys.after, after))
             commands: list[Command] = [("HSET", key(run_id), *pairs) for key, pairs in hashes if pairs]
-            self._write(commands)
+            self._write([*commands, *also])
 
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""

@@ -38,9 +38,9 @@ def play(scenario: Scenario, binary: ServerBinary, seed: str, *, times: int = 1)
         stage.start_trees(scenario.trees)
         if scenario.before:
             scenario.before(stage)
-        stage.producer.start()
-        scenario.play(stage, scenario.rounds * times)
-        return stage.finish()[0]
+        if scenario.publishes:
+            stage.producer.start()
+        return scenario.play(stage, scenario.rounds * times) or stage.finish()[0]
 
 
 def chosen(names: Sequence[str]) -> list[Scenario]:

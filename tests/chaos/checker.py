@@ -68,6 +68,8 @@ class Verdict:
     """What the checker found."""
 
     messages: int = 0
+    #: Runs of workflows.
+    runs: int = 0
     faults: int = 0
     lost: int = 0
     duplicates: int = 0
@@ -88,6 +90,7 @@ class Verdict:
         """Take in the verdict on another run."""
         for name in (
             "messages",
+            "runs",
             "faults",
             "lost",
             "duplicates",

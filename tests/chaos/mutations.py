@@ -1,7 +1,8 @@
 """`python -m tests.chaos.mutations [SCENARIO]...`: is the proof worth anything? Each whole run asks, too.
 
 Takes one safeguard out of a copy of the tree at a time, and plays the scenario that it stands against: the checker must
-find a violation each time. A copy, because a product that can switch its safeguards off has none.
+find a violation each time. Where faults hardly ever get to a safeguard, a test must fail instead. A copy, because a
+product that can switch its safeguards off has none.
 """
 
 import json
@@ -38,6 +39,8 @@ class Mutation:
     replacement: str
     scenario: str
     times: int = 1
+    #: Instead of the scenario: a file of tests, of which one must fail.
+    test: str = ""
 
 
 LUA = "mq_django/transport/lua"
@@ -80,6 +83,35 @@ MUTATIONS = [
         replacement="if False:",
         scenario="unruly",
         times=2,
+    ),
+    Mutation(
+        name="the note of a success: a step is acked, and nothing says so to its run",
+        files=[f"{LUA}/steps_ack.lua"],
+        pattern=r"  note_step\(notes, unpack\(arguments[^\n]*\n",
+        replacement="",
+        scenario="workflows",
+    ),
+    Mutation(
+        name="the note of a failure: a step is buried, and nothing says so to its run",
+        files=[f"{LUA}/parts/bury.lua"],
+        pattern=r"    note_step\(notes, [^\n]*\n",
+        replacement="",
+        scenario="workflows",
+    ),
+    Mutation(
+        name="the claim of a start: a step is published again that another process has published",
+        files=["mq_django/stores/waiting_room.py"],
+        pattern=r"\{_STARTED\}\{message\.id\}",
+        replacement="{_STARTED}{message.id}{id(args)}",
+        scenario="workflows",
+    ),
+    Mutation(
+        name="the order of notes: a failure counts that is known after the success of its step",
+        files=[f"{LUA}/workflows_advance.lua"],
+        pattern=r"  if step\.state ~= 'S' or seq <= step\.seq then\n    return\n  end\n",
+        replacement="",
+        scenario="workflows",
+        test="tests/workflows/test_repeated_events.py",
     ),
 ]
 
@@ -125,6 +157,17 @@ def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
     return int(json.loads(lines[-1])["violations"]), told
 
 
+def failures(root: Path, test: str) -> tuple[int, str]:
+    """Run a file of tests in a copy, and return how many fail, and which."""
+    shutil.copy(ROOT / "pyproject.toml", root)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", test]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if ran.returncode not in (0, 1):
+        raise RuntimeError(f"{test} did not come to its end: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+    failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
+    return len(failed), "".join(f"    {line}\n" for line in failed)
+
+
 def survives(mutation: Mutation) -> bool:
     """Tell whether the proof does not notice that a safeguard is missing, and say what it noticed."""
     told = ""
@@ -134,11 +177,11 @@ def survives(mutation: Mutation) -> bool:
             shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         mutate(root, mutation)
         for seed in SEEDS:
-            found, told = violations(root, mutation.scenario, seed)
-            if found:
+            found, told = failures(root, mutation.test) if mutation.test else violations(root, mutation.scenario, seed)
+            if found or mutation.test:
                 break
     verdict = told if found else "    SURVIVES: the proof does not see it\n"
-    sys.stdout.write(f"without {mutation.name} ({mutation.scenario})\n{verdict}")
+    sys.stdout.write(f"without {mutation.name} ({mutation.test or mutation.scenario})\n{verdict}")
     sys.stdout.flush()
     return not found
 

@@ -14,6 +14,10 @@ from typing import Any
 from mq_django import signals
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.settler import Settler
+from mq_django.consumers.worker.step_service import StepService
+from mq_django.stores.step_notes import StepNotes
+from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.workflow_home import Advanced, WorkflowHome
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session
@@ -37,8 +41,17 @@ OF_SUPERVISORS = {
     "beating": "it has said that it lives",
 }
 
+#: Where a process ends that passes on how a step of a workflow has ended: a consumer, or for one that has died a
+#: supervisor.
+OF_FLOWS = {
+    "step-settled": "a step is settled, and its run does not know yet",
+    "run-advanced": "the run knows, and what may start now is not published",
+    "steps-published": "that is published, and still in the list of what is to be published",
+    "starts-forgotten": "it is not in that list any more, and the note about the step still exists",
+}
+
 _SCRIPTS = {
-    "ack": ("stream_ack", "topic_ack", "rsmq_ack"),
+    "ack": ("stream_ack", "steps_ack", "topic_ack", "rsmq_ack"),
     "retry": ("stream_retry", "topic_retry", "rsmq_retry"),
     "hand-back": ("stream_hand_back", "topic_hand_back", "rsmq_hand_back"),
     "promote": ("waiting_promote",),
@@ -57,6 +70,10 @@ def install(folder: Path) -> None:
     Dispatcher.dispatch = _dispatching(Dispatcher.dispatch)  # type: ignore[method-assign]
     Settler._settled = _settling(Settler._settled)  # type: ignore[method-assign]
     Session.send = _sending(Session.send)  # type: ignore[method-assign]
+    StepService.settled = _before("step-settled", StepService.settled)  # type: ignore[method-assign]
+    WorkflowHome.advance = _advancing(WorkflowHome.advance)  # type: ignore[method-assign]
+    StreamStore.start = _starting(StreamStore.start)  # type: ignore[method-assign]
+    StepNotes.forget = _before("starts-forgotten", StepNotes.forget)  # type: ignore[method-assign]
 
 
 def arm(folder: Path, point: str) -> Path:
@@ -101,6 +118,33 @@ def _settling(settled: Callable[..., None]) -> Callable[..., None]:
     def watched(self: Settler, *args: Any) -> None:
         reached("settled")
         settled(self, *args)
+
+    return watched
+
+
+def _before(point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(*args: Any, **options: Any) -> Any:
+        reached(point)
+        return call(*args, **options)
+
+    return watched
+
+
+def _advancing(advance: Callable[..., Advanced]) -> Callable[..., Advanced]:
+    def watched(*args: Any, **options: Any) -> Advanced:
+        advanced = advance(*args, **options)
+        if advanced.starts:
+            reached("run-advanced")
+        return advanced
+
+    return watched
+
+
+def _starting(start: Callable[..., list[bool]]) -> Callable[..., list[bool]]:
+    def watched(*args: Any, **options: Any) -> list[bool]:
+        published = start(*args, **options)
+        reached("steps-published")
+        return published
 
     return watched
 

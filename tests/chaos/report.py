@@ -183,7 +183,7 @@ def _p99(seconds: Sequence[float]) -> float:
 
 
 def _summary(whole: Verdict) -> dict[str, Any]:
-    names = ("messages", "faults", "lost", "duplicates", "duplicates_per_fault_max", "duplicates_without_fault")
+    names = ("messages", "runs", "faults", "lost", "duplicates", "duplicates_per_fault_max", "duplicates_without_fault")
     return {
         **{name: getattr(whole, name) for name in (*names, "early", "leaked")},
         "violations": len(whole.violations),

@@ -11,7 +11,8 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import hostile, neighbours
+from tests.chaos import flow_faults, hostile, neighbours
+from tests.chaos.checker import Verdict
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out, temporary_folder_fills_up
@@ -33,13 +34,15 @@ class Scenario:
     """One kind of faults, done to a run again and again."""
 
     name: str
-    #: Does so many rounds of its faults.
-    play: Callable[[Stage, int], None]
+    #: Does so many rounds of its faults, and may judge what came of them.
+    play: Callable[[Stage, int], Verdict | None]
     #: Rounds in the CI tier.
     rounds: int
     #: Messages a second, and milliseconds of work of each on average.
     rate: float = 320.0
     ms: float = 20.0
+    #: Messages are published meanwhile.
+    publishes: bool = True
     #: Lines of redis.conf.
     settings: Mapping[str, str] = field(default_factory=dict)
     #: Producers and consumers reach Redis over a bad road.
@@ -258,4 +261,5 @@ SCENARIOS = [
     Scenario(name="mixed", play=mixed, rounds=1, rate=160.0, ms=30.0, stores=STORES[1:]),
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
     Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
+    Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
 ]

@@ -17,6 +17,9 @@ QUEUE = "work:all" if STORE == "topic" else "work"
 #: Set in the environment, it gives the consumers two queues more.
 NEIGHBOURS = "CHAOS_NEIGHBOURS"
 STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR = "beside", "beside-rsmq"
+#: The queues of workflows. Consumers serve them if this is set in the environment.
+FLOWS = "CHAOS_FLOWS"
+FLOW_QUEUE, FLOW_QUEUE_BESIDE = "flows", "flows-beside"
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -25,19 +28,23 @@ MAX_ATTEMPTS = 5
 def mq_django(connection: str) -> dict[str, Any]:
     """Return MQ_DJANGO for a server."""
     options: dict[str, Any] = {"MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY": {"delay": 0.3, "factor": 1, "jitter": 0}}
+    streams = {**options, "VISIBILITY_TIMEOUT": VISIBILITY_SECONDS}
+    beside: dict[str, Any] = {FLOW_QUEUE: streams, FLOW_QUEUE_BESIDE: streams}
     if STORE == "rsmq":
-        return {"CONNECTION": connection, "QUEUES": {QUEUE: {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}}}
-    options["VISIBILITY_TIMEOUT"] = VISIBILITY_SECONDS
+        mine = {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}
+        return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: mine}}
     if STORE == "topic":
-        return {"CONNECTION": connection, "QUEUES": {}, "TOPICS": {TOPIC: options}}
-    beside: dict[str, Any] = {}
+        return {"CONNECTION": connection, "QUEUES": beside, "TOPICS": {TOPIC: streams}}
     if os.environ.get(NEIGHBOURS):
-        beside = {STREAM_NEIGHBOUR: options, RSMQ_NEIGHBOUR: {"STORE": "rsmq", "NAMESPACE": STREAM_NEIGHBOUR, "VT": 3}}
-    return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: options}}
+        foreign = {"STORE": "rsmq", "NAMESPACE": STREAM_NEIGHBOUR, "VT": 3}
+        beside |= {STREAM_NEIGHBOUR: streams, RSMQ_NEIGHBOUR: foreign}
+    return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: streams}}
 
 
 def queues() -> list[str]:
     """Return the queues that consumers serve."""
+    if os.environ.get(FLOWS):
+        return [QUEUE, FLOW_QUEUE, FLOW_QUEUE_BESIDE]
     return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]
 
 

@@ -146,27 +146,29 @@ class Stage:
     def finish(self) -> tuple[Verdict, Rest]:
         """Work everything off, come to rest, restart Redis, and judge."""
         self.producer.stop()
-        keys = self.keys
         with self.client as client:
-            drained = becomes_true(lambda: places.left(client, keys) == 0, within=DRAIN)
-            given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
-            # Not looked at again when there is none: a consumer that ends just then is known for a moment longer.
-            settled = becomes_true(lambda: not self._strangers(client), within=SETTLE_DOWN)
-            strangers = set() if settled else self._strangers(client)
-            given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
-            rest = places.look(client, keys)
-            restarted = self._restarted(client)
-        # Who is left of the dead while others live, and who is left when all have gone.
-        rest = replace(rest, consumers=sorted({*rest.consumers, *strangers}))
-        ending = Ending(
-            rest=rest, restarted=replace(restarted, consumers=rest.consumers), drained=drained, given_up=given_up
-        )
+            drained = becomes_true(lambda: places.left(client, self.keys) == 0, within=DRAIN)
+        ending = replace(self.come_to_rest(), drained=drained)
         terms = Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY)
         events = history.read(self.folder)
         verdict = check(events, ending, terms)
         if messages := {message for violation in verdict.violations for message in violation.messages}:
             verdict.stories = history.stories(events, messages)
-        return verdict, rest
+        return verdict, ending.rest
+
+    def come_to_rest(self) -> Ending:
+        """Stop all trees, restart Redis, and return what is left."""
+        with self.client as client:
+            given_up = [f"a supervisor ended with {tree.gave_up}" for tree in self.trees if tree.gave_up is not None]
+            # Not looked at again when there is none: a consumer that ends just then is known for a moment longer.
+            settled = becomes_true(lambda: not self._strangers(client), within=SETTLE_DOWN)
+            strangers = set() if settled else self._strangers(client)
+            given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
+            rest = places.look(client, self.keys)
+            restarted = self._restarted(client)
+        # Who is left of the dead while others live, and who is left when all have gone.
+        rest = replace(rest, consumers=sorted({*rest.consumers, *strangers}))
+        return Ending(rest=rest, restarted=replace(restarted, consumers=rest.consumers), given_up=given_up)
 
     def _strangers(self, client: redis.Redis) -> set[str]:
         return set(places.consumers(client, self.keys)) - set(self.living())
