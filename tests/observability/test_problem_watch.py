@@ -305,9 +305,9 @@ def test_queues_on_a_server_that_is_away_are_left_out(mq_settings, look, heard):
 
 
 def test_without_receivers_nothing_is_watched(heard):
-    assert [type(found) for found in watchers()] == [ProblemWatcher]
+    assert ProblemWatcher in [type(found) for found in watchers()]
     problem_began.receivers, problem_ended.receivers = [], []
-    assert watchers() == []
+    assert ProblemWatcher not in [type(found) for found in watchers()]
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_the_factory_is_asked_by_who_publishes():
         # The same message again and again, with its id and time.
         "testing/function_messages": {"publication"},
         # Whether a step of a workflow could be published; and steps that may start, which their own script publishes.
-        "workflows/flow": {"publication"},
+        "workflows/step_bodies": {"publication"},
         "producers/step_starts": {"publication"},
         # Which its own script puts in the place of the dead letter.
         "inspector/resubmit": {"resubmission"},

@@ -60,6 +60,6 @@ def test_what_is_young_may_be_under_way(redis_client, ready):
 
 
 def test_only_a_project_with_workflows_has_it(monkeypatch):
-    assert [type(each) for each in watchers()] == [RunRepairer]
+    assert RunRepairer in [type(each) for each in watchers()]
     monkeypatch.delitem(sys.modules, "mq_django.workflows")
-    assert watchers() == []
+    assert RunRepairer not in [type(each) for each in watchers()]

@@ -110,7 +110,8 @@ def test_a_cancelled_run_starts_nothing_more(trees, tasks, history, tmp_path):
 def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history):
     tree = trees("--processes", "2")
     runs = [
-        chain((tasks.add, n), parallel(*[(tasks.add, m) for m in range(5)]), tasks.total).start() for n in range(40)
+        chain((tasks.add_surely, n), parallel(*[(tasks.add_surely, m) for m in range(5)]), tasks.total_surely).start()
+        for n in range(40)
     ]
     for _ in range(3):
         before = len(history.lines("step"))
