@@ -111,7 +111,7 @@ def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history):
     tree = trees("--processes", "2")
     runs = [
         chain((tasks.add_surely, n), parallel(*[(tasks.add_surely, m) for m in range(5)]), tasks.total_surely).start()
-        for n in range(40)
+        for n in range(60)
     ]
     for _ in range(3):
         before = len(history.lines("step"))
@@ -120,6 +120,7 @@ def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history):
             kill(child)
     tree.kill_all()
     other = trees()
+    wait_until(other.children)
     for run in runs:
         ended(run, "succeeded")
         assert run.progress == (7, 7, 0, 0, 0)
