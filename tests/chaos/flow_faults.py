@@ -66,7 +66,7 @@ def _deck(stage: Stage) -> Iterator[Callable[[], None]]:
     points = [_at(stage, point) for point in (*OF_FLOWS, *OF_STEPS)]
     while True:
         others = [_kill, _kill, _kill_tree, _stop, _stop_tree, _lose_replies, _lose_replies, _go_dead]
-        others += [_purge, _purge, _delete, _delete]
+        others += [_purge, _purge, _delete, _delete, _kill_redis]
         every = [*points, *(_with(stage, fault) for fault in others)]
         yield from stage.rng.sample(every, len(every))
 
@@ -145,6 +145,13 @@ def _go_dead(stage: Stage) -> None:
     name = stage.strike("half-open", lambda: setattr(road, "dead", True), pids=stage.pids())
     stage.pause(0.5, 1.5)
     road.revive()
+    stage.heal(name)
+
+
+def _kill_redis(stage: Stage) -> None:
+    name = stage.strike("kill-redis", stage.server.kill, pids=stage.pids())
+    stage.pause(0.1, 0.5)
+    stage.start_server()
     stage.heal(name)
 
 
