@@ -162,7 +162,7 @@ def _purge(stage: Stage) -> None:
     index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
     purge = scripts.load("stream_purge").text
     with stage.client as client:
-        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")  # type: ignore[assignment]
+        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")
     stage.history.note("purged", ids=[found.decode() for found in ids])
 
 
