@@ -66,7 +66,7 @@ def _deck(stage: Stage) -> Iterator[Callable[[], None]]:
     points = [_at(stage, point) for point in (*OF_FLOWS, *OF_STEPS)]
     while True:
         others = [_kill, _kill, _kill_tree, _stop, _stop_tree, _lose_replies, _lose_replies, _go_dead]
-        others += [_purge, _purge, _delete, _delete]
+        others += [_purge, _purge, _delete, _delete, _kill_redis]
         every = [*points, *(_with(stage, fault) for fault in others)]
         yield from stage.rng.sample(every, len(every))
 
@@ -148,6 +148,13 @@ def _go_dead(stage: Stage) -> None:
     stage.heal(name)
 
 
+def _kill_redis(stage: Stage) -> None:
+    name = stage.strike("kill-redis", stage.server.kill, pids=stage.pids())
+    stage.pause(0.1, 0.5)
+    stage.start_server()
+    stage.heal(name)
+
+
 def _purge(stage: Stage) -> None:
     """Delete some messages of a queue, and note their ids."""
     keys = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE))).keys
@@ -155,7 +162,7 @@ def _purge(stage: Stage) -> None:
     index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
     purge = scripts.load("stream_purge").text
     with stage.client as client:
-        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")  # type: ignore[assignment]
+        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")
     stage.history.note("purged", ids=[found.decode() for found in ids])
 
 

@@ -30,8 +30,8 @@ from tests.chaos.tasks import add_steps, mending, tell_failure, tell_finish, tel
 QUEUES = (FLOW_QUEUE, FLOW_QUEUE_BESIDE)
 #: Seconds between two looks at all runs.
 LOOK = 0.4
-#: One of so many looks cancels a step.
-CANCELS = 3
+#: One of so many looks is also at runs that have ended: a step that is redriven lets a run continue.
+AGAIN = 5
 #: One of so many looks repairs runs of which other programs have deleted messages, when nothing was heard of them for
 #: so long, in ms.
 CHECKS, OLD_MS = 5, 4000
@@ -111,14 +111,16 @@ class Operator:
 
     def _operate(self) -> None:
         plans = {plan.key: plan for plan in self.plans}
-        with self.client() as client:
-            for number in range(1_000_000):
-                if self._stopping.wait(LOOK):
-                    break
-                found = listed(client)
+        number = 0
+        while not self._stopping.wait(LOOK):
+            number += 1
+            # Redis may be away.
+            with suppress(redis.RedisError), self.client() as client:
+                over = {run_id for run_id, known in self._runs.items() if known.is_over}
+                found = listed(client, over if number % AGAIN else ())
                 for run in found:
                     self._see(run, plans)
-                if number % CANCELS == 0 and self.is_starting:
+                if self.is_starting:
                     self._cancel_a_step(found)
                 if number % CHECKS == 0:
                     self._repair()

@@ -1,7 +1,7 @@
 """What is left of workflows in Redis, read past everything that is tested."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -75,11 +75,11 @@ def homes() -> list[WorkflowKeys]:
     return [WorkflowKeys(get_config().namespace, digit) for digit in HOMES]
 
 
-def listed(client: redis.Redis) -> list[Listed]:
-    """Return all runs, with what an operator looks at."""
+def listed(client: redis.Redis, skipped: Container[str] = ()) -> list[Listed]:
+    """Return all runs but some, with what an operator looks at."""
     found: list[Listed] = []
     for keys in homes():
-        ids = [run.decode() for run in _all(client.zrange(keys.index, 0, -1))]
+        ids = [run.decode() for run in _all(client.zrange(keys.index, 0, -1)) if run.decode() not in skipped]
         pipeline = client.pipeline(transaction=False)
         for run_id in ids:
             pipeline.hmget(keys.run(run_id), "name", "state", "flying", "failed", "failure")

@@ -53,7 +53,8 @@ def _may_fail(run: str, told: Mapping[str, Any], attempt: int) -> None:
 #: The same without a second attempt: it becomes a dead letter at once.
 @task(queue_name=FLOW_QUEUE, takes_context=True, retry=RetryPolicy(max_attempts=1))
 def work_once(context: Any, run: str, told: dict[str, Any], *inputs: Any) -> int:
-    return work.func(context, run, told, *inputs)
+    value: int = work.func(context, run, told, *inputs)
+    return value
 
 
 def _called(kind: str, context: Any, run_id: str) -> None:
