@@ -48,7 +48,7 @@ class Run:
             StoreError: Redis cannot be reached.
         """
         if not self._name:
-            self._name = self._fields().get("name", b"").decode(errors="replace")
+            self._name = self._read().get("name", b"").decode(errors="replace")
         return self._name
 
     @property
@@ -59,7 +59,7 @@ class Run:
             UnknownRun: there is no such run: it has ended a week ago, or waits for a commit.
             StoreError: Redis cannot be reached.
         """
-        return self._fields()["state"].decode()
+        return self._read()["state"].decode()
 
     @property
     def progress(self) -> RunProgress:
@@ -69,7 +69,7 @@ class Run:
             UnknownRun: see state.
             StoreError: Redis cannot be reached.
         """
-        fields = self._fields()
+        fields = self._read()
         return RunProgress(
             *(whole(fields.get(name), 10**9) or 0 for name in ("total", "done", "failed", "skipped", "flying"))
         )
@@ -115,7 +115,7 @@ class Run:
 
     askip = asynchronous(skip)
 
-    def _fields(self) -> dict[str, bytes]:
+    def _read(self) -> dict[str, bytes]:
         return run_actions.read_run(self.id)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
-from mq_django.conf import RsmqConfig, get_config
+from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.errors import TestKitError, UnknownRun
 from mq_django.inspector import workflow_runs
@@ -91,8 +91,7 @@ def run_supervised() -> int:
     if not homes:
         return 0
     for queue in config.queues.values():
-        if not isinstance(queue, RsmqConfig):
-            done += StepCourier(queue, open_wire("consume", queue.connection)).deliver_old(before_us=clock.now_us() + 1)
+        done += StepCourier(queue, open_wire("consume", queue.connection)).deliver_old(before_us=clock.now_us() + 1)
     # Nobody else works on them.
     return done + sum(keep_up(home, before_ms=clock.now_ms() + 1, now_ms=clock.now_ms()) for home in homes)
 
