@@ -21,7 +21,7 @@ def test_what_testing_shows_of_its_project_is_what_the_project_has():
     (shown,) = SHOWN["testing"]
     shop = ROOT / "tests" / "testing" / "project" / "shop"
     files = dict(re.findall(r"^# shop/(\w+\.py)\n(.*?)(?=^# shop/|\Z)", shown, re.MULTILINE | re.DOTALL))
-    assert len(files) == 4
+    assert len(files) == 3
     for name, text in files.items():
         written = (shop / name).read_text(encoding="utf-8")
         assert [part for part in text.strip().split("\n\n\n") if part not in written] == [], name

@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from shop.tasks import confirm
-from shop.workflows import confirm_all, report
+from shop.tasks import confirm, confirm_all, report
 
 from mq_django import Ack, Bury, queues
 from mq_django.errors import TestKitError, UnknownRun
@@ -18,7 +17,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def failing(monkeypatch):
     """Let the mail of the report fail until monkeypatch.undo()."""
-    monkeypatch.setattr("shop.workflows.send_mail", lambda *args: 1 / 0)
+    monkeypatch.setattr("shop.tasks.send_mail", lambda *args: 1 / 0)
 
 
 def start(definition, *args, **options):
@@ -29,7 +28,7 @@ class TestRunning:
     def test_run_drives_a_workflow_to_its_end(self, mq, db, mailoutbox):
         run = start(confirm_all, [1, 2, 3])
         assert mq.workflows == [run]
-        assert (mq.workflows[0].state, run.name) == ("running", "shop.workflows.confirm_all")
+        assert (mq.workflows[0].state, run.name) == ("running", "shop.tasks.confirm_all")
 
         handled = mq.run()
         assert [isinstance(each.outcome, Ack) for each in handled] == [True] * 4
@@ -94,7 +93,7 @@ class TestExpiry:
         mq.advance(days=8)
         with pytest.raises(UnknownRun):
             _ = mq.workflows[0].state
-        assert mq.workflows[0].name == "shop.workflows.confirm_all"
+        assert mq.workflows[0].name == "shop.tasks.confirm_all"
         assert "deleted, or ended more than a week ago" in repr(mq.workflows)
 
 
@@ -140,7 +139,7 @@ class TestFailures:
         start(chain((confirm, 1)))
         assert repr(mq.workflows) == (
             "[\n"
-            "  shop.workflows.confirm_all: failed, 2 of 3 steps done, 1 failed; "
+            "  shop.tasks.confirm_all: failed, 2 of 3 steps done, 1 failed; "
             "step 3: ZeroDivisionError\n"
             "  chain: running, 0 of 1 steps done, 1 started\n"
             "]"
@@ -166,9 +165,9 @@ class TestFinding:
         start(confirm_all, [2])
         with pytest.raises(AssertionError, match=r"state 'failed', found 0: .*\n.*confirm_all: running, 0 of 2"):
             mq.workflows.get(state="failed")
-        with pytest.raises(AssertionError, match=r"name 'shop.workflows.confirm_all', found 2"):
+        with pytest.raises(AssertionError, match=r"name 'shop.tasks.confirm_all', found 2"):
             mq.workflows.get(confirm_all)
-        with pytest.raises(IndexError, match=r"there is no run 2: \[\n  shop.workflows.confirm_all: running"):
+        with pytest.raises(IndexError, match=r"there is no run 2: \[\n  shop.tasks.confirm_all: running"):
             _ = mq.workflows[2]
         with pytest.raises(TestKitError, match="not 'done'"):
             mq.workflows.get(state="done")
@@ -194,7 +193,7 @@ class TestCommit:
     def test_a_run_waits_for_the_commit(self, mq, db, caplog):
         run = confirm_all.start([1])
         assert mq.workflows == []
-        text = "1 run of a workflow waits for the commit: call mq.commit()\n  shop.workflows.confirm_all"
+        text = "1 run of a workflow waits for the commit: call mq.commit()\n  shop.tasks.confirm_all"
         assert repr(mq.workflows) == f"[]: {text}"
         assert mq.run() == []
         assert "1 run of a workflow waits for the commit: call mq.commit()" in caplog.text
