@@ -27,13 +27,14 @@ def fetch(price_lists: list[int]) -> int:
     """Read the lists, and add the steps of the import: their number is known only now."""
     lines = list(PriceLine.objects.filter(price_list__in=price_lists).order_by("pk").values_list("pk", flat=True))
     flow = current_flow()
-    parts = flow.map(apply_lines, [lines[first : first + CHUNK] for first in range(0, len(lines), CHUNK)])
+    chunks = [lines[first : first + CHUNK] for first in range(0, len(lines), CHUNK)]
+    parts = flow.map(apply_lines.using(queue_name="imports"), chunks)
     summary = flow.add(merge, price_lists, parts)
     flow.add(mail_summary, summary)
     return len(lines)
 
 
-@task(queue_name="imports", timeout=60)
+@task(timeout=60)
 def apply_lines(lines: list[int]) -> dict[str, int]:
     """Apply a part of the lines. A step may run twice: this sets the same prices again."""
     changed = 0
