@@ -14,7 +14,7 @@ from django.utils import timezone
 from example_project.office.models import PriceImport, PriceLine, PriceList
 from example_project.office.pricing import apply_line
 from example_project.shop.mail import MAIL_PATIENCE
-from mq_django import progress, task
+from mq_django import RetryPolicy, progress, task
 from mq_django.workflows import Flow, Run, current_flow, workflow
 
 #: Lines that one step applies.
@@ -34,7 +34,7 @@ def fetch(price_lists: list[int]) -> int:
     return len(lines)
 
 
-@task(timeout=60)
+@task(retry=RetryPolicy(max_attempts=5, delay=timedelta(seconds=5)), timeout=60)
 def apply_lines(lines: list[int]) -> dict[str, int]:
     """Apply a part of the lines. A step may run twice: this sets the same prices again."""
     changed = 0
