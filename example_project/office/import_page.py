@@ -56,7 +56,8 @@ class ImportPage(ModelAdmin[PriceList]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the latest import above the list."""
-        return super().changelist_view(request, {**(extra_context or {}), "latest": latest()})
+        more = {"latest": latest(), "can_import": self.has_change_permission(request)}
+        return super().changelist_view(request, {**(extra_context or {}), **more})
 
     def start_import(self, request: HttpRequest) -> HttpResponse:
         """Start an import of all lists, unless one runs."""

@@ -164,7 +164,9 @@ class ImportPageTests(MQTestMixin, TestCase):
 
     def test_the_button_starts_an_import_and_the_page_shows_how_far_it_is(self) -> None:
         upload_list()
-        self.assertContains(self.client.get(self.LISTS), "No import was started")
+        page = self.client.get(self.LISTS)
+        self.assertContains(page, f'action="{self.START}"')
+        self.assertContains(page, "No import was started")
         self.assertEqual(self.client.get(self.STATE).json(), {})
 
         self.client.post(self.START)
