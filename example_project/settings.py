@@ -111,12 +111,16 @@ QUEUES: dict[str, dict[str, Any]] = {
     # The gateway takes twenty SMS a second from us, and charges for each that it refuses. All consumers together keep
     # well below.
     "sms": {"RATE_LIMIT": "10/s", "CONCURRENCY": 4, "MAX_ATTEMPTS": 5, "TIMEOUT": 30},
+    # The nightly import never takes all threads from what visitors wait for.
+    "imports": {"CONCURRENCY": 4},
 }
 
 #: How often the report and the newsletter go out in the demo, which nobody watches for a week; None: in production.
 _OFTEN = os.environ.get("EXAMPLE_PROJECT_OFTEN_SECONDS")
 #: When the office writes its report: a schedule in code, see `office/tasks.py`.
 REPORT_SCHEDULE = every(seconds=float(_OFTEN)) if _OFTEN else cron("0 3 * * *", timezone="Europe/Berlin")
+#: When it imports new price lists: see `office/workflows.py`.
+IMPORT_SCHEDULE = every(seconds=float(_OFTEN)) if _OFTEN else cron("30 2 * * *", timezone="Europe/Berlin")
 #: And a schedule without code.
 NEWSLETTER = {"cron": "0 18 * * fri", "timezone": "Europe/Berlin"} if not _OFTEN else {"every": float(_OFTEN)}
 

@@ -48,6 +48,8 @@ INSTALLED_APPS = [
 
 CART_REMINDER_DELAY = timedelta(hours=1)
 REPORT_SCHEDULE = cron("0 3 * * *") if find_spec("croniter") else every(days=1)
+#: The example project's import of price lists.
+IMPORT_SCHEDULE = REPORT_SCHEDULE
 GATEWAY_URL = "http://127.0.0.1:1"
 GATEWAY_TIMEOUT = timedelta(seconds=1)
 

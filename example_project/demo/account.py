@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from example_project.demo import watch
 from example_project.ledger import book
-from example_project.office.models import Invoice, Report, Sale, StockMove
+from example_project.office.models import Invoice, Price, PriceImport, Report, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
+from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.inspector.message_ids import MessageState
+from mq_django.workflows import get_run
 
 #: What a group of the topic `orders` writes for each order.
 Written = StockMove | Sale | Invoice
@@ -74,8 +76,13 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, MessageState]) -> l
     """
     carts = Cart.objects.filter(order=None, reminded_at=None).exclude(email="").values_list("pk", flat=True)
     missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
-    # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder.
-    under_way = {message_id for message_id, place in places.items() if place in ("ready", "pending")}
+    # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder, or a step of
+    # a workflow.
+    under_way = {
+        message_id
+        for message_id, place in places.items()
+        if place in ("ready", "pending") and not message_id.startswith(STEP_PREFIX)
+    }
     return missing[len(under_way - book.accepted_ids()) :]
 
 
@@ -101,12 +108,14 @@ def report(account: Account) -> str:
     receipts = Order.objects.exclude(receipt_sent_at=None).count()
     books = {"sales": Sale.objects.count(), "invoices": Invoice.objects.count()}
     report = Report.objects.last()
+    imports = ", ".join(imported(found) for found in PriceImport.objects.all())
     mails = {"codes": "code", "passwords": "send_password_mail", "newsletters": "newsletter"}
     lines = [
         "By the shop's own books, in its database:",
         f"Orders      {Order.objects.count()}; buyers notified: {notified}; receipts mailed: {receipts}",
         f"Office      {', '.join(f'{count} {name}' for name, count in books.items())}",
         f"Reports     {report.edition if report else 0}, every few seconds here; {report or 'none'}",
+        f"Imports     {imports or 'none'}; prices: {Price.objects.count()}",
         f"Mails       {', '.join(f'{account.by_name.get(name, 0)} {what}' for what, name in mails.items())}",
         f"Reminders   {account.reminded} mailed, {account.reminding} waiting",
         f"Accepted    {account.accepted} messages",
@@ -117,3 +126,9 @@ def report(account: Account) -> str:
         *(f"  {label}" for label in account.lost[:20]),
     ]
     return "\n".join(lines)
+
+
+def imported(found: PriceImport) -> str:
+    """Return how far an import of price lists is."""
+    run = get_run(found.run)
+    return f"{run.state} after {run.progress.done} of {run.progress.total} steps"

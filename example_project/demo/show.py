@@ -4,6 +4,7 @@ import argparse
 import time
 
 from django.core.management import call_command
+from django.urls import reverse
 
 from example_project.demo import account, watch
 from example_project.demo.closing import Closing
@@ -11,7 +12,10 @@ from example_project.demo.live import LiveLine
 from example_project.demo.stage import Stage, running
 from example_project.demo.surroundings import Surroundings
 from example_project.demo.visitors import Visitors
+from example_project.office.models import PriceList
+from example_project.office.workflows import start_import
 from example_project.shop import goods
+from mq_django.workflows import Run
 
 #: Seconds after the last visitor in which the consumers may finish what is ready.
 DRAIN_TIMEOUT = 10.0
@@ -24,7 +28,7 @@ def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) 
     call_command("openshop", verbosity=0)
     with running(place, closing) as stage:
         stage.consumers.wait_until(watch.is_consumed, closing=closing)
-        announce(stage, place)
+        announce(stage, place, start_import(PriceList.objects.all()))
         line = LiveLine()
         let_in(stage, line, options, closing)
         drain(stage, line, closing)
@@ -36,11 +40,12 @@ def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) 
     return 1 if result.lost else 0
 
 
-def announce(stage: Stage, place: Surroundings) -> None:
+def announce(stage: Stage, place: Surroundings, run: Run) -> None:
     """Say where everything is."""
     print(
         f"Shop        {stage.site}/\n"
         f"Admin       {stage.site}/admin/   user {goods.ADMIN_NAME}, password {goods.ADMIN_PASSWORD}\n"
+        f"Import      {stage.site}{reverse('admin:mq_django_queue_workflow_run', args=[run.id])}\n"
         f"Redis       {place.redis}\n"
         f"Consumers   process {stage.consumers.pid} and its children\n"
         f"Logs        {place.folder / 'logs'}; mails {place.folder / 'mails'}\n"

@@ -15,6 +15,8 @@ from mq_django.transport.servers import find_server
 
 #: Seconds between two reports, and between two newsletters.
 OFTEN_SECONDS = 5
+#: How long a line of a price list takes: an import takes long enough to look at it.
+PRICE_LINE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
             "EXAMPLE_PROJECT_GATEWAY_URL": address(gateway),
             "EXAMPLE_PROJECT_REMINDER_SECONDS": str(reminder_seconds),
             "EXAMPLE_PROJECT_OFTEN_SECONDS": str(OFTEN_SECONDS),
+            "EXAMPLE_PROJECT_PRICE_LINE_SECONDS": str(PRICE_LINE_SECONDS),
             "MQ_REDIS_URL": url,
         }
         os.environ.update(names)

@@ -4,6 +4,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from example_project.office.import_page import ImportPage
 from example_project.office.models import Invoice, Price, PriceLine, PriceList, Report, Sale, StockMove
 from example_project.office.tasks import import_prices
 
@@ -24,8 +25,8 @@ class PriceLineInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(PriceList)
-class PriceListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Price lists, and their import, whose progress is on the page of the consumers."""
+class PriceListAdmin(ImportPage):
+    """Price lists. One is imported by a task, whose progress is on the page of the consumers; all by a workflow."""
 
     list_display = ["__str__", "imported"]
     inlines = [PriceLineInline]

@@ -75,6 +75,16 @@ class Price(models.Model):
         return f"{self.product}: {self.price} EUR"
 
 
+class PriceImport(models.Model):
+    """An import of price lists: which run of the workflow it is. How far it is, the run itself knows."""
+
+    run = models.CharField(max_length=60, unique=True)
+    started = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"Import {self.run}"
+
+
 class Invoice(models.Model):
     """What bookkeeping wrote for an order; its number is its own."""
 

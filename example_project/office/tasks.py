@@ -1,6 +1,5 @@
 """What the office does by the clock, and what takes long."""
 
-import time
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -10,7 +9,9 @@ from django.db import transaction
 from django.db.models import Count, F, Sum
 from django.utils import timezone
 
-from example_project.office.models import Price, PriceLine, PriceList, Report, Sale
+from example_project.office.models import PriceList, Report, Sale
+from example_project.office.pricing import apply_line
+from example_project.office.workflows import start_import
 from mq_django import progress, resumable, task
 
 
@@ -28,6 +29,13 @@ def write_report(context: Any) -> str:
     return str(report)
 
 
+@task(schedule=settings.IMPORT_SCHEDULE)
+def start_nightly_import() -> str:
+    """Start the import of the price lists that are new."""
+    new = PriceList.objects.filter(imported=None)
+    return start_import(new).id if new else ""
+
+
 @task
 def import_prices(price_list: int) -> str:
     """Apply the lines of a price list, which may take longer than the shop goes without a deploy.
@@ -39,17 +47,9 @@ def import_prices(price_list: int) -> str:
     total = found.lines.count()
     done = found.lines.filter(applied__gt=0).count()
     for line in resumable(found.lines.all()):
-        _apply(line)
+        apply_line(line)
         done += 1
         progress(done, total, note=line.product)
     found.imported = timezone.now()
     found.save()
     return f"{total} lines"
-
-
-def _apply(line: PriceLine) -> None:
-    # A supplier's lines are checked one by one, which takes its time.
-    time.sleep(getattr(settings, "PRICE_LINE_SECONDS", 0))
-    with transaction.atomic():
-        Price.objects.update_or_create(product=line.product, defaults={"price": line.price})
-        PriceLine.objects.filter(pk=line.pk).update(applied=F("applied") + 1)

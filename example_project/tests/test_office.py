@@ -1,12 +1,19 @@
 """Three departments read every order, and a report is written each night. `manage.py test` runs these, too."""
 
 from decimal import Decimal
+from unittest.mock import patch
 
+from django.contrib.auth import get_user_model
+from django.core import mail
 from django.test import TestCase
+from django.urls import reverse
 
 from example_project.office.handlers import count_sale, take_from_shelves, write_invoice
-from example_project.office.models import Invoice, Price, PriceList, Report, Sale, StockMove
-from example_project.office.tasks import import_prices, write_report
+from example_project.office.models import Invoice, Price, PriceImport, PriceList, Report, Sale, StockMove
+from example_project.office.suppliers import LINES, upload_list
+from example_project.office.tasks import import_prices, start_nightly_import, write_report
+from example_project.office.workflows import CHUNK, import_price_lists, start_import
+from example_project.shop.goods import ADMIN_NAME, appoint_admin
 from example_project.shop.models import Cart, Order, Product
 from example_project.shop.ordering import announce, place_order
 from mq_django import get_progress, topics
@@ -90,3 +97,104 @@ class PriceTests(MQTestMixin, TestCase):
         self.assertEqual((found.done, found.total, found.note) if found else None, (3, 3, "cup 2"))
         prices.refresh_from_db()
         self.assertIsNotNone(prices.imported)
+
+
+class ImportTests(MQTestMixin, TestCase):
+    def setUp(self) -> None:
+        self.prices = upload_list()
+
+    def test_new_lists_are_imported_at_night(self) -> None:
+        self.mq.advance(hours=25)
+        self.mq.run()
+
+        run = self.mq.workflows.get(import_price_lists)
+        self.assertEqual(run.state, "succeeded")
+        self.assertEqual(run.progress.done, LINES // CHUNK + 3)
+        self.assertEqual(Price.objects.count(), LINES)
+        self.assertEqual(mail.outbox[0].body, f"{LINES} lines, {LINES} new prices.")
+        self.prices.refresh_from_db()
+        self.assertIsNotNone(self.prices.imported)
+
+        # The next night there is nothing to do.
+        start_nightly_import.enqueue()
+        self.mq.commit()
+        self.mq.run()
+        self.assertEqual(len(self.mq.workflows), 1)
+
+    def test_one_import_runs_at_a_time(self) -> None:
+        for _ in range(2):
+            start_import([self.prices])
+        self.mq.commit()
+        (run,) = self.mq.workflows
+        self.assertEqual(PriceImport.objects.get().run, run.id)
+
+    def test_a_failed_import_is_reported_and_goes_on_when_it_is_retried(self) -> None:
+        start_import([self.prices])
+        self.mq.commit()
+        with patch("example_project.office.workflows.apply_line", side_effect=ValueError):
+            self.mq.run_until_idle()
+
+        run = self.mq.workflows.get(state="failed")
+        self.assertIn(reverse("admin:mq_django_queue_workflow_run", args=[run.id]), mail.outbox[0].body)
+        self.assertEqual(PriceList.objects.get().imported, None)
+
+        self.assertGreater(run.retry(), 0)
+        self.mq.run_until_idle()
+        self.assertEqual(run.state, "succeeded")
+        self.assertEqual(len(mail.outbox), 2)
+
+    def test_a_step_may_run_twice(self) -> None:
+        start_import([self.prices])
+        self.mq.commit()
+        self.mq.run("default")
+        self.mq.crash_at("after_effect", "imports")
+        self.mq.run()
+        self.assertEqual(self.mq.workflows.get().state, "succeeded")
+        self.assertEqual(Price.objects.count(), LINES)
+
+
+class ImportPageTests(MQTestMixin, TestCase):
+    LISTS, START, STATE = (
+        reverse(f"admin:office_pricelist_{name}") for name in ("changelist", "import", "import_state")
+    )
+
+    def setUp(self) -> None:
+        appoint_admin()
+        self.client.force_login(get_user_model().objects.get(username=ADMIN_NAME))
+
+    def test_the_button_starts_an_import_and_the_page_shows_how_far_it_is(self) -> None:
+        upload_list()
+        page = self.client.get(self.LISTS)
+        self.assertContains(page, f'action="{self.START}"')
+        self.assertContains(page, "No import was started")
+        self.assertEqual(self.client.get(self.STATE).json(), {})
+
+        self.client.post(self.START)
+        self.mq.commit()
+        self.mq.run("default")
+        (run,) = self.mq.workflows
+        page = self.client.get(self.LISTS)
+        self.assertContains(page, "data-is-running")
+        self.assertContains(page, reverse("admin:mq_django_queue_workflow_run", args=[run.id]))
+
+        self.mq.run()
+        state = self.client.get(self.STATE).json()
+        total = LINES // CHUNK + 3
+        self.assertEqual((state["state"], state["done"], state["total"]), ("succeeded", total, total))
+        self.assertNotContains(self.client.get(self.LISTS), "data-is-running")
+
+    def test_without_lists_nothing_is_started(self) -> None:
+        self.assertContains(self.client.post(self.START, follow=True), "There is no price list.")
+        self.assertEqual(self.mq.workflows, [])
+
+    def test_the_page_does_without_redis(self) -> None:
+        start_import([upload_list()])
+        self.mq.commit()
+        with self.mq.redis_down():
+            self.assertContains(self.client.get(self.LISTS), "unknown")
+
+    def test_only_who_may_change_lists_starts_an_import(self) -> None:
+        get_user_model().objects.update(is_superuser=False)
+        self.assertEqual(self.client.post(self.START).status_code, 403)
+        self.assertEqual(self.client.get(self.STATE).status_code, 403)
+        self.assertEqual(self.client.get(self.START).status_code, 405)

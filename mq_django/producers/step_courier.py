@@ -21,12 +21,14 @@ class StepCourier:
         if message_ids:
             self._deliver(self._notes.read(message_ids))
 
-    def deliver_left(self, *, age_ms: int) -> None:
-        """Deliver the notes that are older than this, which processes that have ended have left."""
-        cursor = ""
+    def deliver_left(self, *, age_ms: int) -> int:
+        """Deliver the notes that are older than this, which processes that have ended have left; return how many."""
+        cursor, delivered = "", 0
         while cursor != "0":
             cursor, found = self._notes.left(age_ms=age_ms, cursor=cursor or "0")
             self._deliver(found)
+            delivered += len(found)
+        return delivered
 
     def _deliver(self, notes: Sequence[Note]) -> None:
         by_run: dict[str, list[Event]] = defaultdict(list)

@@ -6,6 +6,7 @@ from mq_django.core.publish_checks import due
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import TestKitError
 from mq_django.testing.idle import fire_due_schedules
+from mq_django.testing.started_runs import run_supervised
 from mq_django.transport import test_clock
 from mq_django.transport.test_server import control_client
 
@@ -15,8 +16,8 @@ def advance(delta: Duration | None = None, /, **parts: float) -> None:
 
         mq.advance(hours=1)
 
-    Delayed messages, retries and schedules become due, rate limits have room again, and messages, unique keys and
-    results expire. Python's own clock, as of `timezone.now()`, stays.
+    Delayed messages, retries and schedules become due, rate limits have room again, and messages, unique keys,
+    results and runs of workflows expire. Python's own clock, as of `timezone.now()`, stays.
 
     Args:
         delta: a timedelta or seconds.
@@ -72,3 +73,4 @@ def _move(by_ms: int, what: str) -> None:
         fire_due_schedules()
         test_clock.move(control_client(), by_ms)
         fire_due_schedules()
+        run_supervised()

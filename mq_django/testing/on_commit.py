@@ -7,7 +7,9 @@ from django.db import connections
 
 from mq_django.core.logs import get_logger
 from mq_django.errors import TestKitError
+from mq_django.producers.run_starts import PendingRun
 from mq_django.producers.sinks import PendingSend
+from mq_django.producers.workflow_run import Run
 from mq_django.testing.published import Published, published_of
 
 logger = get_logger(__name__)
@@ -36,11 +38,20 @@ def pending() -> list[Published]:
     """
     return [
         published_of(publication)
-        for connection in {id(found): found for found in (*_Test.connections, *_own_connections())}.values()
-        for hook in _hooks(connection)
+        for hook in _all_hooks()
         if isinstance(hook, PendingSend) and not hook.called
         for publication in hook.publications
     ]
+
+
+def pending_runs() -> list[Run]:
+    """Return the runs of workflows that wait for a commit, like pending()."""
+    return [hook.run for hook in _all_hooks() if isinstance(hook, PendingRun) and not hook.called]
+
+
+def _all_hooks() -> Iterator[Callable[[], object]]:
+    for connection in {id(found): found for found in (*_Test.connections, *_own_connections())}.values():
+        yield from _hooks(connection)
 
 
 def _own_connections() -> list[Any]:
@@ -84,7 +95,7 @@ def _run(connection: Any, first: int) -> int:
         # Replaced, not removed: captureOnCommitCallbacks() counts positions in this list.
         connection.run_on_commit[first] = (savepoints, _done, robust)
         first += 1
-        if hook is _done or (isinstance(hook, PendingSend) and hook.called):
+        if hook is _done or (isinstance(hook, PendingSend | PendingRun) and hook.called):
             continue
         registered = len(connection.run_on_commit)
         try:

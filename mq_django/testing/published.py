@@ -8,6 +8,7 @@ from typing import Any
 from mq_django import registry
 from mq_django.core.jsontext import received
 from mq_django.core.publication import Publication
+from mq_django.core.step_ids import STEP_NAME
 
 #: The most characters of a value in the text of a record.
 MAX_SHOWN = 300
@@ -36,8 +37,9 @@ class Published:
     #: When it expires, in UTC.
     expires: datetime | None = field(default=None, compare=False)
     id: str = field(default="", compare=False)
-    #: The path of the task that it runs; empty if it runs none.
+    #: The path of the task that it runs, also as a step of a workflow; empty if it runs none.
     task: str = ""
+    #: In a step, an argument that is the value of another step is None.
     args: Sequence[Any] = field(default_factory=list)
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,7 +77,7 @@ def published_of(publication: Publication) -> Published:
         deliver_at=utc(options.due_ms),
         expires=utc(message.expires_ms),
         id=message.id,
-        task=message.name if runs_task else "",
+        task=message.name.removeprefix(STEP_NAME) if runs_task else "",
         args=data.get("args", []) if runs_task else [],
         kwargs=data.get("kwargs", {}) if runs_task else {},
     )

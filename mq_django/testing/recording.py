@@ -6,7 +6,9 @@ from threading import Lock
 from typing import NoReturn, Self, Unpack
 
 from mq_django.core.publication import Publication
+from mq_django.producers.run_starts import run_started
 from mq_django.producers.sinks import publication_sent
+from mq_django.producers.workflow_run import Run
 from mq_django.testing.criteria import (
     Criteria,
     check_destination,
@@ -18,6 +20,7 @@ from mq_django.testing.criteria import (
 )
 from mq_django.testing.on_commit import pending
 from mq_django.testing.published import Published, published_of
+from mq_django.testing.started_runs import Runs
 
 #: The most records that a text shows.
 MAX_RECORDS = 20
@@ -54,7 +57,7 @@ class Records(list[Published]):
 
 
 class Recorder:
-    """Records the messages that this process publishes while it is active, in all threads.
+    """Records what this process publishes, and the runs that it starts, while it is active, in all threads.
 
         with Recorder() as recorder:
             publish()
@@ -67,6 +70,7 @@ class Recorder:
     def __init__(self) -> None:
         self._lock = Lock()
         self._sent: list[Publication] = []
+        self._runs: list[Run] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -78,29 +82,42 @@ class Recorder:
     def start(self) -> None:
         """Begin to record."""
         publication_sent.connect(self._on_sent)
+        run_started.connect(self._on_run_started)
 
     def stop(self) -> None:
         """Stop recording. The records stay."""
         publication_sent.disconnect(self._on_sent)
+        run_started.disconnect(self._on_run_started)
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
         """Record nothing while a block runs."""
-        publication_sent.disconnect(self._on_sent)
+        Recorder.stop(self)
         try:
             yield
         finally:
-            publication_sent.connect(self._on_sent)
+            Recorder.start(self)
 
     def _on_sent(self, publication: Publication, message_id: str, **_: object) -> None:
         if publication.message.id == message_id:
             with self._lock:
                 self._sent.append(publication)
 
+    def _on_run_started(self, run: Run, **_: object) -> None:
+        with self._lock:
+            self._runs.append(run)
+
     def clear(self) -> None:
         """Forget all records."""
         with self._lock:
             self._sent.clear()
+            self._runs.clear()
+
+    @property
+    def workflows(self) -> Runs:
+        """The runs of workflows that were started, in order."""
+        with self._lock:
+            return Runs(self._runs)
 
     def published(self, queue: str | None = None, name: str | None = None, **criteria: Unpack[Criteria]) -> Records:
         """Return the messages that were published and match, in order.

@@ -15,6 +15,7 @@ from mq_django.producers.asynchronous import asynchronous
 from mq_django.stores import open_store
 from mq_django.testing.queue_run import Handled, QueueRun
 from mq_django.testing.recording import Records
+from mq_django.testing.started_runs import Runs, run_supervised
 from mq_django.transport.connections import open_wire
 from mq_django.transport.test_server import standing_time
 
@@ -52,7 +53,7 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
     """
     handled: list[Handled] = []
     run_into(handled, queues, raise_errors=raise_errors, limit=limit)
-    if not handled and (waiting := Records().waiting()):
+    if not handled and (waiting := "\n".join(filter(None, [Records().waiting(), Runs().waiting()]))):
         # Shown with the failure of a test.
         logger.warning("Nothing is ready. %s", waiting)
     return handled
@@ -66,7 +67,11 @@ def run_into(handled: list[Handled], queues: Sequence[str], *, raise_errors: boo
     refuse_event_loop("await mq.arun() in place of mq.run()")
     with databases_within() as databases, standing_time():
         runs = [QueueRun(config, databases) for config in configs_of(queues)]
-        while any([each.handle_ready(handled, raise_errors=raise_errors, limit=limit) for each in runs]):  # noqa: C419
+
+        def handle_ready() -> bool:
+            return any([each.handle_ready(handled, raise_errors=raise_errors, limit=limit) for each in runs])  # noqa: C419
+
+        while handle_ready() or (run_supervised() and handle_ready()):
             pass
 
 

@@ -1,9 +1,9 @@
 """Workflows: tasks that belong together."""
 
+from mq_django.producers.workflow_run import Run, RunProgress, get_run
 from mq_django.workflows.current import current_flow
 from mq_django.workflows.definitions import Workflow, workflow
 from mq_django.workflows.flow import Flow, Step, Steps
-from mq_django.workflows.run import Run, RunProgress, get_run
 from mq_django.workflows.shapes import chain, parallel
 
 __all__ = [

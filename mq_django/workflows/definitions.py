@@ -10,14 +10,13 @@ from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import InvalidArguments, InvalidWorkflow
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.run_starts import PendingRun
 from mq_django.producers.sinks import after_commit
-from mq_django.producers.step_starts import advance, open_home
-from mq_django.stores.workflow_home import Event
+from mq_django.producers.workflow_run import Run
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask
 from mq_django.transport.scripts import Argument
 from mq_django.workflows.flow import Flow
-from mq_django.workflows.run import Run
 from mq_django.workflows.step_bodies import body_of, check_task, headers_of
 
 #: What happens to the other steps when one has failed.
@@ -110,7 +109,7 @@ class Workflow:
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
-        run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"))
+        run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"), name=self.name)
         records = flow._records(run.id)  # noqa: SLF001 - how a flow is written is no part of its API
         flow._close()  # noqa: SLF001 - as above
         fields = dict(self._fields, next=len(records))
@@ -120,14 +119,7 @@ class Workflow:
             headers = headers_of(task, message_id_of(run.id, kind, 1))
             fields[f"on_{kind}"] = body_of(task, task.module_path, {"args": [run.id], "kwargs": {}}, headers)
 
-        def start() -> Run:
-            home = open_home(run.id)
-            home.create(run.id, fields, records)
-            holder = advance(home, run.id, [Event("begin", added=f"1-{len(records)}")]).holder
-            run.id = holder or run.id
-            return run
-
-        after_commit(start, using=using, on_commit=on_commit)
+        after_commit(PendingRun(run, fields, records), using=using, on_commit=on_commit)
         return run
 
     def __enter__(self) -> Flow:

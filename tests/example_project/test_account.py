@@ -9,10 +9,13 @@ from django.db import transaction
 from example_project.demo import account, watch
 from example_project.ledger import book
 from example_project.office.models import Sale
+from example_project.office.suppliers import upload_list
+from example_project.office.workflows import mail_summary, start_import
 from example_project.shop import letters
 from example_project.shop.models import Cart, Order, Product
 from example_project.shop.ordering import place_order
 from mq_django import Message, queues, topics
+from mq_django.workflows import chain
 from tests.working import work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
@@ -28,6 +31,19 @@ def publish(queue: str, **options: Any) -> str:
 
 def handle(message_id: str, *, attempt: int = 1) -> None:
     book.handle(Message(id=message_id, name="test", data=None, queue="default", attempt=attempt))
+
+
+def test_it_tells_how_far_imports_are() -> None:
+    assert "\nImports     none; prices: 0\n" in account.report(account.settle())
+    start_import([upload_list()])
+    assert "\nImports     running after 0 of 1 steps; prices: 0\n" in account.report(account.settle())
+
+
+def test_a_step_of_a_workflow_is_not_taken_for_a_reminder(redis_client: redis.Redis, namespace: str) -> None:
+    cart = Cart.objects.create(email="ada@example.org")
+    redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
+    chain((mail_summary, {"lines": 1, "changed": 1})).start()
+    assert account.settle().lost == [f"reminder of cart {cart.pk}"]
 
 
 def test_what_is_handled_or_in_a_queue_is_not_lost() -> None:

@@ -118,6 +118,10 @@ def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) ->
     assert demo.line("Lost") == 0
     assert demo.line("Reminders") > 0, demo.explain()
     assert demo.line("Reports") > 0, demo.explain()
+    assert re.search(r"^Imports +\w+ after \d+ of 23 steps; prices: \d+$", demo.text(), re.MULTILINE), demo.explain()
+    assert re.search(
+        r"^Import +http://127\.0\.0\.1:\d+/admin/mq_django/queue/workflows/run/\w+/$", demo.text(), re.MULTILINE
+    )
     assert re.search(r"^Mails +\d+ codes, \d+ passwords, \d+ newsletters$", demo.text(), re.MULTILINE), demo.explain()
     assert re.search(r"^Admin +http://127\.0\.0\.1:\d+/admin/ +user admin, password \S+$", demo.text(), re.MULTILINE)
     assert list((demo.folder / "demo" / "mails").iterdir())

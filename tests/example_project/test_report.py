@@ -57,7 +57,7 @@ def test_in_the_demo_both_come_often(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     module = import_module("example_project.settings")
     try:
         reload(module)
-        assert every(seconds=5) == module.REPORT_SCHEDULE
+        assert every(seconds=5) == module.REPORT_SCHEDULE == module.IMPORT_SCHEDULE
         assert module.NEWSLETTER == {"every": 5.0}
     finally:
         monkeypatch.undo()

@@ -44,7 +44,7 @@ def test_the_limit_is_below_what_the_gateway_takes() -> None:
     assert limits.rate is not None
     assert limits.rate.count * 2 <= 20
     assert limits.rate.window == timedelta(seconds=1)
-    assert set(example_settings.QUEUES) == {"default", "emails", "notifications", "sms"}
+    assert set(example_settings.QUEUES) == {"default", "emails", "notifications", "sms", "imports"}
 
 
 def test_a_rush_of_sms_never_makes_the_gateway_refuse_one(

@@ -100,7 +100,7 @@ def _row(page: Page, view: RunView) -> dict[str, Any]:
         "failed": text.number(view.failed),
         "has_failed": view.failed > 0,
         "started": text.moment(view.started_ms),
-        "took": text.duration(took) if (took := took_ms(view)) is not None else "",
+        "took": took_text(view),
     }
 
 
@@ -109,11 +109,11 @@ def kind_of(state: str) -> str:
     return state if state in RUN_STATES else "other"
 
 
-def took_ms(view: RunView) -> int | None:
-    """Return how long a run took, in ms; None until it has ended."""
+def took_text(view: RunView) -> str:
+    """Return how long a run took; "" until it has ended."""
     if view.started_ms is None or view.finished_ms is None:
-        return None
-    return max(0, view.finished_ms - view.started_ms)
+        return ""
+    return text.seconds(max(0, view.finished_ms - view.started_ms) / 1000)
 
 
 def progress_of(view: RunView) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import sections
 from mq_django.admin.workflows.run_graph import NodeLink, graph, step_kind, step_word
-from mq_django.admin.workflows.run_list import kind_of, progress_of, state_word, took_ms
+from mq_django.admin.workflows.run_list import kind_of, progress_of, state_word, took_text
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import ranges
 from mq_django.core.numbers import whole
@@ -119,7 +119,7 @@ def _context(page: Page, view: RunView) -> dict[str, Any]:
     can_retry = view.state in ENDED_STATES - {"succeeded"} or (view.state == "running" and view.failed > 0)
     return {
         "tabs": sections(page, "workflows"),
-        "summary": _("The run is %(state)s.") % {"state": state_word(view.state)},
+        "summary": _summary(view.state),
         "facts": [(label, value) for label, value in _facts(page, view) if value],
         "progress": progress_of(view),
         "state": state_word(view.state),
@@ -131,8 +131,18 @@ def _context(page: Page, view: RunView) -> dict[str, Any]:
     }
 
 
+def _summary(state: str) -> str:
+    sentences = {
+        "succeeded": _("The run has succeeded."),
+        "failed": _("The run has failed."),
+        "cancelled": _("The run was cancelled."),
+        "expired": _("The run has expired."),
+    }
+    return sentences.get(state) or _("The run is %(state)s.") % {"state": state_word(state)}
+
+
 def _facts(page: Page, view: RunView) -> list[tuple[str, SafeString | str]]:
-    sees, took = page.can(SEE_DATA), took_ms(view)
+    sees = page.can(SEE_DATA)
     policies = {
         "stop": _("stop: after a failure no further step starts"),
         "continue": _("continue: after a failure all steps run that do not wait for it"),
@@ -145,7 +155,7 @@ def _facts(page: Page, view: RunView) -> list[tuple[str, SafeString | str]]:
         (_("Round"), text.number(view.round) if view.round > 1 else ""),
         (_("Started"), text.moment(view.started_ms)),
         (_("Ended"), text.moment(view.finished_ms)),
-        (_("Took"), "" if took is None else text.duration(took)),
+        (_("Took"), took_text(view)),
         (_("Expires"), "" if view.state in ENDED_STATES else text.moment(view.expires_ms)),
         (_("Unique key"), (text.visible(view.unique, limit=400) if sees else HIDDEN) if view.unique else ""),
         (_("Steps"), _counts(view)),

@@ -24,13 +24,32 @@ class RunProgress(NamedTuple):
 
 
 class Run:
-    """A run of a workflow."""
+    """A run of a workflow. Two of them are equal if they have the same id."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, *, name: str = "") -> None:
         self.id = run_id
+        self._name = name
 
     def __repr__(self) -> str:
-        return f"<Run {self.id}>"
+        return f"<Run {self.id} of {self._name}>" if self._name else f"<Run {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Run) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the workflow.
+
+        Raises:
+            UnknownRun: see state.
+            StoreError: Redis cannot be reached.
+        """
+        if not self._name:
+            self._name = self._read().get("name", b"").decode(errors="replace")
+        return self._name
 
     @property
     def state(self) -> str:
