@@ -20,7 +20,7 @@ from mq_django.testing.criteria import (
 )
 from mq_django.testing.on_commit import pending
 from mq_django.testing.published import Published, published_of
-from mq_django.testing.started_runs import Runs
+from mq_django.testing.started_runs import StartedRuns
 
 #: The most records that a text shows.
 MAX_RECORDS = 20
@@ -114,10 +114,10 @@ class Recorder:
             self._runs.clear()
 
     @property
-    def workflows(self) -> Runs:
+    def workflows(self) -> StartedRuns:
         """The runs of workflows that were started, in order."""
         with self._lock:
-            return Runs(self._runs)
+            return StartedRuns(self._runs)
 
     def published(self, queue: str | None = None, name: str | None = None, **criteria: Unpack[Criteria]) -> Records:
         """Return the messages that were published and match, in order.

@@ -15,7 +15,7 @@ from mq_django.producers.asynchronous import asynchronous
 from mq_django.stores import open_store
 from mq_django.testing.queue_run import Handled, QueueRun
 from mq_django.testing.recording import Records
-from mq_django.testing.started_runs import Runs, run_supervised
+from mq_django.testing.started_runs import StartedRuns, run_supervised
 from mq_django.transport.connections import open_wire
 from mq_django.transport.test_server import standing_time
 
@@ -53,7 +53,7 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
     """
     handled: list[Handled] = []
     run_into(handled, queues, raise_errors=raise_errors, limit=limit)
-    if not handled and (waiting := "\n".join(filter(None, [Records().waiting(), Runs().waiting()]))):
+    if not handled and (waiting := "\n".join(filter(None, [Records().waiting(), StartedRuns().waiting()]))):
         # Shown with the failure of a test.
         logger.warning("Nothing is ready. %s", waiting)
     return handled

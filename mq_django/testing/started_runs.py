@@ -17,7 +17,7 @@ from mq_django.transport.connections import open_wire
 MAX_RUNS, MAX_ERROR = 20, 300
 
 
-class Runs(list[Run]):
+class StartedRuns(list[Run]):
     """Runs of workflows, in the order in which they were started. The text of the list has the state of each."""
 
     def __init__(self, found: Iterable[Run] = ()) -> None:
@@ -52,13 +52,13 @@ class Runs(list[Run]):
             StoreError: Redis cannot be reached.
         """
         __tracebackhide__ = True
-        wanted = {"name": name, "state": state} | ({} if workflow is None else {"name": _name_of(workflow)})
+        asked = {"name": name, "state": state} | ({} if workflow is None else {"name": _name_of(workflow)})
         if state is not None and state not in workflow_runs.RUN_STATES:
             raise TestKitError(f"state= is one of {', '.join(workflow_runs.RUN_STATES)}, not {state!r:.100}")
-        found = [run for run in self if wanted["name"] in (None, run.name) and state in (None, _state(run))]
+        found = [run for run in self if asked["name"] in (None, run.name) and state in (None, _state(run))]
         if len(found) == 1:
             return found[0]
-        text = " and ".join(f"{what} {value!r}" for what, value in wanted.items() if value is not None)
+        text = " and ".join(f"{what} {value!r}" for what, value in asked.items() if value is not None)
         raise AssertionError(f"expected 1 run with {text or 'any name and state'}, found {len(found)}: {self!r}")
 
     def __repr__(self) -> str:
