@@ -1,6 +1,6 @@
 """The page of a run of a workflow, and the lists of its steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,13 +14,12 @@ from django.utils.translation import gettext as _
 from mq_django.admin.messages.message_rows import shown_error
 from mq_django.admin.ui import text
 from mq_django.admin.ui.live import LiveParts
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
+from mq_django.admin.ui.page import SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.admin.ui.tabs import sections
-from mq_django.admin.workflows.run_graph import NodeLink, graph, step_kind, step_word
+from mq_django.admin.workflows.run_graph import graph, step_kind, step_word
 from mq_django.admin.workflows.run_list import kind_of, progress_of, state_word, took_text
-from mq_django.conf import get_config
-from mq_django.core.flow_graph import ranges
+from mq_django.admin.workflows.step_rows import links_of, step_rows
 from mq_django.core.numbers import whole
 from mq_django.core.step_ids import is_run_id
 from mq_django.core.visible import escape
@@ -108,7 +107,7 @@ def steps(page: Page, run: str) -> HttpResponse:
         tabs=sections(page, "workflows"),
         run_url=url,
         state=step_word(state) if state else "",
-        rows=_rows(page, view, found.rows),
+        rows=step_rows(page, view, found.rows, links_of(page, found.rows)),
         go_on="?" + urlencode({**terms, "after": found.after}) if found.after else "",
         back="?" + urlencode(terms),
         looked=text.number(found.scanned),
@@ -180,23 +179,11 @@ def _failure(failed: tuple[int, str], *, can_see_data: bool) -> SafeString:
     return format_html("{}: {}", _("Step %(number)s") % {"number": text.number(number)}, said)
 
 
-def _links(page: Page, steps: Sequence[StepLine]) -> Mapping[int, NodeLink]:
-    """Return where steps lead to: a failed one to its dead letter, another one to the search for its message."""
-    dead, find = run_steps.dead_letters_of(steps), page.url("find")
-    found: dict[int, NodeLink] = {}
-    for step in steps:
-        if step.number in dead:
-            found[step.number] = NodeLink(page.url("dead_letter", step.queue, dead[step.number]), _("Dead letter"))
-        elif step.message_id:
-            found[step.number] = NodeLink(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
-    return found
-
-
 def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, Any]:
-    links, before = _links(page, steps), run_steps.names_before(steps)
+    links, tasks = links_of(page, steps), [step for step in steps if not step.is_join]
     return {
         "graph": graph(steps, links),
-        "rows": [_row(page, view, step, links, before) for step in steps if not step.is_join],
+        "rows": step_rows(page, view, tasks, links, run_steps.names_before(steps)),
         "with_before": True,
         "caption": _("Steps"),
     }
@@ -204,7 +191,8 @@ def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, An
 
 def _folded(page: Page, view: RunView) -> dict[str, Any]:
     found, url = run_steps.count_steps(view, examples=EXAMPLES), page.url("workflow_steps", view.id)
-    links = _links(page, [step for group in found.first.values() for step in group])
+    shown = [step for group in found.first.values() for step in group]
+    rows = dict(zip([step.number for step in shown], step_rows(page, view, shown, links_of(page, shown)), strict=True))
     return {
         "groups": [
             {
@@ -212,37 +200,11 @@ def _folded(page: Page, view: RunView) -> dict[str, Any]:
                 "kind": step_kind(state),
                 "count": text.number(count),
                 "caption": _("Steps: %(state)s") % {"state": step_word(state)},
-                "rows": [_row(page, view, step, links, {}) for step in found.first[state]],
+                "rows": [rows[step.number] for step in found.first[state]],
                 "more_url": f"{url}?{urlencode({'state': state})}" if count > EXAMPLES else "",
                 "is_open": state in ("failed", "started"),
             }
             for state, count in found.counts.items()
         ],
         "looked": text.number(found.looked) if found.looked < view.last else "",
-    }
-
-
-def _rows(page: Page, view: RunView, steps: Sequence[StepLine]) -> list[dict[str, Any]]:
-    links = _links(page, steps)
-    return [_row(page, view, step, links, {}) for step in steps]
-
-
-def _row(
-    page: Page, view: RunView, step: StepLine, links: Mapping[int, NodeLink], before: Mapping[int, Sequence[int]]
-) -> dict[str, Any]:
-    link = links.get(step.number)
-    can_skip = step.state == "failed" and page.can(OPERATE)
-    return {
-        "number": text.number(step.number),
-        "task": text.visible(step.task, limit=120) if step.task else "",
-        "queue": text.visible(step.queue, limit=80) if step.queue else "",
-        "queue_url": page.queue_url(step.queue) if step.queue in get_config().queues else "",
-        "state": step_word(step.state),
-        "kind": step_kind(step.state),
-        "before": text.visible(ranges(before.get(step.number, ())).replace(",", ", "), limit=60),
-        "started": text.moment(step.began_ms),
-        "took": text.seconds(step.took),
-        "url": link.url if link else "",
-        "what": link.what if link else "",
-        "skip_url": page.url("workflow_skip", view.id, str(step.number)) if can_skip else "",
     }

@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.reports import Progress, progress_text
 from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector import run_steps, workflow_runs
 from mq_django.transport.sessions import Pooled
@@ -49,6 +50,18 @@ def test_the_list_has_state_and_progress(viewer):
     assert running not in page(viewer, "?state=failed")
     assert failed not in page(viewer, "?name=REPORT")
     assert "No run found." in page(viewer, "?name=nothing")
+
+
+def test_a_step_that_runs_shows_its_progress(operator, redis_client):
+    run_id = start_run({1: [], 2: []})
+    keys, (first, _) = get_config().queue("default").keys, take("default", 2)
+    reported = progress_text(Progress(done=40, total=100, note="rows", attempt=1, at_ms=1))
+    redis_client.hset(keys.progress(first.message.id), "progress", reported)
+    for path in (f"run/{run_id}/", f"run/{run_id}/steps/"):
+        shown = page(operator, path)
+        assert 'value="400"' in shown
+        assert "40 of 100" in shown
+        assert "rows" in shown
 
 
 def test_an_empty_list_explains_itself(viewer):
