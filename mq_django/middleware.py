@@ -106,8 +106,9 @@ def around_publishing(factory: Factory) -> Factory:
     It is called once per process with `publish`, and returns a callable that takes a `PublishCall`, calls
     `publish(call)` and returns its result, the ids. Headers that it adds to `call.headers` are sent with the messages.
     An exception of the middleware is raised to the caller. If it does not call `publish(call)`, nothing is sent. Inside
-    `atomic()` it runs at the call, and the messages are sent at the commit. It does not run for messages of schedules,
-    and for redriven ones.
+    `atomic()` it runs at the call, and the messages are sent at the commit. For the steps of a workflow it runs once,
+    where they are defined, with the first of them; its headers are sent with all of them. It does not run for messages
+    of schedules, and for redriven ones.
 
     Args:
         factory: a function or a class that takes `publish`.
