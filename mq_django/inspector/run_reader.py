@@ -120,6 +120,14 @@ class RunReader:
         texts = zip(numbers, reply_or_raise(found), strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 
+    def added(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
+        """Return ranges of the steps that each of these steps has added."""
+        if not numbers:
+            return {}
+        (found,) = self._wire.trip([("HMGET", self.keys.run(run_id), *[f"added:{number}" for number in numbers])])
+        texts = zip(numbers, reply_or_raise(found), strict=True)
+        return {number: text.decode(errors="replace") for number, text in texts if text is not None}
+
     def places(self, run_ids: Sequence[str]) -> list[RunPlaces]:
         """Return which keys and lists have runs."""
         keys = self.keys

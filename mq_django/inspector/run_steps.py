@@ -1,7 +1,7 @@
 """The steps of runs of workflows for display."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
@@ -141,16 +141,29 @@ def graph_steps(view: RunView) -> list[StepLine] | None:
     states = reader.records(view.id, numbers)
     if sum(not step.is_join for step in states) > MAX_GRAPH:
         return None
-    before: dict[int, list[int]] = {step.number: [] for step in states}
+    before = _edges({step.number for step in states}, reader.followers(view.id, numbers))
+    if before is None:
+        return None
+    # A step that was added by another one, and waits for none of those that were added with it, follows that one.
+    for number, text in reader.added(view.id, numbers).items():
+        for other in _numbers(text):
+            if before.get(other) == [] and other != number:
+                before[other].append(number)
+    return _lines(reader, view.id, states, before)
+
+
+def _edges(numbers: Collection[int], followers: Mapping[int, str]) -> dict[int, list[int]] | None:
+    """Return the steps that each step waits for, from ranges of those that wait for it; None: there are too many."""
+    before: dict[int, list[int]] = {number: [] for number in numbers}
     edges = 0
-    for number, text in sorted(reader.followers(view.id, numbers).items()):
+    for number, text in sorted(followers.items()):
         for other in _numbers(text):
             if other in before and number in before and other != number:
                 before[other].append(number)
                 edges += 1
         if edges > MAX_EDGES:
             return None
-    return _lines(reader, view.id, states, before)
+    return before
 
 
 def step(run_id: str, number: int) -> StepLine | None:

@@ -322,6 +322,7 @@ local function apply(name, number, seq, value, range)
       events[name](step, tonumber(seq), value)
       if range ~= '' and was ~= step.state then
         call('rpush', work, 'c ' .. range)
+        call('hset', run, 'added:' .. step.number, range)
       end
     end
   end

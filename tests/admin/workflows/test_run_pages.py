@@ -6,10 +6,12 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django.conf import get_config
+from mq_django.core.flow_graph import FlowGraph
 from mq_django.core.outcomes import Bury, StepEnd
 from mq_django.core.reports import Progress, progress_text
 from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector import run_steps, workflow_runs
+from mq_django.producers.step_starts import open_home
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -77,6 +79,18 @@ def test_the_list_is_paged_by_time(viewer, monkeypatch):
     shown = [[run_id for run_id in ids if f"run/{run_id}/" in each] for each in (first, second)]
     assert sorted(map(len, shown)) == [1, 2]
     assert sorted(shown[0] + shown[1]) == sorted(ids)
+
+
+def test_a_graph_links_steps_to_the_one_that_has_added_them(operator):
+    run_id, home, graph = start_run({1: []}), open_home("0"), FlowGraph()
+    for others in ([], [], [1, 2]):
+        graph.wait(graph.add(), others)
+    home.write_steps(run_id, graph.records([b"{}"] * 3, first=home.allocate(run_id, 3)))
+    end_steps(run_id, StepEnd(added="2-4"), 1)
+    shown = page(operator, f"run/{run_id}/")
+    (drawn,) = re.findall(r"<svg class=\"mq-graph\".*?</svg>", shown, re.DOTALL)
+    assert drawn.count('class="mq-edge"') == 4
+    assert [step.before for step in run_steps.graph_steps(workflow_runs.run(run_id))] == [[], [1], [1], [2, 3]]
 
 
 def test_a_graph_leads_to_messages_and_dead_letters(operator):
