@@ -56,9 +56,9 @@ class StepNotes:
 
 def noted(wire: Wire, queues: Sequence[QueueKeys]) -> list[bool]:
     """Return for each queue of a server whether there may be notes."""
-    replies = wire.trip([("HLEN", keys.step_notes) for keys in queues])
+    trips = wire.trips([[("HLEN", keys.step_notes)] for keys in queues])
     # One field is the latest number. An error is shown by who reads the notes.
-    return [not isinstance(reply, int) or reply > 1 for reply in replies]
+    return [not isinstance(count, int) or count > 1 for (count,) in trips]
 
 
 def _note(message_id: str, value: bytes) -> Note:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
+from mq_django.errors import NotPermitted
 from mq_django.producers.step_courier import StepCourier
 from mq_django.producers.step_starts import open_homes
 from mq_django.producers.workflow_upkeep import by_run, do, forget_old
@@ -46,7 +47,11 @@ class WorkflowService(Service):
     def run_once(self) -> float:
         """Deliver notes, publish starts, continue changes and end expired runs that nobody else has."""
         homes = {home.keys.home: home for home in open_homes()}
-        left = {key: home.left(age_ms=OLD_MS, after=self._after.get(key, b"")) for key, home in homes.items()}
+        try:
+            left = {key: home.left(age_ms=OLD_MS, after=self._after.get(key, b"")) for key, home in homes.items()}
+        except NotPermitted:
+            # A project without workflows need not grant their keys. One with them gets this error when it starts a run.
+            return IDLE
         found = {key: work for key, work in left.items() if work is not None}
         if not found:
             return IDLE

@@ -1,0 +1,56 @@
+"""The service of supervisors that continues what others have left of workflows."""
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor.workflow_service import IDLE, TICK, WorkflowService
+from mq_django.core.outcomes import StepEnd
+from mq_django.errors import NotPermitted
+from mq_django.inspector import workflow_runs
+from mq_django.producers.queues import queues
+from mq_django.transport.connections import get_client
+from mq_django.workflows import chain
+from tests.seeding import settle, start_run, take
+from tests.testapp.tasks import note
+from tests.users import rules_of, user
+from tests.waiting import wait_until
+
+
+def service():
+    return WorkflowService([*get_config().queues.values()])
+
+
+def test_it_delivers_what_a_dead_consumer_has_not(mq_settings):
+    run_id = start_run({1: [], 2: [1]})
+    settle("default", take("default", 1), StepEnd())
+    found = service()
+    wait_until(lambda: found.run_once() == TICK and workflow_runs.run(run_id).done == 1)
+    assert [delivery.message.id for delivery in take("default", 1)] == [f"w:{run_id}.2.1"]
+
+
+def test_a_start_that_cannot_be_published_holds_up_no_other(mq_settings, caplog):
+    mq_settings(QUEUES={"default": {}, "emails": {"MAX_DEPTH": 1}})
+    queues["emails"].publish("welcome", 1)
+    full = start_run({1: [], 2: []}, queue="emails")
+    found = service()
+    other = start_run({1: []})
+    wait_until(lambda: workflow_runs.run(other).started and found.run_once() == TICK)
+    assert [delivery.message.id for delivery in take("default", 9)] == [f"w:{other}.1.1"]
+    mq_settings(QUEUES={"default": {}, "emails": {}})
+    found = service()
+    wait_until(lambda: found.run_once() == TICK and len(take("emails", 9)) == 2)
+    assert workflow_runs.run(full).started == 2
+
+
+def test_without_workflows_it_idles(mq_settings):
+    assert service().run_once() == IDLE
+
+
+def test_a_redis_user_without_the_keys_of_workflows(mq_settings, redis_client, redis_url, namespace):
+    """It is as the documentation says: only a project that starts runs needs them."""
+    with user(redis_client, redis_url, rules_of("stream", namespace)) as url:
+        mq_settings(CONNECTION=url, QUEUES={"emails": {}, "default": {}})
+        assert service().run_once() == IDLE
+        with pytest.raises(NotPermitted):
+            chain((note, 1)).start()
+        get_client("produce").close()
