@@ -29,6 +29,8 @@ from mq_django.inspector.workflow_runs import ENDED_STATES, RunView
 
 #: Steps per page of a list, and of each state on the page of a run with many steps.
 PER_PAGE, EXAMPLES = 100, 10
+#: The most steps that are renewed while the page is open.
+LIVE_STEPS = 40
 #: What the object of a run is called in the admin's log, in front of its id. No queue has a space in its name.
 LOGGED = "run "
 
@@ -58,16 +60,11 @@ def show(page: Page, run: str) -> HttpResponse:
         return gone(page, run)
     context = _context(page, view)
     steps = run_steps.graph_steps(view)
-    if not steps:
-        context |= _folded(page, view)
-        names: tuple[str, ...] = ("run_state",)
-    else:
-        context |= _drawn(page, view, steps)
-        names = ("run_state", "run_graph", "run_steps")
+    context |= _drawn(page, view, steps) if steps else _folded(page, view)
     return page.render(
         "workflow_run",
         title_of(view),
-        live=page.live(names, context).context(),
+        live=page.live(_live_parts(steps), context).context(),
         live_url=page.url("workflow_run_stats", view.id),
         **context,
     )
@@ -85,10 +82,16 @@ def _live(page: Page, run: str) -> LiveParts:
     view = workflow_runs.run(run)
     if view is None:
         raise Http404
-    context, steps = _context(page, view), run_steps.graph_steps(view)
-    if not steps:
-        return page.live(("run_state",), context)
-    return page.live(("run_state", "run_graph", "run_steps"), {**context, **_drawn(page, view, steps)})
+    context = _context(page, view)
+    steps = run_steps.graph_steps(view) if view.total <= LIVE_STEPS else None
+    names = _live_parts(steps)
+    return page.live(names, {**context, **_drawn(page, view, steps)} if steps and len(names) > 1 else context)
+
+
+def _live_parts(steps: Sequence[StepLine] | None) -> tuple[str, ...]:
+    """Return the parts of the page that are renewed. Those of many steps would be hundreds of kilobytes each time."""
+    is_small = steps and sum(not step.is_join for step in steps) <= LIVE_STEPS
+    return ("run_state", "run_graph", "run_steps") if is_small else ("run_state",)
 
 
 @needs(VIEW)

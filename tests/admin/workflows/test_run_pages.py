@@ -81,6 +81,18 @@ def test_the_list_is_paged_by_time(viewer, monkeypatch):
     assert sorted(shown[0] + shown[1]) == sorted(ids)
 
 
+@pytest.mark.parametrize(("size", "is_live"), [(40, True), (41, False)])
+def test_the_steps_of_a_small_run_are_renewed(operator, size, is_live):
+    run_id = start_run({number: [] for number in range(1, size + 1)})
+    shown = page(operator, f"run/{run_id}/")
+    assert shown.count("mq-step-started") == size
+    assert ("as they were when this page was loaded" in shown) is not is_live
+    response = operator.get(f"{BASE}workflows/run/{run_id}/stats.json")
+    parts = {"run_state", "run_graph", "run_steps"} if is_live else {"run_state"}
+    assert response.json()["parts"].keys() == parts
+    assert len(response.content) < 80 * 1024
+
+
 def test_a_graph_links_steps_to_the_one_that_has_added_them(operator):
     run_id, home, graph = start_run({1: []}), open_home("0"), FlowGraph()
     for others in ([], [], [1, 2]):
