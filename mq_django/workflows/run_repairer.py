@@ -14,6 +14,8 @@ logger = get_logger(__name__)
 EVERY = 60.0
 #: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
 OLD_MS = 120_000
+#: What is repaired. Starts are not: supervisors try them again each second, and a full queue may refuse them for hours.
+REPAIRED = frozenset({"message", "unlisted", "stopped", "run"})
 #: Seconds for which a check searches queues. A message that waits in a longer queue is not searched to its end.
 SEARCH = 2.0
 
@@ -31,14 +33,15 @@ class RunRepairer(Service):
 
     def _check(self) -> None:
         found = check_runs(seconds=SEARCH, old_ms=OLD_MS, with_ended=False, progressed=self._progressed)
-        for problem in found.problems:
+        problems = [problem for problem in found.problems if problem.kind in REPAIRED]
+        for problem in problems:
             logger.warning(
                 "Repairing run %s: what another program or a failover took of step %s (%s)",
                 problem.run,
                 problem.step or "-",
                 problem.kind,
             )
-        self.each(found.problems, repair, called=lambda problem: f"run {problem.run}")
+        self.each(problems, repair, called=lambda problem: f"run {problem.run}")
 
     def _progressed(self) -> None:
         self.progressed = time.monotonic()

@@ -52,6 +52,15 @@ def test_one_of_several_supervisors_checks(redis_client, ready, namespace):
     assert redis_client.xlen(ready) == 1
 
 
+@pytest.mark.usefixtures("no_age")
+def test_a_start_that_a_full_queue_refuses_is_left_to_the_other_service(mq_settings, caplog):
+    mq_settings(QUEUES={"default": {"MAX_DEPTH": 1}, "emails": {}})
+    run_id = start_run({1: [], 2: []})
+    RunRepairer().run_once()
+    assert caplog.text == ""
+    assert workflow_runs.run(run_id).started == 2
+
+
 def test_what_is_young_may_be_under_way(redis_client, ready):
     start_run({1: []})
     redis_client.delete(ready)
