@@ -203,7 +203,10 @@ class WorkflowHome:
         return LeftWork(self._starts(starts), starts[-1][0] if starts else b"", *names)
 
     def claim_check(self, seconds: float) -> bool:
-        """Claim the check of all runs: return True for one caller within `seconds`."""
+        """Claim the check of running runs, if there are any: return True for one caller within `seconds`."""
+        (exist,) = self._wire.trip([("EXISTS", self.keys.alive)])
+        if not reply_or_raise(exist):
+            return False
         (reply,) = self._wire.trip([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
         return reply_or_raise(reply) is not None
 

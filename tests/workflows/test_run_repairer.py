@@ -40,13 +40,15 @@ def test_a_step_whose_message_is_gone_starts_again(redis_client, ready, caplog):
 
 @pytest.mark.usefixtures("no_age")
 def test_one_of_several_supervisors_checks(redis_client, ready, namespace):
+    checked = WorkflowKeys(namespace, "0").checked
     RunRepairer().run_once()
+    assert redis_client.exists(checked) == 0, "there is nothing to check"
     start_run({1: []})
+    RunRepairer().run_once()
+    assert 0 < redis_client.pttl(checked) < 60_000
     redis_client.delete(ready)
     RunRepairer().run_once()
     assert redis_client.exists(ready) == 0
-    checked = WorkflowKeys(namespace, "0").checked
-    assert 0 < redis_client.pttl(checked) < 60_000
     redis_client.delete(checked)
     RunRepairer().run_once()
     assert redis_client.xlen(ready) == 1
