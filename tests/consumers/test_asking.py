@@ -150,7 +150,7 @@ def test_what_is_asked_goes_one_way(mq_settings):
 @pytest.mark.parametrize(
     ("options", "queue"),
     [
-        ({"QUEUES": {"default": {"STORE": "rsmq"}}}, "default"),
+        ({"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": "asked"}}}, "default"),
         ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
     ],
     ids=["rsmq", "topic"],

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 QUEUES = {
     "stream": ("a", {"a": {}}),
     "limited": ("b", {"b": {"CONCURRENCY": {"queue": 50, "key": 50}}}),
-    "rsmq": ("c", {"c": {"STORE": "rsmq"}}),
+    "rsmq": ("c", {"c": {"STORE": "rsmq", "NAMESPACE": "paused"}}),
     "topic": ("news:readers", {"default": {}}),
 }
 

@@ -111,7 +111,7 @@ def test_a_handler_that_holds_the_gil_is_named_by_what_its_supervisor_knows(tree
 @pytest.mark.parametrize(
     ("options", "queue"),
     [
-        ({"QUEUES": {"default": {"STORE": "rsmq"}}}, "default"),
+        ({"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": "stacked"}}}, "default"),
         ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
     ],
     ids=["rsmq", "topic"],

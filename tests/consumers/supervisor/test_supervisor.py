@@ -290,7 +290,7 @@ def test_a_late_handler_is_interrupted(trees, publish, history, store):
     assert len({line["pid"] for line in history.lines("start")}) == 1
 
 
-@pytest.mark.parametrize("kind", [{}, {"STORE": "rsmq"}], ids=["stream", "rsmq"])
+@pytest.mark.parametrize("kind", [{}, {"STORE": "rsmq", "NAMESPACE": "killed"}], ids=["stream", "rsmq"])
 def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handled_uncharged(
     trees, publish, history, mq_settings, redis_client, tmp_path, kind
 ):
