@@ -154,7 +154,8 @@ class ResultWatcher:
                 self._look_again()
 
     def _log(self, error: Exception) -> None:
-        if time.monotonic() - self._logged > LOG_AGAIN:
+        # One that is retired has lost its connection on purpose.
+        if not self._retired and time.monotonic() - self._logged > LOG_AGAIN:
             self._logged = time.monotonic()
             text = "Waiting for results: no notifications; looking each second until that succeeds: %s"
             logger.warning(text, error, exc_info=None if isinstance(error, StoreError) else error)

@@ -254,22 +254,20 @@ def test_a_receiver_that_fails_stops_nothing(look, heard, caplog, error):
 
 def test_a_receiver_may_take_its_time(watcher, look):
     seen = []
+
+    def hear(**_):
+        seen.append(watcher.progress())
+
     actions.pause("emails")
+    # Before the start, because the signal is sent once.
+    problem_began.connect(hear)
     watcher.start()
     try:
-        wait_until(lambda: watcher.progress() != {})
-
-        def hear(**_):
-            seen.append(watcher.progress())
-
-        problem_began.connect(hear)
-        try:
-            wait_until(lambda: seen)
-        finally:
-            problem_began.disconnect(hear)
+        wait_until(lambda: seen)
+        wait_until(lambda: list(watcher.progress()) == [watcher.name])
         assert seen == [{}]
-        assert list(watcher.progress()) == [watcher.name]
     finally:
+        problem_began.disconnect(hear)
         watcher.stop()
         assert watcher.join(5)
 
