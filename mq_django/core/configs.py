@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 from mq_django.core import rsmq_format
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, QueueKeys, TopicKeys, is_name
-from mq_django.core.limits import Limit, Limits, Rate
+from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
     option,
+    read_after_bury,
     read_concurrency,
     read_count,
     read_delay,
+    read_fair,
     read_maxsize,
     read_optional_count,
     read_optional_period,
@@ -100,6 +102,30 @@ class QueueConfig(DeliveryOptions):
             'Deliveries at once, of all consumers together: `5`, or `{"queue": 20, "key": 1}`.',
         ),
     )
+    ordered: bool = field(
+        default=False,
+        metadata=option(
+            read_switch,
+            "The messages of a key are handled [in their order, one at a time](ordering.md).",
+        ),
+    )
+    after_bury: str = field(
+        default="continue",
+        metadata=option(
+            read_after_bury,
+            'With `ORDERED`, when a message becomes a dead letter: with `"continue"` the next message of its key is '
+            'handled; with `"hold"` the key waits until the dead letter is redriven, edited or deleted.',
+        ),
+    )
+    fair: Weights | None = field(
+        default=None,
+        metadata=option(
+            read_fair,
+            '`True`: while messages wait, [keys take turns](ordering.md#fairness-between-keys), so that none waits for '
+            'the many messages of another. `{"big-customer": 5}` gives a key five turns for each one of others.',
+            shown="`False`",
+        ),
+    )
     consume: bool = field(
         default=True,
         metadata=option(
@@ -124,7 +150,20 @@ class QueueConfig(DeliveryOptions):
     def limits(self) -> Limits:
         """Return all limits as one value."""
         rate, at_once = self.rate_limit, self.concurrency
-        return Limits(rate=rate.queue, key_rate=rate.key, concurrency=at_once.queue, key_concurrency=at_once.key)
+        return Limits(
+            rate=rate.queue,
+            key_rate=rate.key,
+            concurrency=at_once.queue,
+            key_concurrency=1 if self.ordered else at_once.key,
+            ordered=self.ordered,
+            fair=self.fair,
+        )
+
+    def lacking(self, option: str) -> str | None:
+        """See DeliveryOptions.lacking()."""
+        if option == "priority" and (self.ordered or self.fair is not None):
+            return "Queue {config.name!r} has ORDERED or FAIR, which priorities would break"
+        return DeliveryOptions.lacking(self, option)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self._make_keys())
@@ -171,6 +210,9 @@ class RsmqConfig(QueueConfig):
     keep_handled_data: bool = False
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
+    ordered: bool = False
+    after_bury: str = "continue"
+    fair: Weights | None = None
 
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"

@@ -82,6 +82,10 @@ class DeliveryOptions:
     #: Makes the ids of messages.
     new_id = staticmethod(ids.new_id)
 
+    def lacking(self, option: str) -> str | None:
+        """Return why an option of a publish is not supported, as a template of the error; None: it is."""
+        return self.lacks.get(option)
+
     @property
     def keeps_results(self) -> bool:
         """Return whether the results of tasks are kept."""

@@ -54,12 +54,13 @@ KINDS = (
     "permits",
     "next_checks",
     "permit_wakeups",
+    "tags",
     "step_notes",
     "wake",
 )
 
 #: The last part of a key, where it is not the kind with "-" for "_".
-_KEY_NAMES = {"next_checks": "turns", "permit_wakeups": "freed"}
+_KEY_NAMES = {"next_checks": "checks", "permit_wakeups": "freed"}
 
 #: The prefixes of members of `due` that are unique keys, and of members of `parked`. No id starts with them.
 UNIQUE_PREFIX = "u:"
@@ -82,7 +83,7 @@ class QueueKeys:
     due: str = field(init=False)
     #: ZSET, score the hash of the name: messages whose name no consumer has a handler for.
     unhandled: str = field(init=False)
-    #: ZSET, score the hash of the message's key: messages over the limit of their key, in the order they came.
+    #: ZSET, score the hash of the message's key: the lines of messages that may not run yet, in the order they came.
     parked: str = field(init=False)
     #: HASH: bodies of the members of `priority`, `due`, `unhandled` and `parked`.
     waiting: str = field(init=False)
@@ -112,16 +113,18 @@ class QueueKeys:
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
     control: str = field(init=False)
-    #: The next five are for limits, see `lua/parts/limits.lua`. HASH: logs of grants, by key.
+    #: The next six are for limits, order and turns, see `lua/parts/line_keys.lua`. HASH: logs of grants, by key.
     limits: str = field(init=False)
     #: ZSET, score when the log has expired: keys with a log.
     rates: str = field(init=False)
-    #: ZSET, score the hash of the key: deliveries that hold a permit of their key.
+    #: ZSET, score the hash of the key: tokens of the messages that run, see `lua/parts/tokens.lua`.
     permits: str = field(init=False)
-    #: ZSET, score the time of the next check, in ms: keys that have parked messages.
+    #: ZSET, score the time of the next look, in ms: hashes of the keys that have parked messages.
     next_checks: str = field(init=False)
-    #: STREAM, group `mq`: an entry wakes one consumer that waits for a permit of the queue.
+    #: STREAM, group `wake`: an entry wakes a consumer that waits for a permit or a line.
     permit_wakeups: str = field(init=False)
+    #: ZSET, score the turn: hashes of the keys whose lines may go on, with FAIR.
+    tags: str = field(init=False)
     #: HASH: `last:`, `fired:` and `paused:` + a schedule's name.
     schedules: str = field(init=False)
     #: HASH: the same of schedules that were created at run time; `definition:`, `created:` and `changed:` + its name.

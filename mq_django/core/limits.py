@@ -1,5 +1,6 @@
-"""Rate limits and concurrency limits of a queue and of its keys."""
+"""What lets the messages of a queue run: rate limits, concurrency limits, order per key, turns of the keys."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +12,13 @@ _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)
 MAX_COUNT = 1_000_000
 
 Value = TypeVar("Value")
+#: Keys with their weights.
+Weights = tuple[tuple[str, float], ...]
+
+
+def key_hash(key: str) -> int:
+    """Return the hash of a key of messages: the first 52 bits of its SHA-1, which a double holds exactly."""
+    return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,10 @@ class Limits:
     #: The same for the messages of one key.
     key_rate: Rate | None = None
     key_concurrency: int | None = None
+    #: The messages of a key run in their order, one at a time: `key_concurrency` is 1.
+    ordered: bool = False
+    #: Keys take turns, those with a weight more often; None: messages are taken as they come.
+    fair: Weights | None = None
 
     @property
     def of_queue(self) -> bool:
@@ -63,6 +75,11 @@ class Limits:
 
     @property
     def of_keys(self) -> bool:
+        """Return whether messages may have to wait in the line of their key."""
+        return self.needs_tokens or self.fair is not None
+
+    @property
+    def needs_tokens(self) -> bool:
         """Return whether each key is limited."""
         return self.key_rate is not None or self.key_concurrency is not None
 

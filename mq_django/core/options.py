@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from mq_django.core.limits import Limit, Rate
+from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
 from mq_django.core.times import MAX_DELAY, read_duration
@@ -169,6 +169,24 @@ def read_rate_limit(value: Any) -> Limit[Rate]:
 
 def read_concurrency(value: Any) -> Limit[int]:
     return _limit(value, read_count, "a whole number from 1")
+
+
+read_after_bury = _reader(str, '"continue" or "hold"', ("continue", "hold").__contains__)
+#: The most keys with a weight: each fetch sends them.
+MAX_WEIGHTS = 1000
+
+
+def read_fair(value: Any) -> Weights | None:
+    if isinstance(value, bool):
+        return () if value else None
+    is_valid = isinstance(value, Mapping) and len(value) <= MAX_WEIGHTS
+    if not is_valid or not all(isinstance(key, str) and _is_weight(weight) for key, weight in value.items()):
+        raise TypeError(f"True, False, or a dict of up to {MAX_WEIGHTS:,} keys and their weights, from 0.001 to 1,000")
+    return tuple(sorted((key, float(weight)) for key, weight in value.items()))
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1000  # noqa: PLR2004
 
 
 # RSMQ allows a vt of 0. Then a message stays visible, and two consumers would handle it at once.

@@ -131,8 +131,8 @@ def expiry(expires: Duration | datetime, at_ms: int) -> int:
 
 def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:
     """Raise NotSupported if a destination lacks an option of a publish."""
-    if option in destination.lacks:
-        raise NotSupported(destination.lacks[option].format(config=destination, value=value))
+    if (text := destination.lacking(option)) is not None:
+        raise NotSupported(text.format(config=destination, value=value))
 
 
 def data_text(data: Any, config: DeliveryOptions) -> bytes:

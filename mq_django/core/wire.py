@@ -4,7 +4,7 @@ Attributes have the names of CloudEvents. An entry has them as fields, or in a J
 fields override those in the object.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -144,6 +144,21 @@ def decode_entry(
         return Undecodable(stream, entry, fields, str(error)[:300] or type(error).__name__)
 
 
+def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
+    """Return the attributes in the fields of an entry, and the text of its data, if that is a field."""
+    text: bytes | None = found.pop("data", None)
+    outer = {name: value.decode() for name, value in found.items()}
+    body = outer.pop("message", None)
+    values: dict[str, Any] = outer if body is None else decode_body(body.encode()) | outer
+    if text is not None:
+        values["data"] = loads(text)
+    if values.get(BINARY_DATA) is not None:
+        text = None  # the field `data` is null, and not what a retry writes
+    if body is None or BINARY_DATA in outer:
+        values = with_data(values)
+    return values, text
+
+
 #: The fields of most entries of our own producers, and the defaults of the other attributes.
 _OURS = (b"id", b"type", b"data")
 _MESSAGE_DEFAULTS = Message("", "", None, "")[7:]
@@ -198,16 +213,7 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read
     _check_size(size)
     if len(found) * 2 != len(fields):
         raise DecodeError("a field occurs twice")
-    text: bytes | None = found.pop("data", None)
-    outer = {name: value.decode() for name, value in found.items()}
-    body = outer.pop("message", None)
-    values: dict[str, Any] = outer if body is None else decode_body(body.encode()) | outer
-    if text is not None:
-        values["data"] = loads(text)
-    if values.get(BINARY_DATA) is not None:
-        text = None  # the field `data` is null, and not what a retry writes
-    if body is None or BINARY_DATA in outer:
-        values = with_data(values)
+    values, text = _values(found)
     return Delivery(
         message_of(values, queue=queue, entry=entry),
         stream,
@@ -236,13 +242,34 @@ def alone_of(delivery: Delivery) -> str:
     return SUSPECT if delivery.suspect else CHARGED
 
 
-def decode_body(body: bytes, *, needs_data: bool = False) -> dict[str, Any]:
-    """Return the attributes in a JSON object, such as one of the waiting room. Without data, its data is None.
+def unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Return the fields of an entry that were packed as netstrings, as a message in a line is: see `packed_fields.lua`.
 
     Raises:
-        DecodeError: it is not a JSON object, is too large, or has no data and needs it.
+        DecodeError: it is something else.
+    """
+    parts, at = list[bytes](), 0
+    while at < len(body):
+        size, colon, _ = body[at : at + 10].partition(b":")
+        first = at + len(size) + 1
+        at = first + (int(size) if colon and size.isdigit() else len(body)) + 1
+        parts.append(body[first : at - 1])
+    if at != len(body) or len(parts) % 2 or len(parts) > MAX_PARTS + 4:
+        raise DecodeError("not a message of a line")
+    return zip([name.decode() for name in parts[::2]], parts[1::2], strict=True)
+
+
+def decode_body(body: bytes, *, needs_data: bool = False) -> dict[str, Any]:
+    """Return the attributes in a JSON object, such as one of the waiting room, or in packed fields of a line.
+
+    Without data, its data is None.
+
+    Raises:
+        DecodeError: it is neither, is too large, or has no data and needs it.
     """
     _check_size(len(body))
+    if body[:1].isdigit():
+        return _values(dict(unpacked(body)))[0]
     found = loads(body)
     if not isinstance(found, dict):
         raise DecodeError("the message is not a JSON object")

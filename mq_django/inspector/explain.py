@@ -1,12 +1,11 @@
 """Why a message is not running: the most immediate cause."""
 
-import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.limits import Rate
+from mq_django.core.limits import Rate, key_hash
 from mq_django.core.numbers import score_ms, whole
 from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
@@ -121,12 +120,12 @@ def _of_queue(queue: QueueView) -> Cause | None:
 def _of_key(view: WaitingView, name: str) -> Cause:
     """Return which limit of its key a parked message waits for."""
     config, key = get_config().queue(name), view.message.key or ""
-    keys, score = config.keys, _score(key)
+    keys, score = config.keys, key_hash(key)
     commands: list[Command] = [
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
-        ("ZSCORE", keys.next_checks, key),
+        ("ZSCORE", keys.next_checks, score),
         scripts.command("clock_read", keys=[keys.parked], args=[]),
     ]
     replies = open_wire("inspect", config.connection).trip(commands)
@@ -139,11 +138,6 @@ def _of_key(view: WaitingView, name: str) -> Cause:
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or the limit was removed.
     return Cause(kind="due")
-
-
-def _score(key: str) -> int:
-    """Return the score of a key, as `hash_of` in `lua/parts/limits.lua` computes it."""
-    return int(hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:13], 16)
 
 
 def _of_limits(queue: QueueView) -> Cause | None:

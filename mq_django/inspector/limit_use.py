@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig
-from mq_django.stores.limited_store import LimitedStore
+from mq_django.stores.line_store import LineStore
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 
@@ -40,7 +40,7 @@ class LimitUse:
 
 def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
     """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
-    (reply,) = wire.trip([LimitedStore(config, wire).look_command(start, count)])
+    (reply,) = wire.trip([LineStore(config, wire).look_command(start, count)])
     now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
         KeyUse(key=key.decode(errors="replace"), parked=waits, granted=used, concurrent=held, next_check_ms=next_check)

@@ -3,7 +3,7 @@
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
 from mq_django.registry import start_of
 from mq_django.stores.base import Store
-from mq_django.stores.limited_store import LimitedStore
+from mq_django.stores.line_store import LineStore
 from mq_django.stores.members import Members
 from mq_django.stores.rsmq_members import RsmqMembers
 from mq_django.stores.rsmq_store import RsmqStore
@@ -18,7 +18,7 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
         return TopicStore(config, wire, start=start_of(config.name))
     if isinstance(config, RsmqConfig):
         return RsmqStore(config, wire)
-    return LimitedStore(config, wire) if config.limits else StreamStore(config, wire)
+    return LineStore(config, wire) if config.limits else StreamStore(config, wire)
 
 
 def open_members(config: QueueConfig, wire: Wire) -> Members:

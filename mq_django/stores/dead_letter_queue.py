@@ -111,12 +111,13 @@ class DeadLetters:
         `step` belongs to a job that this worker no longer runs.
         """
         keys = self._keys
-        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes]
-        return self._move("dead_redrive", key_names, [*step, *entries])
+        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.urgent]
+        return self._move("dead_redrive", key_names, [*step, keys.group, *entries])
 
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
-        return self._move("dead_delete", [self._keys.dead_job], [*step, *entries])
+        keys = self._keys
+        return self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
         """Put a dead letter back into its queue with other data, as a new message.
@@ -124,7 +125,9 @@ class DeadLetters:
         `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `RESUBMITTED`, `MISSING`,
         or `UNDECODABLE` if the entry is not a valid message.
         """
-        return self._move("dead_resubmit", [self._keys.ready, self._keys.step_notes], [entry, message_id, text])[0]
+        keys = self._keys
+        key_names = [keys.ready, keys.step_notes, keys.permits, keys.urgent]
+        return self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
 
     def written(self, made: Publication) -> bytes:
         """Return the `text` for resubmit().

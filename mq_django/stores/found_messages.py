@@ -72,7 +72,8 @@ class SortedSet:
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
         keys = self._keys
-        key_names = [self._key, keys.waiting, keys.unique, keys.claims, keys.message_job, keys.step_notes]
+        index = [keys.waiting, keys.unique, keys.claims, keys.message_job, keys.step_notes]
+        key_names = [self._key, *index, keys.permits, keys.next_checks]
         return _words(self._wire, "waiting_delete", key_names, [*step, *members])
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
@@ -133,7 +134,8 @@ class ReadyStream:
         """See SortedSet.delete()."""
         keys = self._keys
         args: list[Argument] = [*step, keys.group, *members]
-        return _words(self._wire, "stream_delete", [self._key, keys.claims, keys.message_job, keys.step_notes], args)
+        key_names = [self._key, keys.claims, keys.message_job, keys.step_notes, keys.permits, keys.next_checks]
+        return _words(self._wire, "stream_delete", key_names, args)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])

@@ -68,6 +68,12 @@ def stream_receipts(keys: QueueKeys, stream: str) -> Receipts:
     return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_reassign", claims=True)
 
 
+def line_receipts(keys: QueueKeys, stream: str) -> Receipts:
+    """Return the receipts of one of the streams of a queue with lines. Settled entries are deleted."""
+    key_names = (stream, keys.permits, keys.parked, keys.next_checks, keys.control)
+    return Receipts(keys, key_names, (keys.group,), _LINES, "lines_reassign", claims=True)
+
+
 def log_receipts(keys: GroupKeys) -> Receipts:
     """Return the receipts of a group's deliveries of its topic's log. Settled entries are acked, not deleted."""
     return Receipts(keys, (keys.topic.log, keys.control), (keys.group,), _LOG, "topic_reassign")
@@ -295,6 +301,10 @@ _STREAM: Mapping[type, Transition] = {
     HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
     Bury: Transition("stream_bury", (*DEAD, "step_notes"), buried),
     SetAside: Transition("stream_set_aside", ("unhandled", "waiting"), _set_aside),
+}
+_LINES: Mapping[type, Transition] = {
+    kind: transition._replace(script=transition.script.replace("stream_", "lines_").replace("steps_", "lines_steps_"))
+    for kind, transition in _STREAM.items()
 }
 _LOG: Mapping[type, Transition] = {
     Ack: Transition("topic_ack", (), entries),

@@ -94,9 +94,9 @@ class Source(ABC):
 class StreamSource(Source):
     """The streams of a queue: `ready` and `urgent`."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts] = ()) -> None:
         keys = config.keys
-        super().__init__(config, wire, [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)])
+        super().__init__(config, wire, receipts or [stream_receipts(keys, stream) for stream in keys.streams()])
         #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False
         #: Whether the last take returned a full batch without priorities: see take_commands().

@@ -176,7 +176,7 @@ class StreamStore:
         """See Store.purge()."""
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
+        index = [keys.waiting, keys.unique, keys.claims, keys.step_notes, keys.permits, keys.next_checks]
         args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
         command = scripts.command("stream_purge", keys=[*places, *index], args=args)
         deleted = reply_or_raise(self._wire.trip([command])[0])

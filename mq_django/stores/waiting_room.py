@@ -158,14 +158,14 @@ class WaitingRoom:
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
         free = int(not self._config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
-        moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked], args)
+        moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked, keys.permits, keys.urgent], args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """Cancel a waiting message, by its id or by `u:` + its unique key."""
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes]
+        index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes, keys.permits, keys.next_checks]
         more = ["1"] if self._config.keeps_results else []
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
@@ -201,7 +201,7 @@ class WaitingRoom:
     def release(self, names: Iterable[str] | None, *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
         keys = self._keys
-        key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control]
+        key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control, keys.permits, keys.urgent]
         commands = [
             scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])
             for first, *last in scores_of(names)

@@ -14,7 +14,7 @@ from example_project.shop import cascade
 from example_project.shop.models import Cart, Notification, Order
 from mq_django.conf import get_config
 from mq_django.stores import open_store
-from mq_django.stores.limited_store import LimitedStore
+from mq_django.stores.line_store import LineStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.example_project.conftest import StartGateway
@@ -25,10 +25,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 @pytest.fixture
-def sms() -> Iterator[LimitedStore]:
+def sms() -> Iterator[LineStore]:
     session = Session(get_client("consume"))
     found = open_store(get_config().queue("sms"), session)
-    assert isinstance(found, LimitedStore)
+    assert isinstance(found, LineStore)
     yield found
     session.release()
 
@@ -48,7 +48,7 @@ def test_the_limit_is_below_what_the_gateway_takes() -> None:
 
 
 def test_a_rush_of_sms_never_makes_the_gateway_refuse_one(
-    shop: Settings, start_gateway: StartGateway, sms: LimitedStore
+    shop: Settings, start_gateway: StartGateway, sms: LineStore
 ) -> None:
     shop.GATEWAY_URL = url = start_gateway()
     shop.GATEWAY_TIMEOUT = timedelta(seconds=10)

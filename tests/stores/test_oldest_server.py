@@ -14,7 +14,7 @@ from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import ServerBinary
 from tests.inspector.test_limit_use import *  # noqa: F403
 from tests.stores.test_expiry import *  # noqa: F403 - the same tests, with the server of this module
-from tests.stores.test_limited_store import *  # noqa: F403
+from tests.stores.test_line_store import *  # noqa: F403
 from tests.stores.test_neighbours import *  # noqa: F403
 from tests.stores.test_priority import *  # noqa: F403
 from tests.stores.test_schedule_state import *  # noqa: F403

@@ -24,6 +24,8 @@ VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
 #: The field in which it announces digests of the options of the queue, for `manage.py mq doctor`.
 OPTIONS = "options"
+#: The field in which it announces that the queue has ORDERED: see `lua/lines_begin.lua`.
+ORDERED = "ordered"
 
 
 class Silence:
@@ -177,6 +179,7 @@ class Heartbeat(Service):
                 VISIBILITY: round(self._timeouts[number] * 1000),
                 OPTIONS: self._options[number],
                 HOUSEKEEPING: True,
+                **({ORDERED: True} if self._queues[number].ordered else {}),
             },
             announcement.of_queue(number) if consumes else {},
             generation="" if first else generation,

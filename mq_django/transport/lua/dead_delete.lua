@@ -4,6 +4,8 @@
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
+-- KEYS[5]  permits    {queue}:permits       ZSET     see parts/tokens
+-- KEYS[6]  checks     {queue}:checks        ZSET
 -- ARGV[1..4]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
@@ -14,8 +16,10 @@
 -- with clock
 -- with dead_letters
 -- with jobs
-local dead, ids, groups, job = unpack(KEYS)
+-- with tokens
+local dead, ids, groups, job, permits, checks = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash' })
+  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
@@ -29,6 +33,7 @@ for i = 5, #ARGV do
   reply[#reply + 1] = found and 'DELETED' or 'MISSING'
   if found then
     remove_dead_letter(dead, ids, ARGV[i], found[2])
+    drop_token(permits, checks, 'd-' .. ARGV[i])
   end
 end
 uncount_removed(groups)

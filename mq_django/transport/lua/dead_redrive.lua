@@ -1,4 +1,5 @@
--- Put dead letters back into their queue, with no attempts counted.
+-- Put dead letters back into their queue, with no attempts counted. The head of a key goes before all that is ready, and
+-- keeps its token.
 --
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
@@ -7,7 +8,10 @@
 -- KEYS[5]  ready      {queue}:ready         STREAM
 -- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional, with the next
 -- KEYS[7]  notes      {queue}:step-notes    HASH     see parts/step_notes
+-- KEYS[8]  permits    {queue}:permits       ZSET     see parts/tokens; optional, with the next two
+-- KEYS[9]  urgent     {queue}:urgent        STREAM
 -- ARGV[1..4]          see parts/jobs
+-- ARGV[5]  group      only with KEYS[8]
 -- then entries of `dead`, at most 500
 --
 -- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message; or
@@ -18,9 +22,11 @@
 -- with dead_letters
 -- with jobs
 -- with step_notes
-local dead, ids, groups, job, ready, cancels, notes = unpack(KEYS)
+-- with line_heads
+local dead, ids, groups, job, ready, cancels, notes, permits, urgent = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
   or cancels and wrong_type({ [cancels] = 'zset' })
+  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
 if wrong then
   return wrong
 end
@@ -48,9 +54,18 @@ local function redrive(entry)
     fields[#fields + 1] = 'story'
     fields[#fields + 1] = history
   end
-  local added = redis.pcall('xadd', ready, '*', unpack(fields))
+  local is_head = permits and redis.call('zscore', permits, 'd-' .. entry)
+  local target, added = ready, nil
+  if is_head then
+    target, added = add_first(ready, urgent, ARGV[5], fields)
+  else
+    added = redis.pcall('xadd', ready, '*', unpack(fields))
+  end
   if type(added) == 'table' then
     return added
+  end
+  if is_head then
+    pass_token(permits, 'd-' .. entry, token_of(target, added))
   end
   if has_requests and values.id then
     redis.call('zrem', cancels, values.id)
@@ -61,7 +76,7 @@ local function redrive(entry)
 end
 
 local reply, failed = {}, nil
-for i = 5, #ARGV do
+for i = permits and 6 or 5, #ARGV do
   local result = redrive(ARGV[i])
   if type(result) == 'table' then
     failed = result

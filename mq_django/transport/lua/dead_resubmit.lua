@@ -5,17 +5,22 @@
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
 -- KEYS[4]  ready      {queue}:ready         STREAM
 -- KEYS[5]  notes      {queue}:step-notes    HASH     see parts/step_notes
+-- KEYS[6]  permits    {queue}:permits       ZSET     see parts/tokens
+-- KEYS[7]  urgent     {queue}:urgent        STREAM
 -- ARGV[1]  entry      of `dead`
 -- ARGV[2]  id         of the new message
 -- ARGV[3]  data       JSON text
+-- ARGV[4]  group
 --
 -- Returns 'RESUBMITTED', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message.
 
 -- with types
 -- with dead_letters
 -- with step_notes
-local dead, ids, groups, ready, notes = unpack(KEYS)
+-- with line_heads
+local dead, ids, groups, ready, notes, permits, urgent = unpack(KEYS)
 local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
+  or wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
 if wrong then
   return wrong
 end
@@ -32,7 +37,17 @@ if not fields then
 end
 fields[#fields + 1] = 'data'
 fields[#fields + 1] = ARGV[3]
-redis.call('xadd', ready, '*', 'id', ARGV[2], unpack(fields))
+fields = { 'id', ARGV[2], unpack(fields) }
+if redis.call('zscore', permits, 'd-' .. ARGV[1]) then
+  -- The head of a key keeps its place.
+  local target, added = add_first(ready, urgent, ARGV[4], fields)
+  if not target then
+    return added
+  end
+  pass_token(permits, 'd-' .. ARGV[1], token_of(target, added))
+else
+  redis.call('xadd', ready, '*', unpack(fields))
+end
 remove_dead_letter(dead, ids, ARGV[1], found[2])
 note_step(usable_notes(notes), ARGV[2], 'redriven', '', '')
 uncount_removed(groups)

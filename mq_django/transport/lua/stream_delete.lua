@@ -4,6 +4,8 @@
 -- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
 -- KEYS[3]  job        {queue}:message-job        HASH   see parts/jobs
 -- KEYS[4]  notes      {queue}:step-notes         HASH   see parts/step_notes
+-- KEYS[5]  permits    {queue}:permits         ZSET   see parts/tokens
+-- KEYS[6]  checks     {queue}:checks          ZSET
 -- ARGV[1..4]          see parts/jobs
 -- ARGV[5]  group
 -- then entries
@@ -17,8 +19,10 @@
 -- with undelivered
 -- with jobs
 -- with step_notes
-local stream, claims, job, notes = unpack(KEYS)
+-- with tokens
+local stream, claims, job, notes, permits, checks = unpack(KEYS)
 local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
+  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
@@ -35,6 +39,7 @@ local function delete(entry)
     return 'MISSING'
   end
   redis.call('xdel', stream, entry)
+  drop_token(permits, checks, token_of(stream, entry))
   for field = 1, #found[2], 2 do
     if found[2][field] == 'id' then
       release_claim(claims, found[2][field + 1])

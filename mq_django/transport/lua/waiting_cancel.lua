@@ -9,6 +9,8 @@
 -- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
 -- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
 -- KEYS[9]  notes      {queue}:step-notes  HASH   see parts/step_notes
+-- KEYS[10] permits    {queue}:permits    ZSET   see parts/tokens; optional, with the next
+-- KEYS[11] checks     {queue}:checks     ZSET
 -- ARGV[1]  id         the message's id, or 'u:' and its unique key
 -- ARGV[2]  wants id   if given, the reply for a cancelled message is its id in a list
 --
@@ -21,10 +23,13 @@
 -- with replaced
 -- with claims
 -- with step_notes
-local due, unhandled, priority, parked, waiting, unique, claims, replaced, notes = unpack(KEYS)
+-- with tokens
+local due, unhandled, priority, parked, waiting, unique, claims, replaced, notes = unpack(KEYS, 1, 9)
+local permits, checks = KEYS[10], KEYS[11]
 
 local wrong = wrong_type({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
   or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
+  or permits and wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
@@ -35,6 +40,9 @@ for at = 1, 4 do
 end
 if removed == 0 then
   return was_replaced(replaced, ARGV[1]) and 'REPLACED' or 'MISSING'
+end
+if permits then
+  drop_token(permits, checks, 'm-' .. member)
 end
 local id = string.match(member, '^[up]:') and redis.call('hget', unique, member) or member
 redis.call('hdel', waiting, member)

@@ -6,6 +6,8 @@
 -- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys
 -- KEYS[5]  job        {queue}:message-job   HASH   see parts/jobs
 -- KEYS[6]  notes      {queue}:step-notes    HASH   see parts/step_notes
+-- KEYS[7]  permits    {queue}:permits       ZSET   see parts/tokens
+-- KEYS[8]  checks     {queue}:checks        ZSET
 -- ARGV[1..4]          see parts/jobs
 -- then members
 --
@@ -18,8 +20,10 @@
 -- with forget_member
 -- with jobs
 -- with step_notes
-local waiters, waiting, unique, claims, job, notes = unpack(KEYS)
+-- with tokens
+local waiters, waiting, unique, claims, job, notes, permits, checks = unpack(KEYS)
 local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [job] = 'hash' })
+  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
@@ -37,6 +41,7 @@ for at = 5, #ARGV do
     redis.call('hdel', waiting, member)
     forget_member(unique, member, id)
     release_claim(claims, id)
+    drop_token(permits, checks, 'm-' .. member)
     note_step(notes, id, 'failed', '', 'deleted')
   end
   reply[#reply + 1] = removed and 'DELETED' or 'MISSING'

@@ -8,9 +8,11 @@
 -- KEYS[6]  unhandled  {queue}:unhandled   ZSET
 -- KEYS[7]  control    {queue}:control     HASH
 -- KEYS[8]  parked     {queue}:parked      ZSET    score: the key's hash
+-- KEYS[9]  permits    {queue}:permits     ZSET    see parts/tokens; optional, with the next
+-- KEYS[10] urgent     {queue}:urgent      STREAM
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
--- ARGV[3]  free       1 if keys have no limits: parked messages become ready, too
+-- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too
 --
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
@@ -18,10 +20,13 @@
 -- with clock
 -- with ready
 -- with move_to_ready
-local due, waiting, unique, ready, priority, unhandled, control, parked = unpack(KEYS)
+-- with line_fields
+-- with line_heads
+local due, waiting, unique, ready, priority, unhandled, control, parked, permits, urgent = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
   or wrong_type({ [priority] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
+  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
 if wrong then
   return wrong
 end
@@ -38,6 +43,13 @@ if #members > 0 then
   -- emptied.
   redis.call('hdel', control, '')
   local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[2])
+  if from == parked then
+    make_ready = function(_, body, member)
+      return add_fields(ready, fields_in(body, redis.call('hget', unique, member) or member))
+    end
+  elseif permits then
+    make_ready = with_heads(make_ready, permits, ready, urgent, ARGV[2])
+  end
   moved, failed = make_all_ready(from, members, waiting, unique, make_ready)
 end
 if failed and moved == 0 then

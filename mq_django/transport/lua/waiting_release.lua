@@ -5,6 +5,8 @@
 -- KEYS[3]  ready      {queue}:ready       STREAM
 -- KEYS[4]  priority   {queue}:priority    ZSET    score: see parts/ranks
 -- KEYS[5]  control    {queue}:control     HASH
+-- KEYS[6]  permits    {queue}:permits     ZSET    see parts/tokens; optional, with the next
+-- KEYS[7]  urgent     {queue}:urgent      STREAM
 -- ARGV[1]  score      of the name; '-inf' with the last argument '+inf': of all names
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  group
@@ -15,9 +17,11 @@
 -- with types
 -- with ready
 -- with move_to_ready
-local unhandled, waiting, ready, priority, control = unpack(KEYS)
+-- with line_heads
+local unhandled, waiting, ready, priority, control, permits, urgent = unpack(KEYS)
 
 local wrong = wrong_type({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
+  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
 if wrong then
   return wrong
 end
@@ -29,5 +33,8 @@ end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', control, '')
 local make_ready = make_ready_with(ready, priority, waiting, control, ARGV[3])
+if permits then
+  make_ready = with_heads(make_ready, permits, ready, urgent, ARGV[3])
+end
 local moved, failed = make_all_ready(unhandled, members, waiting, nil, make_ready)
 return failed and moved == 0 and failed or moved

@@ -21,7 +21,11 @@ local function bury(receipts, dead, ids, groups, notes, arguments, from)
       letter[#letter + 1] = 'deadbody'
       letter[#letter + 1] = receipts.body(entry)
     end
-    redis.call('hset', ids, arguments[at + 1], redis.call('xadd', dead, '*', unpack(letter)))
+    local buried = redis.call('xadd', dead, '*', unpack(letter))
+    redis.call('hset', ids, arguments[at + 1], buried)
+    if receipts.holds_key then
+      receipts.pass(entry, 'd-' .. buried)
+    end
     local group = group_of(letter, 1, #letter)
     count_dead(groups, dead, group, now)
     note_step(notes, arguments[at + 1], 'failed', '', group)

@@ -1,5 +1,5 @@
 -- with numbers
--- The queue's own limits. Uses the names of parts/limits and parts/windows.
+-- The queue's own limits. Uses the names of parts/line_keys and parts/windows.
 
 -- Return how many of `count` deliveries the limits allow, the grant log if there is a rate, and how many more
 -- deliveries may run if concurrency is limited; or nil and the script's reply. `turn` is when the last
@@ -9,7 +9,7 @@ local function capacity(count, turn)
   if most > 0 then
     concurrent = most - pending_now()
     if concurrent <= 0 then
-      redis.call('hset', limits, 'w', '1')
+      redis.call('hset', limits, 'w', string.format('%.0f', ms + WAIT_MS))
       return nil, { 'FULL' }
     end
     count = math.min(count, concurrent)

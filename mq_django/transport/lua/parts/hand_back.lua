@@ -29,7 +29,10 @@ local function hand_back(receipts, stream, arguments)
   return settle_each(receipts, arguments, 3, 4, function(entry, at)
     local fields = receipts.fields(entry)
     if fields then
-      redis.call('xadd', stream, '*', unpack(returned_fields(fields, unpack(arguments, at + 1, at + 3))))
+      local returned = redis.call('xadd', stream, '*', unpack(returned_fields(fields, unpack(arguments, at + 1, at + 3))))
+      if receipts.pass then
+        receipts.pass(entry, receipts.token_of(stream, returned))
+      end
     end
   end)
 end

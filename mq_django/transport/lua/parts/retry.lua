@@ -11,9 +11,13 @@ local function retry(receipts, due, waiting, arguments)
     return wrong
   end
   local now, first = now_ms(), first_due(due)
-  local stale = settle_each(receipts, arguments, 4, 4, function(_, at)
+  local stale = settle_each(receipts, arguments, 4, 4, function(entry, at)
     local score = due_at('+', arguments[at + 2], now)
-    redis.call('zadd', due, score, put_body(waiting, arguments[at + 1], arguments[at + 3]))
+    local member = put_body(waiting, arguments[at + 1], arguments[at + 3])
+    redis.call('zadd', due, score, member)
+    if receipts.keeps_order then
+      receipts.pass(entry, 'm-' .. member)
+    end
   end)
   wake_if_earlier(due, first, arguments[3])
   return stale

@@ -8,7 +8,11 @@ local function set_aside(receipts, unhandled, waiting, arguments)
   if wrong then
     return wrong
   end
-  return settle_each(receipts, arguments, 3, 4, function(_, at)
-    redis.call('zadd', unhandled, arguments[at + 2], put_body(waiting, arguments[at + 1], arguments[at + 3]))
+  return settle_each(receipts, arguments, 3, 4, function(entry, at)
+    local member = put_body(waiting, arguments[at + 1], arguments[at + 3])
+    redis.call('zadd', unhandled, arguments[at + 2], member)
+    if receipts.keeps_order then
+      receipts.pass(entry, 'm-' .. member)
+    end
   end)
 end

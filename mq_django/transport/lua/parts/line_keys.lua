@@ -1,26 +1,30 @@
 -- with clock
--- The keys and first arguments of every script about limits.
+-- The keys and first arguments of the scripts that let messages run: by limits, in order, or in turn.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
 -- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the latest time at
---                                                   which a consumer was told to ask again; 'w' a consumer
---                                                   waits for a permit
+--                                                   which a consumer was told to ask again; 'w' until when a consumer
+--                                                   may be waiting, ms
 -- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
--- KEYS[9]      permits   {queue}:permits   ZSET     deliveries (stream '-' entry) by the hash of their key
--- KEYS[10]     parked    {queue}:parked    ZSET     parked members by the hash of their key
--- KEYS[11]     checks    {queue}:turns     ZSET     keys with parked messages by the time of their next check, ms
--- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes one consumer that waits for a permit of the queue
+-- KEYS[9]      permits   {queue}:permits   ZSET     see parts/tokens
+-- KEYS[10]     parked    {queue}:parked    ZSET     the lines: members by the hash of their key, and by their place
+-- KEYS[11]     checks    {queue}:checks    ZSET     hashes of keys by the time at which their line is looked at, ms
+-- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes a consumer that waits
 -- ARGV[1..2]   group, consumer
 -- ARGV[3..5]   of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
 -- ARGV[6..8]   of a key: the same
 local ready, urgent, control, priority, waiting, unique = unpack(KEYS, 1, 6)
-local limits, rates, permits, parked, next_checks, permit_wakeups = unpack(KEYS, 7, 12)
+local limits, rates, permits, parked, checks, wakeups = unpack(KEYS, 7, 12)
 local group, consumer = ARGV[1], ARGV[2]
 local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 
 local now = now_us()
 local ms = math.floor(now / 1000)
+-- The score of a line that is to be looked at now. With microseconds, so that lines keep their order.
+local at_once = string.format('%.3f', now / 1000)
+-- For how long a consumer waits at most, ms, and a little more.
+local WAIT_MS = 6000
 
 local function hash_of(key)
   return string.format('%.0f', tonumber(string.sub(redis.sha1hex(key), 1, 13), 16))

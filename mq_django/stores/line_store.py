@@ -1,0 +1,212 @@
+"""A queue whose messages are let through one by one: by limits, in order per key, or by turns of the keys.
+
+One script reads the queue and decides, so that no message overtakes another of its key. Messages that may not run yet are
+in lines, one for each key. A consumer that finds nothing waits without polling: see `lua/lines_fetch.lua`.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from mq_django.conf import QueueConfig
+from mq_django.core.limits import Rate, key_hash
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.outcomes import HandBack
+from mq_django.stores.base import Fetched, Settlement
+from mq_django.stores.settling import line_receipts
+from mq_django.stores.sources import StreamSource, Taken
+from mq_django.stores.stream_store import StreamStore
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+
+logger = get_logger(__name__)
+
+#: Takes in a row that may put all messages into lines before take() returns, so that the consumer can check for a stop.
+ROUNDS = 20
+#: Seconds after which a consumer asks again even if the limit allows it later: Redis may have been flushed.
+MAX_REST = 60.0
+#: Redis ends a blocked read up to 100 ms late, so shorter waits are done here.
+TICK_MS = 100
+#: The longest sleep without noticing new messages, in seconds, when the next look at a line is near.
+MAX_SLEEP = 0.02
+#: The longest wait with lines, in milliseconds: what another program has removed wakes nobody.
+LINE_WAIT_MS = 1000
+#: Seconds until a consumer asks again whether it may use a queue whose order was switched.
+SWITCH_REST = 1.0
+
+
+class LineStore(StreamStore):
+    """A queue with limits, order per key or turns: see `mq_django.stores.base.Store` for each method."""
+
+    _source: StreamSource
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        keys = config.keys
+        receipts = [line_receipts(keys, stream) for stream in keys.streams()]
+        super().__init__(config, wire, StreamSource(config, wire, receipts))
+        self._limits = config.limits
+        #: Until when no message can be taken, by the monotonic clock.
+        self._rest_until = 0.0
+        #: When the rate limit allows this consumer to ask again, in microseconds since 1970, as Redis replied.
+        self._turn = b"0"
+        #: Milliseconds until the next look at a line; None: there is none.
+        self._next_ms: int | None = None
+        self._take_again = False
+        #: The concurrency limit is reached: wait for a permit, not for messages.
+        self._full = False
+        #: Whether the log has a line about other settings of the queue's consumers.
+        self._told_of_others = False
+
+    def create_groups(self) -> None:
+        """See Store.create_groups(). Also switches the queue's order, as soon as that is possible."""
+        super().create_groups()
+        self._begin()
+
+    def rest(self) -> float:
+        """See Store.rest()."""
+        return max(0.0, min(MAX_REST, self._rest_until - time.monotonic()))
+
+    def take(self, consumer: str, *, count: int) -> Taken:
+        """See Store.take()."""
+        (reply,) = self._wire.trip([self._fetch_command(consumer, count)])
+        return self._admitted(consumer, reply, count)
+
+    def settle_and_take(
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
+    ) -> Fetched:
+        """See Store.settle_and_take()."""
+        then = [self._fetch_command(consumer, count)]
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=then)
+        return Fetched(self._admitted(consumer, replies[-1], count), stale)
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
+        """See Store.settle()."""
+        return self._settling.settle(consumer, settlements, also=also, then=[self._wake_command()])[0]
+
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
+        """See Store.fetch(): wait for a message, a permit or the next look at a line."""
+        if not self._take_again and self._next_ms is not None and self._next_ms <= TICK_MS:
+            self._rest_until = time.monotonic() + min(MAX_SLEEP, self._next_ms / 1000)
+            self._next_ms = None
+            self._take_again = True
+            return []
+        if not self._take_again and not self._wait(block_ms):
+            self.create_groups()
+        return self.take(consumer, count=count)
+
+    def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Taken:
+        """See Store.admit(). A delivery without the token that its key needs goes back: the next fetch decides."""
+        asked = [item for item in deliveries if isinstance(item, Delivery) and item.message.key is not None]
+        if not (asked and self._limits.of_keys):
+            return list(deliveries)
+        tokens = [f"{item.stream}-{item.entry.decode()}" for item in asked]
+        scores = reply_or_raise(self._wire.trip([("ZMSCORE", self.keys.permits, *tokens)])[0])
+        gone = [item for item, score in zip(asked, scores, strict=True) if score is None]
+        if self._limits.needs_tokens and gone:
+            self.settle(consumer, [Settlement(item, HandBack()) for item in gone])
+            places = {(item.stream, item.entry) for item in gone}
+            return [item for item in deliveries if (item.stream, item.entry) not in places]
+        return list(deliveries)
+
+    def look_command(self, start: int, count: int) -> Command:
+        """Return the command that reads the usage of the limits, and `count` of the keys with parked messages."""
+        args = [*self._arguments(""), start, count]
+        return scripts.command("lines_usage", keys=[*self._key_names(), self.keys.tags], args=args)
+
+    def _begin(self) -> None:
+        keys, limits = self.keys, self._limits
+        key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups]
+        hold = self.config.after_bury == "hold"
+        args: list[Argument] = [keys.group, int(limits.ordered), int(limits.ordered and hold)]
+        reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])
+        if reply == b"BEGUN":
+            self._told_of_others = False
+            return
+        self._rest_until = time.monotonic() + SWITCH_REST
+        if not self._told_of_others:
+            self._told_of_others = True
+            text = "Queue %s waits until all consumers that were started with another ORDERED have ended"
+            logger.warning(text, self.config.name)
+
+    def _wait(self, block_ms: int) -> bool:
+        """Wait until something may be there. Return False if the streams or the group do not exist."""
+        keys = self.keys
+        if self._limits.of_keys:
+            block_ms = min(block_ms, LINE_WAIT_MS)
+        if self._next_ms is not None:
+            block_ms = min(block_ms, self._next_ms - TICK_MS)
+        # One name for all, because nothing is read for long: a consumer of its own would stay behind.
+        who = ("XREADGROUP", "GROUP", "wake", "any", "COUNT", 1, "BLOCK", max(1, block_ms), "NOACK")
+        streams = [keys.permit_wakeups] if self._full else [keys.permit_wakeups, keys.ready]
+        (reply,) = self._wire.trip([(*who, "STREAMS", *streams, *[">"] * len(streams))])
+        if is_gone(reply):
+            return False
+        reply_or_raise(reply)
+        return True
+
+    def _admitted(self, consumer: str, reply: Any, count: int) -> Taken:
+        """Return the deliveries in a reply; read on while all messages are put into lines."""
+        for left in range(ROUNDS, 0, -1):
+            self._take_again = False
+            found = self._read_reply(reply)
+            if found or not self._take_again or self.rest():
+                return found
+            if left > 1:
+                (reply,) = self._wire.trip([self._fetch_command(consumer, count)])
+        return []
+
+    def _read_reply(self, reply: Any) -> Taken:
+        """Return the deliveries; remember what to wait for."""
+        self._next_ms, self._full = None, False
+        if is_gone(reply):
+            self.create_groups()
+            return []
+        word = reply_or_raise(reply)
+        if word == b"OTHER":
+            self._begin()
+            return []
+        if word == b"PAUSED":
+            return []
+        word, *rest = reply
+        if word == b"FULL":
+            self._full = True
+            return []
+        if word == b"LATER":
+            wait_us, self._turn = rest
+            self._rest_until = time.monotonic() + min(MAX_REST, wait_us / 1e6)
+            self._take_again = True
+            return []
+        ready, urgent, lead, next_ms, ranked, more = rest
+        self._source.ranked = bool(ranked)
+        self._next_ms = None if next_ms < 0 else next_ms
+        self._take_again = bool(more)
+        return self._source.in_order(ready, urgent, lead)
+
+    def _wake_command(self) -> Command:
+        keys = self.keys
+        key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
+        return scripts.command("lines_wake", keys=key_names, args=[self._limits.concurrency or 0])
+
+    def _fetch_command(self, consumer: str, count: int) -> Command:
+        keys, limits, fair = self.keys, self._limits, self._limits.fair
+        args = [*self._arguments(consumer), count, self._turn, int(limits.ordered), int(fair is not None)]
+        for key, weight in fair or ():
+            args += (key_hash(key), f"{1000 / weight:.3f}")
+        key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
+        return scripts.command("lines_fetch", keys=key_names, args=args)
+
+    def _key_names(self) -> list[str]:
+        keys = self.keys
+        common = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting, keys.unique]
+        return [*common, keys.limits, keys.rates, keys.permits, keys.parked, keys.next_checks, keys.permit_wakeups]
+
+    def _arguments(self, consumer: str) -> list[Argument]:
+        limits = self._limits
+        whole = (*_rate(limits.rate), limits.concurrency or 0)
+        return [self.keys.group, consumer, *whole, *_rate(limits.key_rate), limits.key_concurrency or 0]
+
+
+def _rate(rate: Rate | None) -> tuple[int, int]:
+    return (0, 0) if rate is None else (rate.count, rate.micros)

@@ -1,0 +1,85 @@
+-- Take messages for a consumer, of each key no more than may run: by limits, in order, or in turn. What may not run yet
+-- is put into the line of its key. Nothing else reads the consumer group of such a queue: a message that is read before
+-- its key is asked for could overtake others.
+--
+-- KEYS[1..12] and ARGV[1..8]: see parts/line_keys
+-- KEYS[13..15]  due, unhandled, dead
+-- KEYS[16] tags     {queue}:tags   ZSET   hashes of the keys whose lines may go on, by their turn; only with FAIR
+-- ARGV[9]  count    messages, at most 1000
+-- ARGV[10] turn     when the last reply told the consumer to ask again, microseconds since 1970, or 0
+-- ARGV[11] order    '1' if the messages of a key run in their order, one at a time, else '0'
+-- ARGV[12] fair     '1' if keys take turns, else '0'
+-- then for each key with a weight: its hash, 1000 divided by the weight
+--
+-- Returns 'PAUSED'; 'OTHER' when the queue is used with another ORDERED: see lines_begin; {'FULL'} when the concurrency
+-- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; or {'TAKEN', entries of ready, entries
+-- of urgent, how many of these precede those of ready, ms until the next look at a line or -1, 1 if priorities were ever
+-- used, 1 if there may be more to take at once}.
+
+-- with line_keys
+-- with windows
+-- with capacity
+-- with take_by_priority
+-- with undelivered
+-- with line_permits
+-- with lines
+-- with line_turns
+local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered')
+if (state[3] or '0') ~= ARGV[11] then
+  return 'OTHER'
+end
+if state[1] == '1' then
+  return 'PAUSED'
+end
+-- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
+redis.call('hdel', limits, '')
+
+local count, words, concurrent = capacity(tonumber(ARGV[9]), number_of(ARGV[10]))
+if not count then
+  return words
+end
+
+-- Read the next messages by their rank, and return how many of them were put into lines, and how many may still be taken.
+local taking = taking_from({ ready, urgent }, group, consumer)
+taking.seen = { 0, 0 }
+local function read_next(left)
+  if state[2] then
+    local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }
+    left = take_by_rank(taking, keys, left)
+  else
+    left = read(taking, 1, left)
+  end
+  local lined_up = line_up(taking, 2) + line_up(taking, 1)
+  return lined_up, left + lined_up
+end
+
+local left, budget = read(taking, 2, count), MOST_READ
+left = left + line_up(taking, 2)
+if ARGV[12] == '1' then
+  left = take_in_turn(taking, left, read_next)
+else
+  left = take_due(taking, left)
+  while left > 0 and budget > 0 do
+    local lined_up, after = read_next(left)
+    budget, left = budget - lined_up - 1, after
+    if lined_up == 0 then
+      break
+    end
+  end
+end
+
+local found = count_taken(taking)
+if taking.failed and (found == 0 or taking.is_broken) then
+  return taking.failed
+end
+if key_rate > 0 then
+  keep_taken(taking, forget_past, 200 + 2 * found)
+end
+if words and found > 0 then
+  redis.call('hset', limits, 'r', granted(words, found, rate, width, now))
+end
+keep_taken(taking, settle_waiters, found, left, concurrent)
+local next_check = keep_taken(taking, redis.call, 'zrange', checks, 0, 0, 'withscores')
+local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, math.ceil(next_check[2] - ms))) or -1
+local taken, ranked = taking.taken, state[2] and 1 or 0
+return { 'TAKEN', taken[1], taken[2], taking.lead or #taken[2], next_ms, ranked, (budget <= 0 or left == 0) and 1 or 0 }
