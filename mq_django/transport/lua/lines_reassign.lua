@@ -10,4 +10,8 @@
 
 -- with settle
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 return reassign(line_receipts(KEYS, ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)
