@@ -100,6 +100,11 @@ def test_signals_are_frozen():
         ("KEEP_HANDLED", None, None),
         ("KEEP_HANDLED_COUNT", 1000, 1000),
         ("KEEP_HANDLED_DATA", True, True),
+        ("ORDERED", True, True),
+        ("AFTER_BURY", "continue", "continue"),
+        ("FAIR", True, ()),
+        ("FAIR", False, None),
+        ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
     ],
 )
 def test_an_option_of_a_queue_is_read(option, value, read_as):
@@ -230,7 +235,28 @@ WRONG_OPTIONS = [
     ("KEEP_HANDLED_COUNT", 0),
     ("KEEP_HANDLED_COUNT", None),
     ("KEEP_HANDLED_DATA", "yes"),
+    ("ORDERED", 1),
+    ("AFTER_BURY", "stop"),
+    ("FAIR", "yes"),
+    ("FAIR", [("a", 1)]),
 ]
+
+
+@pytest.mark.parametrize("weights", [{"a": 0}, {"a": "2"}, {"a": True}, {"a": 1001}, {7: 1}, dict.fromkeys(map(str, range(1001)), 1)])
+def test_wrong_weights_are_named(weights):
+    problem = one_problem({"QUEUES": {"emails": {"FAIR": weights}}})
+    assert "a dict of up to 1,000 keys and their weights, from 0.001 to 1,000" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"ORDERED": True, "CONCURRENCY": {"key": 2}}, "one message of each key runs at a time, and CONCURRENCY allows 2"),
+        ({"AFTER_BURY": "hold"}, 'AFTER_BURY "hold" without ORDERED'),
+    ],
+)
+def test_options_of_order_that_contradict_each_other_are_named(options, text):
+    assert text in one_problem({"QUEUES": {"emails": options}}).message
 
 
 @pytest.mark.parametrize(("option", "value"), WRONG_OPTIONS)

@@ -177,7 +177,7 @@ MAX_WEIGHTS = 1000
 
 
 def read_fair(value: Any) -> Weights | None:
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return () if value else None
     is_valid = isinstance(value, Mapping) and len(value) <= MAX_WEIGHTS
     if not is_valid or not all(isinstance(key, str) and _is_weight(weight) for key, weight in value.items()):

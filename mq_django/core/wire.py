@@ -4,7 +4,7 @@ Attributes have the names of CloudEvents. An entry has them as fields, or in a J
 fields override those in the object.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.numbers import LARGEST, LAST_MS
+from mq_django.core.packed_fields import unpacked
 from mq_django.errors import DecodeError
 
 #: The most bytes of one entry. Parsing JSON can take 25 times its size in memory.
@@ -242,23 +243,6 @@ def alone_of(delivery: Delivery) -> str:
     return SUSPECT if delivery.suspect else CHARGED
 
 
-def unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Return the fields of an entry that were packed as netstrings, as a message in a line is: see `packed_fields.lua`.
-
-    Raises:
-        DecodeError: it is something else.
-    """
-    parts, at = list[bytes](), 0
-    while at < len(body):
-        size, colon, _ = body[at : at + 10].partition(b":")
-        first = at + len(size) + 1
-        at = first + (int(size) if colon and size.isdigit() else len(body)) + 1
-        parts.append(body[first : at - 1])
-    if at != len(body) or len(parts) % 2 or len(parts) > MAX_PARTS + 4:
-        raise DecodeError("not a message of a line")
-    return zip([name.decode() for name in parts[::2]], parts[1::2], strict=True)
-
-
 def decode_body(body: bytes, *, needs_data: bool = False) -> dict[str, Any]:
     """Return the attributes in a JSON object, such as one of the waiting room, or in packed fields of a line.
 
@@ -269,7 +253,7 @@ def decode_body(body: bytes, *, needs_data: bool = False) -> dict[str, Any]:
     """
     _check_size(len(body))
     if body[:1].isdigit():
-        return _values(dict(unpacked(body)))[0]
+        return _values(dict(unpacked(body, 2 * MAX_PARTS)))[0]
     found = loads(body)
     if not isinstance(found, dict):
         raise DecodeError("the message is not a JSON object")

@@ -56,8 +56,8 @@ class LineStore(StreamStore):
         self._take_again = False
         #: The concurrency limit is reached: wait for a permit, not for messages.
         self._full = False
-        #: Whether the log has a line about other settings of the queue's consumers.
-        self._told_of_others = False
+        #: Whether the log has a warning about consumers with another setting.
+        self._has_warned = False
 
     def create_groups(self) -> None:
         """See Store.create_groups(). Also switches the queue's order, as soon as that is possible."""
@@ -119,14 +119,14 @@ class LineStore(StreamStore):
         key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups]
         key_names += [keys.next_checks, keys.earlier_checks]
         hold = self.config.after_bury == "hold"
-        args: list[Argument] = [keys.group, int(limits.ordered), int(limits.ordered and hold)]
+        args: list[Argument] = [keys.group, _flag(limits.ordered), _flag(limits.ordered and hold)]
         reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])
         if reply == b"BEGUN":
-            self._told_of_others = False
+            self._has_warned = False
             return
         self._rest_until = time.monotonic() + SWITCH_REST
-        if not self._told_of_others:
-            self._told_of_others = True
+        if not self._has_warned:
+            self._has_warned = True
             text = "Queue %s waits until all consumers that were started with another ORDERED have ended"
             logger.warning(text, self.config.name)
 
@@ -191,7 +191,7 @@ class LineStore(StreamStore):
 
     def _fetch_command(self, consumer: str, count: int) -> Command:
         keys, limits, fair = self.keys, self._limits, self._limits.fair
-        args = [*self._arguments(consumer), count, self._turn, int(limits.ordered), int(fair is not None)]
+        args = [*self._arguments(consumer), count, self._turn, _flag(limits.ordered), _flag(fair is not None)]
         for key, weight in fair or ():
             args += (key_hash(key), f"{1000 / weight:.3f}")
         key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
@@ -206,6 +206,10 @@ class LineStore(StreamStore):
         limits = self._limits
         whole = (*_rate(limits.rate), limits.concurrency or 0)
         return [self.keys.group, consumer, *whole, *_rate(limits.key_rate), limits.key_concurrency or 0]
+
+
+def _flag(value: bool) -> str:
+    return "1" if value else "0"
 
 
 def _rate(rate: Rate | None) -> tuple[int, int]:

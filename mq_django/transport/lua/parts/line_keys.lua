@@ -4,7 +4,7 @@
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
 -- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the latest time at
---                                                   which a consumer was told to ask again; 'w' until when a consumer
+--                                                   which a consumer may ask again; 'w' until when a consumer
 --                                                   may be waiting, ms
 -- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
 -- KEYS[9]      permits   {queue}:permits   ZSET     see parts/tokens
@@ -22,7 +22,7 @@ local key_rate, key_width, key_most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonu
 
 local now = now_us()
 local ms = math.floor(now / 1000)
--- The score of a line that is to be looked at now. With microseconds, so that lines keep their order.
+-- The score of a line that is due to be checked. With microseconds, so that lines keep their order.
 local at_once = string.format('%.3f', now / 1000)
 -- For how long a consumer waits at most, ms, and a little more.
 local WAIT_MS = 6000

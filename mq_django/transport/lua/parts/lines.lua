@@ -72,7 +72,7 @@ local function line_up(taking, number, takes_turns)
     elseif runs == false then
       gone[#gone + 1] = found[1]
     else
-      -- It may not run, and the consumer is told by an error that it holds it.
+      -- It may not run, and an error shows the consumer that it holds it.
       taking.is_broken = true
     end
     if number == 2 and not runs and at <= lead then
@@ -131,7 +131,7 @@ local function read_released(taking, left, released)
   return left - (released - after)
 end
 
--- Take the first messages of the lines that are to be looked at now.
+-- Take the first messages of the lines that are due to be checked.
 local function take_due(taking, left)
   local released = 0
   keep_taken(taking, function()
