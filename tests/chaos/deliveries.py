@@ -5,12 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tests.chaos.executions import NEVER, Executions
 from tests.chaos.history import Event
 
 #: Seconds in which what happened is noted: who was handed a message next may have said so before who gave it back.
 NOTED = 1.0
-#: Before everything, and after.
-NEVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -67,6 +66,11 @@ class Life:
     last_end: float = 0.0
     #: Somebody deleted it from Redis: it is handled if it was in hand, and cannot be handed to anybody else.
     removed: bool = False
+    #: The key, and its place among the messages of that.
+    key: str = ""
+    number: int = 0
+    #: (process, when it was sent) of each outcome that counted.
+    sent: list[tuple[int, float]] = field(default_factory=list)
 
     def is_held(self, fault: Fault) -> bool:
         """Tell whether it was in the hands of the processes that a fault hit, when it had hit."""
@@ -92,9 +96,11 @@ class Told:
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
         self._last_of: dict[int, float] = {}
+        self.executions = Executions()
         for event in events:
             self._last_of[event.pid] = event.at
             self._read(event)
+        self.executions.finish(self._last_of)
         self.faults = [self._fault(event) for event in self._begun]
 
     def _read(self, event: Event) -> None:
@@ -105,6 +111,8 @@ class Told:
             "started": self._started,
             "effect": self._effect,
             "ended": self._ended,
+            "entered": self.executions.entered,
+            "left": self.executions.left,
             "settled": self._settled,
             "fault": self._begun.append,
             "healed": self._heal,
@@ -116,8 +124,9 @@ class Told:
         readers[event.what](event)
 
     def _invoke(self, event: Event) -> None:
-        for message in event.ids:
+        for number, message in enumerate(event.ids, int(event.told.get("first", 0))):
             life = self.lives[message]
+            life.key, life.number = str(event.told.get("key", "")), number
             life.invoked, life.delay = event.at, float(event.told.get("delay", 0.0))
             life.counted = not event.told.get("uncounted")
 
@@ -159,7 +168,13 @@ class Told:
     def _settled(self, event: Event) -> None:
         told = event.told
         ids = {*told.get("acked", ()), *told.get("buried", ()), *told.get("back", ())}
-        self._settlings.append((event.at, event.pid, ids.union(found for found, _ in told.get("retried", ()))))
+        ids.update(found for found, _ in told.get("retried", ()))
+        self._settlings.append((event.at, event.pid, ids))
+        if "began" in told:
+            began = float(told["began"])
+            self.executions.settled(event.pid, (*ids, *told.get("stale", ())), began)
+            for message in ids:
+                self.lives[message].sent.append((event.pid, began))
         for message in event.told.get("acked", ()):
             self.lives[message].acks += 1
             self._close(message, event)

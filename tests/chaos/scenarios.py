@@ -11,7 +11,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import flow_faults, hostile, neighbours
+from tests.chaos import flow_faults, hostile, in_order, neighbours
 from tests.chaos.checker import Verdict
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
@@ -262,4 +262,5 @@ SCENARIOS = [
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
     Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
     Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
+    Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
 ]
