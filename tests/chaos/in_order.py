@@ -18,7 +18,7 @@ from mq_django.transport.connections import open_wire
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
-from tests.chaos.points import arm
+from tests.chaos.points import OF_SUPERVISORS, arm
 from tests.chaos.purging import purge
 from tests.chaos.sequences import Sequences
 from tests.chaos.settings import IN_ORDER, QUEUE, VISIBILITY_SECONDS
@@ -145,8 +145,18 @@ class Troubles:
         pid = self._child()
         self._stage.heal(self._stage.strike("kill", lambda: kill(pid), pids=[pid]))
 
+    def _working_tree(self) -> Tree:
+        """Return a tree that works, when the others do so, too: else everything would wait for new processes."""
+
+        def found() -> list[Tree]:
+            self._change()
+            living, trees = set(self._stage.living().values()), self._trees()
+            return trees if len(trees) > 1 and all(living & set(tree.children()) for tree in trees) else []
+
+        return self._stage.rng.choice(wait_until(found, timeout=60, message="all trees work"))
+
     def _kill_tree(self) -> None:
-        tree = self._stage.rng.choice(self._trees())
+        tree = self._working_tree()
         self._stage.heal(self._stage.strike("kill-tree", tree.kill))
         self._stage.renew(tree)
 
@@ -158,7 +168,7 @@ class Troubles:
         self._stop_all("stop-long", [self._child()], VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
 
     def _stop_tree(self) -> None:
-        tree = self._stage.rng.choice(self._trees())
+        tree = self._working_tree()
         self._stop_all("stop-tree", tree.pids(), VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
 
     def _stop_all(self, kind: str, pids: Sequence[int], seconds: float) -> None:
@@ -169,6 +179,8 @@ class Troubles:
 
     def _at(self, point: str) -> Callable[[], None]:
         def strike() -> None:
+            if point in OF_SUPERVISORS:
+                self._working_tree()
             armed = arm(self._stage.folder, point)
             if not becomes_true(lambda: not armed.exists(), within=REACHED):
                 armed.unlink(missing_ok=True)

@@ -14,6 +14,8 @@ from tests.chaos.settings import MAX_ATTEMPTS, QUEUE
 
 #: Messages of one publish, all of one key.
 MOST_AT_ONCE = 6
+#: Milliseconds that one works at most: long enough that a stopped process is mostly running some.
+MOST_MS = 80
 #: Seconds between two looks at how much is left.
 LOOK = 0.2
 #: Shares of the messages that fail and are tried again, that fail each time, and that exceed their timeout.
@@ -81,7 +83,7 @@ class Sequences:
 
     def _message(self, rng: random.Random) -> tuple[str, dict[str, Any]]:
         """Return the name and the data of a message."""
-        data: dict[str, Any] = {"ms": round(rng.uniform(0, 24), 1)}
+        data: dict[str, Any] = {"ms": round(rng.uniform(0, MOST_MS), 1)}
         chance = rng.random()
         if chance < self._deaths:
             return "fatal", data
