@@ -65,7 +65,7 @@ class Ending:
 
 
 #: The figures of a verdict about the order of keys.
-ORDER_FIGURES = ("keys", "overlaps", "overlaps_without_fault", "inversions")
+ORDER_FIGURES = ("keys", "overlaps", "overlaps_without_fault", "inversions", "removed")
 
 
 @dataclass(kw_only=True)
@@ -83,12 +83,14 @@ class Verdict:
     early: int = 0
     leaked: int = 0
     stale: int = 0
-    #: Keys whose messages have an order. Of these: executions beside another one of the key that a process ran which had
-    #: been taken for dead; the same without that reason; messages that started when a later one had started.
+    #: Keys whose messages have an order. Of these: executions beside another one of the key, by processes that had been
+    #: taken for dead; executions beside another one without that reason; messages that started after a later one.
     keys: int = 0
     overlaps: int = 0
     overlaps_without_fault: int = 0
     inversions: int = 0
+    #: Messages that were purged, cancelled or deleted by another program.
+    removed: int = 0
     #: Seconds, one for each fault that hit something.
     recoveries: list[float] = field(default_factory=list)
     #: Seconds, one for each consumer that died with something in hand.
@@ -125,6 +127,7 @@ def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:
         messages=sum(life.published == "ok" for life in told.lives.values()),
         faults=len(told.faults),
         stale=told.stale,
+        removed=sum(life.removed for life in told.lives.values()),
     )
     for judge in (_places, _publishing, _duplicates, _key_order, _settling, _due_times, _balance, _at_rest, _progress):
         verdict.violations += judge(told, ending, terms, verdict)

@@ -39,6 +39,8 @@ CHANGE = 2.0
 GUESTS = 1
 #: Points at which consumers and supervisors end themselves.
 POINTS = ("taken", "started", "effect", "ended", "unsent", "sent", "settled", "promoting", "beating")
+#: Points of one round of faults: processes are started more slowly than they can be ended.
+POINTS_OF_ROUND = 4
 #: Seconds in which a process gets to a point.
 REACHED = 4.0
 #: Messages that one purge deletes at most from each place.
@@ -93,11 +95,14 @@ class Troubles:
         self._changed = time.monotonic()
 
     def deck(self) -> Iterator[Callable[[], None]]:
-        """Yield faults: each kind once, in an order of its own each time."""
-        points = [self._at(point) for point in POINTS]
+        """Yield faults: each kind, and some points, in an order of its own each time."""
         others = [self._kill, self._kill, self._kill_tree, self._stop, self._stop_long, self._stop_tree, self._halt]
-        others += [self._purge, self._purge, self._cancel, self._cancel, self._cancel_running, self._delete_heads]
+        others += [self._purge, self._purge, self._cancel, self._cancel, self._cancel_running]
+        others += [self._delete_heads, self._delete_heads]
         while True:
+            points = [self._at(point) for point in self._stage.rng.sample(POINTS, POINTS_OF_ROUND)]
+            # First, so that it is in the shortest run, too.
+            yield self._stop_tree
             yield from self._stage.rng.sample([*points, *others], len(points) + len(others))
 
     def pause(self, low: float, high: float) -> None:
@@ -136,8 +141,7 @@ class Troubles:
     def _child(self) -> int:
         def found() -> list[int]:
             self._change()
-            pids = {pid for tree in self._trees() for pid in tree.children()}
-            return sorted(pids & set(self._stage.living().values()))
+            return [pid for tree in self._trees() for pid in self._stage.at_work(tree)]
 
         return self._stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
 
@@ -150,8 +154,8 @@ class Troubles:
 
         def found() -> list[Tree]:
             self._change()
-            living, trees = set(self._stage.living().values()), self._trees()
-            return trees if len(trees) > 1 and all(living & set(tree.children()) for tree in trees) else []
+            trees = self._trees()
+            return trees if len(trees) > 1 and all(self._stage.at_work(tree) for tree in trees) else []
 
         return self._stage.rng.choice(wait_until(found, timeout=60, message="all trees work"))
 

@@ -23,7 +23,7 @@ class KeyOrder:
     """What is known about the order of all keys."""
 
     keys: int = 0
-    #: Executions beside another one of the key, of which a process that was taken for dead ran one.
+    #: Executions by processes that were taken for dead, beside another one of the key.
     overlaps: int = 0
     #: Pairs of messages of a key that ran at the same time with no such reason.
     together: list[tuple[str, str]] = field(default_factory=list)
@@ -50,16 +50,18 @@ def order_of_keys(told: Told) -> KeyOrder:
 def _judge(runs: Sequence[HandlerRun], told: Told, stops: Sequence[Fault], found: KeyOrder) -> None:
     """Look at the executions of one key."""
     stopped = [any(_was_stopped(one, stop, told) for stop in stops) for one in runs]
+    beside = set[int]()
     for at, other in _beside(runs):
         before, after = runs[at], runs[other]
         if not (stopped[at] or stopped[other]):
             found.together.append((before.message, after.message))
             continue
-        found.overlaps += 1
+        beside.update(place for place in (at, other) if stopped[place])
         if stopped[at] != stopped[other]:
-            one, beside = (before, after) if stopped[at] else (after, before)
-            if _is_believed(one, beside, told.lives):
+            one, fresh = (before, after) if stopped[at] else (after, before)
+            if _is_believed(one, fresh, told.lives):
                 found.believed.append(one.message)
+    found.overlaps += len(beside)
     last = None
     for one, is_stopped in zip(runs, stopped, strict=True):
         # What a process begins that was stopped right before is late by the time of the stop.

@@ -151,6 +151,10 @@ class Stage:
             told = read_membership(client.hgetall(self.keys.consumers)).consumers
         return {name: words["pid"] for name, words in told.items() if words.get("pid") in pids}
 
+    def at_work(self, tree: Tree) -> list[int]:
+        """Return the consumers of a tree that have begun to work: those that have a history."""
+        return sorted(pid for pid in tree.children() if (self.folder / f"{pid}.jsonl").exists())
+
     def strike(
         self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False
     ) -> str:

@@ -141,7 +141,7 @@ def test_a_stopped_process_that_was_taken_for_dead_may_go_on_beside_others():
     found = verdict(*parts, handled("1", 5, 6, by=B), handled("2", 7, 8.5, by=B))
 
     assert found.violations == []
-    assert (found.overlaps, found.overlaps_without_fault, found.stale) == (2, 0, 1)
+    assert (found.overlaps, found.overlaps_without_fault, found.stale) == (1, 0, 1)
 
 
 def test_the_outcome_of_a_process_that_was_taken_for_dead_does_not_count():

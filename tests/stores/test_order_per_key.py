@@ -1,12 +1,14 @@
 """Order per key on a real Redis: what a key waits for, and what lets it go on."""
 
+from contextlib import suppress
+
 import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.lookup import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
-from mq_django.errors import NotSupported
+from mq_django.errors import ConnectionLost, NotSupported
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
@@ -235,6 +237,42 @@ def test_the_deliveries_of_a_dead_consumer_keep_their_places(opened):
     assert first.settle("dead", [Settlement(item, ACK) for item in held]) == [item.message.id for item in held]
     assert second.take("c2", count=10) == []
     settle(second, again, consumer="c2")
+    assert data(second.take("c2", count=10)) == ["a2"]
+
+
+class OneTrip:
+    """A connection that breaks after its first round trip, like that of a consumer that dies."""
+
+    def __init__(self, session):
+        self._session = session
+
+    def trip(self, commands):
+        if self._session is None:
+            raise ConnectionLost("it has died")
+        session, self._session = self._session, None
+        return session.trip(commands)
+
+
+def test_whoever_dies_right_after_it_has_settled_does_not_block_its_keys(opened):
+    first, second = opened(2)
+    publish("a1", "a2")
+    held = first.take("c1", count=10)
+    dying = open_store(get_config().queue("emails"), OneTrip(first._wire))
+    with suppress(ConnectionLost):
+        dying.settle("c1", [Settlement(item, ACK) for item in held])
+    assert data(second.take("c2", count=10)) == ["a2"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_comes_while_a_consumer_waits_has_its_order_too(opened, waits):
+    first, second = opened(2)
+    publish("a1")
+    held = first.take("c1", count=10)
+    if waits:
+        assert second.take("c2", count=10) == []
+    publish("a2", "a3", "b1", "b2")
+    assert data(second.fetch("c2", count=10, block_ms=10)) == ["b1"]
+    settle(first, held)
     assert data(second.take("c2", count=10)) == ["a2"]
 
 
