@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.executions import NEVER, Executions
@@ -91,6 +91,8 @@ class Told:
         #: Who took or started something is a consumer; who only settles is a supervisor.
         self._consumers: set[int] = set()
         self._settlings: list[tuple[float, int, set[str]]] = []
+        #: Process -> what it has ever taken or started.
+        self._had: dict[int, set[str]] = defaultdict(set)
         #: (process, thread) -> when it started messages.
         self._starts: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._begun: list[Event] = []
@@ -136,11 +138,13 @@ class Told:
 
     def _taken(self, event: Event) -> None:
         self._consumers.add(event.pid)
+        self._had[event.pid].update(event.ids)
         for message in event.ids:
             self.lives[message].taken.append(Hold(event.pid, event.at))
 
     def _started(self, event: Event) -> None:
         self._consumers.add(event.pid)
+        self._had[event.pid].add(event.id)
         life = self.lives[event.id]
         life.starts.append(event.at)
         life.moved.append(event.at)
@@ -204,6 +208,11 @@ class Told:
             if hold.until == NEVER and event.at - hold.since > NOTED:
                 hold.until = event.at
 
+    def had_by(self, fault: Fault) -> Iterator[tuple[str, Life]]:
+        """Yield what the processes that a fault hit have ever taken or started."""
+        for message in {message for pid in fault.pids for message in self._had.get(pid, ())}:
+            yield message, self.lives[message]
+
     def is_next(self, hold: Hold, since: float) -> bool:
         """Tell whether it is the first that its thread started after a time."""
         starts = self._starts[hold.pid, hold.thread]
@@ -214,7 +223,7 @@ class Told:
 
         None when that is not known: it held nothing, or another fault came in between.
         """
-        ids = {message for message, life in self.lives.items() if life.is_held(fault)}
+        ids = {message for message, life in self.had_by(fault) if life.is_held(fault)}
         for at, pid, settled in self._settlings:
             if at > fault.began and pid not in self._consumers and settled & ids:
                 between = [other for other in self.faults if fault.began < other.began < at and not other.spares]
@@ -250,9 +259,9 @@ def exposed(told: Told, fault: Fault) -> set[str]:
         ran = hold.overlaps(fault.began, fault.struck)
         return hold.pid in fault.pids and (ran or (hold.since <= until and told.is_next(hold, fault.struck)))
 
-    return {message for message, life in told.lives.items() if any(map(is_hit, life.open))}
+    return {message for message, life in told.had_by(fault) if any(map(is_hit, life.open))}
 
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:
     """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
-    return [life for life in told.lives.values() if life.is_held(fault)]
+    return [life for _, life in told.had_by(fault) if life.is_held(fault)]

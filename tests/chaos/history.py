@@ -2,8 +2,8 @@
 
 | what     | noted by                     | tells |
 |-|-|-|
-| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script; with an order their
-                                            `key`, and `first`, the place of the first among its messages |
+| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script; of a `key` that
+                                            has an order `first`, the place of the first of them |
 | ok       | the producer, after          | `ids` whose publish returned |
 | failed   | the producer                 | `ids` that Redis refused with an answer |
 | unknown  | the producer                 | `ids` whose answer was lost |

@@ -3,9 +3,9 @@
 The order of a key is the order in which its messages were published. Only messages whose publish returned have a place
 in it. What ran is what the handlers themselves have noted: when each began, and when it returned or raised.
 
-A process that was stopped for longer than the visibility timeout was taken for dead, and goes on later all the same. What
-it was running then runs beside other messages of the key, and what it had taken may begin late. That is counted, and its
-outcome must have been refused.
+A process that was stopped for longer than the visibility timeout was taken for dead, and goes on later all the same.
+What it was running then runs beside other messages of the key, and what it had taken may begin late. That is counted,
+and its outcome must have been refused.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

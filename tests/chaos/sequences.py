@@ -1,4 +1,4 @@
-"""Publish the messages of many keys in their order: each key by one thread, as each subject by one process of a project."""
+"""Publish the messages of many keys in their order: those of a key by one thread, like by one process of a project."""
 
 import random
 import threading
