@@ -5,7 +5,8 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 from unittest import mock
 
 import redis
@@ -13,6 +14,7 @@ import redis
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.lookup import CancelResult
+from mq_django.errors import ConnectionLost
 from mq_django.stores.control import Control
 from mq_django.transport.connections import open_wire
 from mq_django.transport.servers import ServerBinary
@@ -65,7 +67,7 @@ def play(stage: Stage, rounds: int) -> Verdict:
         keys=keys,
         rate=rate,
         deaths=DEATHS if rounds == 1 else MORE_DEATHS * rounds,
-        may_publish=lambda: _left(stage) < MOST_LEFT,
+        may_publish=lambda: _may_publish(stage),
     )
     troubles = Troubles(stage, sequences)
     sequences.start()
@@ -80,9 +82,18 @@ def play(stage: Stage, rounds: int) -> Verdict:
     return verdict
 
 
-def _left(stage: Stage) -> int:
-    with stage.client as client:
-        return places.left(client, stage.keys)
+def _may_publish(stage: Stage) -> bool:
+    with suppress(redis.RedisError), stage.client as client:
+        return places.left(client, stage.keys) < MOST_LEFT
+    return False
+
+
+def _cancel(message: str, *, running: bool = False) -> CancelResult:
+    """Cancel a message, with the second try that a connection needs after Redis was started again."""
+    try:
+        return queues[QUEUE].cancel(message, running=running)
+    except ConnectionLost:
+        return queues[QUEUE].cancel(message, running=running)
 
 
 class Troubles:
@@ -98,7 +109,7 @@ class Troubles:
         """Yield faults: each kind, and some points, in an order of its own each time."""
         others = [self._kill, self._kill, self._kill_tree, self._stop, self._stop_long, self._stop_tree, self._halt]
         others += [self._purge, self._purge, self._cancel, self._cancel, self._cancel_running]
-        others += [self._delete_heads, self._delete_heads]
+        others += [self._delete_heads, self._delete_heads, self._kill_redis]
         while True:
             points = [self._at(point) for point in self._stage.rng.sample(POINTS, POINTS_OF_ROUND)]
             # First, so that it is in the shortest run, too.
@@ -200,7 +211,17 @@ class Troubles:
         self._stage.heal(name)
 
     def _pause(self) -> None:
+        with suppress(ConnectionLost):
+            self._control.pause()
+            return
         self._control.pause()
+
+    def _kill_redis(self) -> None:
+        """Kill Redis and start it on its data: replies are lost, and what was handed out with them is found again."""
+        name = self._stage.strike("kill-redis", self._stage.server.kill, pids=self._stage.pids())
+        self._wait(self._stage.rng.uniform(0.1, 0.5))
+        self._stage.start_server()
+        self._stage.heal(name)
 
     def _purge(self) -> None:
         with self._stage.client as client:
@@ -211,17 +232,18 @@ class Troubles:
         """Cancel some messages that wait in lines, or for another attempt."""
         recent = self._sequences.recent()
         for message in self._stage.rng.sample(recent, min(len(recent), 12)):
-            if queues[QUEUE].cancel(message) is CancelResult.CANCELLED:
+            if _cancel(message) is CancelResult.CANCELLED:
                 self._stage.history.note("removed", ids=[message])
 
     def _cancel_running(self) -> None:
         """Cancel the first messages of the queue, which are mostly those that run."""
         with self._stage.client as client:
-            ids = [fields[b"id"].decode() for _, fields in client.xrange(self._stage.keys.ready, count=2)]
+            entries: Any = client.xrange(self._stage.keys.ready, count=2)
+        ids = [fields[b"id"].decode() for _, fields in entries]
         # Noted before: whether it ends first is not known.
         self._stage.history.note("removed", ids=ids)
         for message in ids:
-            queues[QUEUE].cancel(message, running=True)
+            _cancel(message, running=True)
 
     def _delete_heads(self) -> None:
         """Delete the entries of messages that others of their key wait for, as another program would."""
@@ -235,6 +257,7 @@ class Troubles:
     def _delete_head(self, client: redis.Redis, token: str) -> None:
         kind, _, entry = token.partition("-")
         stream = {"0": self._stage.keys.ready, "1": self._stage.keys.urgent}.get(kind)
-        for _, fields in client.xrange(stream, entry, entry) if stream else ():
+        entries: Any = client.xrange(stream, entry, entry) if stream else ()
+        for _, fields in entries:
             self._stage.history.note("removed", ids=[fields[b"id"].decode()])
             client.xdel(str(stream), entry)

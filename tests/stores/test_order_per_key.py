@@ -302,6 +302,20 @@ def test_a_head_that_another_program_deletes_does_not_block_its_key_for_ever(sto
     assert data(store.take("c1", count=10)) == ["a2"]
 
 
+def test_a_head_that_is_deleted_before_it_is_passed_on_lets_its_key_go_on(store, redis_client):
+    publish("a1", "a2")
+    (held,) = store.take("c1", count=10)
+    receipt = (held.stream, held.entry)
+    redis_client.xdel(keys().ready, held.entry)
+    # Extended it stays: its handler may still run.
+    assert store.extend("c1", [receipt]) == []
+    assert store.take("c1", count=10) == []
+    # Nobody else can run it.
+    assert store.reassign("c1", "quarantine", [receipt]) == [receipt]
+    assert data(store.take("c1", count=10)) == ["a2"]
+    assert redis_client.xpending(keys().ready, "mq")["pending"] == 0
+
+
 def test_messages_that_cannot_be_read_have_their_places_too(store, redis_client):
     for data_text in ('"a1"', "{broken", '"a3"'):
         redis_client.xadd(keys().ready, {"type": "sms", "data": data_text, "partitionkey": "a"})
