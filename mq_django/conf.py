@@ -97,7 +97,17 @@ class _Reader:
                 found[name] = RsmqConfig(name=name, **options)
             else:
                 found[name] = QueueConfig(name=name, namespace=namespace, **options)
+                self._check_order(found[name])
         return found
+
+    def _check_order(self, config: QueueConfig) -> None:
+        where, most = f'MQ_DJANGO["QUEUES"][{config.name!r}]', config.concurrency.key
+        if config.ordered and most not in (None, 1):
+            message = f"{where} has ORDERED, so one message of each key runs at a time, and CONCURRENCY allows {most}."
+            self.refuse(where, message, "Remove ORDERED, or 'key' of CONCURRENCY.")
+        if config.after_bury == "hold" and not config.ordered:
+            message = f'{where} has AFTER_BURY "hold" without ORDERED: only keys with order wait for dead letters.'
+            self.refuse(where, message, "Add ORDERED, or remove AFTER_BURY.")
 
     def topics(
         self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]

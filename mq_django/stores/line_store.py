@@ -99,16 +99,15 @@ class LineStore(StreamStore):
     def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Taken:
         """See Store.admit(). A delivery without the token that its key needs goes back: the next fetch decides."""
         asked = [item for item in deliveries if isinstance(item, Delivery) and item.message.key is not None]
-        if not (asked and self._limits.of_keys):
+        if not (asked and self._limits.needs_tokens):
             return list(deliveries)
-        tokens = [f"{item.stream}-{item.entry.decode()}" for item in asked]
-        scores = reply_or_raise(self._wire.trip([("ZMSCORE", self.keys.permits, *tokens)])[0])
+        commands = [("ZSCORE", self.keys.permits, f"{item.stream}-{item.entry.decode()}") for item in asked]
+        scores = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
         gone = [item for item, score in zip(asked, scores, strict=True) if score is None]
-        if self._limits.needs_tokens and gone:
+        if gone:
             self.settle(consumer, [Settlement(item, HandBack()) for item in gone])
-            places = {(item.stream, item.entry) for item in gone}
-            return [item for item in deliveries if (item.stream, item.entry) not in places]
-        return list(deliveries)
+        places = {(item.stream, item.entry) for item in gone}
+        return [item for item in deliveries if (item.stream, item.entry) not in places]
 
     def look_command(self, start: int, count: int) -> Command:
         """Return the command that reads the usage of the limits, and `count` of the keys with parked messages."""
@@ -118,6 +117,7 @@ class LineStore(StreamStore):
     def _begin(self) -> None:
         keys, limits = self.keys, self._limits
         key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups]
+        key_names += [keys.next_checks, keys.earlier_checks]
         hold = self.config.after_bury == "hold"
         args: list[Argument] = [keys.group, int(limits.ordered), int(limits.ordered and hold)]
         reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])

@@ -79,7 +79,7 @@ class Neighbours(Recorder):
         for key, (entries, groups) in self._streams([key for key in keys if kinds[key] == b"stream"]).items():
             for entry, fields in entries:
                 # Each group has its own place in a log.
-                names = [name for name, awaits in groups.items() if awaits(entry)]
+                names = [name for name, awaits in groups.items() if awaits(entry) and name != b"wake"]
                 if key.endswith(b":log"):
                     found.update(mark + b"@" + name for name in names for mark in _marks(fields))
                 elif names or not groups:

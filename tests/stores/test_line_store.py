@@ -433,6 +433,24 @@ def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, red
     ack(free, held)
 
 
+def test_what_an_earlier_version_has_parked_comes_next(opened, redis_client):
+    store = opened(CONCURRENCY={"key": 1})
+    body = '{"partitionkey":"a","type":"sms","data":"old"}'
+    redis_client.hset(keys().waiting, "p:001795000000000-0000000000-0", body)
+    redis_client.hset(keys().unique, mapping={"p:001795000000000-0000000000-0": "id1", "id1": "p:001795000000000-0000000000-0"})
+    redis_client.zadd(keys().parked, {"p:001795000000000-0000000000-0": key_hash("a")})
+    redis_client.zadd(keys().earlier_checks, {"a": 1})
+    publish("a")
+    store.create_groups()
+    order = []
+    while held := store.take("c1", count=10):
+        order += [(item.message.id, item.message.data) for item in held]
+        ack(store, held)
+    assert order[0] == ("id1", "old")
+    assert [text for _, text in order] == ["old", "a"]
+    assert not redis_client.exists(keys().earlier_checks, keys().unique, keys().waiting)
+
+
 def test_a_paused_queue_gives_nothing(opened, redis_client):
     store = opened(RATE_LIMIT="10/s")
     publish("a")

@@ -51,7 +51,8 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 DRAINS = {
     *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
     *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
-    *("limits_fetch", "limits_admit", "limits_park", "limits_release", "waiting_promote", "waiting_release"),
+    *("lines_ack", "lines_retry", "lines_bury", "lines_hand_back", "lines_set_aside", "lines_fetch", "lines_wake"),
+    *("lines_cancel", "lines_steps_ack", "lines_reassign", "lines_begin", "waiting_promote", "waiting_release"),
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
         "rsmq_reassign",
@@ -105,7 +106,7 @@ def test_no_broken_neighbour_costs_a_message_or_doubles_one(recorder):
             counts = COUNTS.search(broken.key) and call.name not in READS_COUNTS
             if isinstance(effect.reply, Exception) and (counts or "number" in broken.what):
                 problems.append(f"{call.name} with {broken}: {effect.reply}")
-    assert problems == []
+    assert problems == [], chr(10).join(problems)
 
 
 def test_a_full_redis_costs_no_message_and_can_be_emptied(recorder):
@@ -121,7 +122,7 @@ def test_a_full_redis_costs_no_message_and_can_be_emptied(recorder):
         problems += [f"{call.name}: {what}" for what in effect.wrongs(healthy)]
         if isinstance(effect.reply, Exception):
             refused.add(call.name)
-    assert problems == []
+    assert problems == [], chr(10).join(problems)
     assert "stream_publish" in refused
     assert DRAINS & refused == set()
 
@@ -137,6 +138,8 @@ def record(recorder, mq_settings, namespace):
     for act in (
         be_ranked,
         be_limited,
+        be_ordered,
+        be_fair,
         be_scheduled,
         be_expired,
         be_unique,
@@ -236,6 +239,44 @@ def be_limited(client, mq_settings):
     assert limit_use(queue.config, Session(get_client("consume")))
     mq_settings()
     store_of().promote(limit=10)
+
+
+def be_ordered(client, mq_settings):
+    """Let keys wait for their heads, in every place where these may be."""
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "AFTER_BURY": "hold"}})
+    queue, store = queues["emails"], store_of()
+    store.create_groups()
+    outcomes = [ACK, Retry(), HandBack(), SetAside(), Bury("no"), Cancel(), StepEnd()]
+    for number in range(len(outcomes)):
+        for _ in range(3):
+            queue.publish("welcome", marked(), key=f"k{number}")
+    taken = store.take(ME, count=10)
+    store.extend(ME, [(taken[0].stream, taken[0].entry)])
+    for item, outcome in zip(taken, outcomes, strict=True):
+        settle(store, outcome, [item])
+    store.promote(limit=10)
+    store.release_unhandled(None, limit=10)
+    dead = open_dead_letters(queue.config, Session(get_client("consume")))
+    dead.redrive(dead.find([taken[4].message.id]))
+    taken = store.take(ME, count=10)
+    settle(store, Bury("no"), taken[:2])
+    buried, deleted = dead.find([item.message.id for item in taken[:2]])
+    dead.resubmit(buried, message_id="corrected", text=dumps(marked()))
+    dead.delete([deleted])
+    store.settle(ME, [Settlement(item, Retry(), delay_ms=60_000) for item in taken[2:4]])
+    store.cancel(taken[2].message.id)
+    assert store.purge(limit=10) > 0
+
+
+def be_fair(client, mq_settings):
+    """Let keys take turns."""
+    mq_settings(QUEUES={"emails": {"FAIR": True}})
+    store = store_of()
+    store.create_groups()
+    for key in ("a", "a", "a", "b", None):
+        queues["emails"].publish("welcome", marked(), key=key)
+    for count in (1, 2, 10):
+        settle(store, ACK, store.take(ME, count=count))
 
 
 def be_scheduled(client, mq_settings):

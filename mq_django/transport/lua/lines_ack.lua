@@ -13,5 +13,9 @@
 -- with counted
 -- with settle
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local counters = take_counters(ARGV, KEYS[6], KEYS[7])
 return counted(line_receipts(KEYS, ARGV[1], ARGV[2], #ARGV), counters, settle_done, ARGV, 3)

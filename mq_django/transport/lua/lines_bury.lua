@@ -18,6 +18,10 @@
 -- with bury
 -- with counted
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local dead, ids, groups, notes, minutes, hours = unpack(KEYS, 6, 11)
 local receipts = line_receipts(KEYS, ARGV[1], ARGV[2])
 receipts.holds_key = receipts.keeps_order and redis.call('hget', KEYS[5], 'hold') == '1'

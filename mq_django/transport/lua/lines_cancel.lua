@@ -14,6 +14,10 @@
 -- with settle
 -- with step_notes
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local notes = usable_notes(KEYS[7])
 local has_requests = not wrong_type({ [KEYS[6]] = 'zset' })
 return settle_each(line_receipts(KEYS, ARGV[1], ARGV[2]), ARGV, 3, 2, function(_, at)

@@ -15,7 +15,7 @@
 -- with undelivered
 local ready, urgent = unpack(KEYS, 6, 7)
 local group, consumer = ARGV[1], ARGV[2]
-local wrong = wrong_type({ [ready] = 'stream', [urgent] = 'stream' })
+local wrong = wrong_line_keys(KEYS) or wrong_type({ [ready] = 'stream', [urgent] = 'stream' })
 if wrong then
   return wrong
 end

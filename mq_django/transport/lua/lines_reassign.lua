@@ -11,10 +11,14 @@
 
 -- with settle
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local receipts = line_receipts(KEYS, ARGV[1], ARGV[2], #ARGV)
 if ARGV[3] ~= ARGV[2] then
-  -- Another program may have deleted the entry, so nobody else can run the message. It ends here: its key would wait for as
-  -- long as this consumer exists.
+  -- Another program may have deleted the entry, so nobody else can run the message. It ends here: its key would wait for
+  -- as long as this consumer exists.
   local held = receipts.held
   receipts.held = function(entry)
     local found = held(entry)

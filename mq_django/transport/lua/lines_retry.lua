@@ -16,6 +16,10 @@
 -- with counted
 -- with retry
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local due, waiting, minutes, hours = unpack(KEYS, 6, 9)
 local counters = take_counters(ARGV, minutes, hours)
 return counted(line_receipts(KEYS, ARGV[1], ARGV[2]), counters, retry, due, waiting, ARGV)

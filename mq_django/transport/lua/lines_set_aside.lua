@@ -12,5 +12,9 @@
 
 -- with set_aside
 -- with line_receipts
+local wrong = wrong_line_keys(KEYS)
+if wrong then
+  return wrong
+end
 local unhandled, waiting = unpack(KEYS, 6, 7)
 return set_aside(line_receipts(KEYS, ARGV[1], ARGV[2]), unhandled, waiting, ARGV)

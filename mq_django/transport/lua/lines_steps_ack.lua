@@ -20,7 +20,7 @@
 local stream = KEYS[1]
 local notes, minutes, hours = unpack(KEYS, 6, 8)
 
-local wrong = wrong_type({ [stream] = 'stream', [notes] = 'hash' })
+local wrong = wrong_line_keys(KEYS) or wrong_type({ [stream] = 'stream', [notes] = 'hash' })
 if wrong then
   return wrong
 end

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mq_django.core.outcomes import ACK, HandBack
+from mq_django.core.limits import key_hash
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside, StepEnd
 from mq_django.inspector.limit_use import limit_use
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Settlement, Store
+from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
@@ -15,7 +18,7 @@ from tests.stores.everything import ME, OTHER
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (of_queue_by_rate, of_queue_at_once, of_key_at_once, of_key_by_rate, of_all, past_the_limits)
-    yield from (taken_and_parked, of_ranked)
+    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting)
 
 
 def of_queue_by_rate(stage: Stage) -> None:
@@ -50,7 +53,7 @@ def of_queue_at_once(stage: Stage) -> None:
     with stage.under("for the one that is free"):
         store.take(ME, count=10)
     store.settle(ME, [Settlement(item, ACK) for item in store.held_by(ME, limit=5)])
-    stage.client.hset(store.keys.limits, "w", "1")
+    stage.client.hset(store.keys.limits, "w", NOW_MS + 5000)
     with stage.under("one of two permits: another is woken for the second"):
         store.take(ME, count=1)
     stage.client.hset(store.keys.control, "paused", "1")
@@ -81,7 +84,7 @@ def of_key_at_once(stage: Stage) -> None:
     store.publish([message_of(8, key="c"), message_of(9, key="c")])
     assert len(store.take(ME, count=10)) == 1
     stage.client.delete(store.keys.permits)
-    stage.client.zadd(store.keys.next_checks, {"c": NOW_MS}, xx=True)
+    stage.client.zadd(store.keys.next_checks, {key_hash("c"): NOW_MS}, xx=True)
     with stage.under("its turn, and its permit was forgotten"):
         assert len(store.take(ME, count=10)) == 1
 
@@ -93,11 +96,11 @@ def of_key_by_rate(stage: Stage) -> None:
     stage.client.hset(store.keys.limits, mapping={"r:past": "5:1", "r:b": f"{NOW_MS - 1000}000:1"})
     with stage.under("one of a key in a second; forgotten keys go"):
         store.take(ME, count=10)
-    stage.client.zadd(store.keys.next_checks, {"a": NOW_MS}, xx=True)
+    stage.client.zadd(store.keys.next_checks, {key_hash("a"): NOW_MS}, xx=True)
     with stage.under("its turn, but no grant is free"):
         store.take(ME, count=10)
     stage.client.hset(store.keys.limits, "r:a", "5:1")
-    stage.client.zadd(store.keys.next_checks, {"a": NOW_MS, "unknown": 5})
+    stage.client.zadd(store.keys.next_checks, {key_hash("a"): NOW_MS, key_hash("unknown"): 5})
     with stage.under("its turn, and a grant is free; another has nothing parked"):
         assert len(store.take(ME, count=10)) == 1
     with stage.under("settled, with a rate and without a limit at once"):
@@ -116,30 +119,14 @@ def of_all(stage: Stage) -> None:
 
 
 def past_the_limits(stage: Stage) -> None:
-    """Take by a plain read, as a consumer does that was blocked or knows no limits."""
+    """Take by a plain read, as a consumer does that knows no limits."""
     store = stage.queue(RATE_LIMIT={"queue": "4/s", "key": "2/s"}, CONCURRENCY={"queue": 4, "key": 1})
     plain = StreamStore(store.config, stage.wire())
     store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "b"), (4, "a"))])
-    with stage.under("by their keys alone: two may run, two are parked"):
-        assert len(store.admit(ME, plain.take(ME, count=4))) == 2
-    store.publish([message_of(5, key="c"), message_of(6)])
-    with stage.under("by all limits"):
-        assert len(stage.store("emails").fetch(ME, count=5, block_ms=1)) == 1
-    stage.client.hset(store.keys.limits, "r", f"{NOW_MS - 10}000:4")
-    with stage.under("no grant of the queue is free: it goes back"):
-        assert stage.store("emails").fetch(ME, count=5, block_ms=1) == []
-
-
-def taken_and_parked(stage: Stage) -> None:
-    store = stage.queue(RATE_LIMIT={"queue": "9/s"}, CONCURRENCY={"key": 1})
-    stage.client.hset(store.keys.limits, "r", f"{NOW_MS - 10}000:1")
-    store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "a"))])
-    with stage.under("what the queue's rate had granted to those that are parked is for others"):
-        assert len(store.take(ME, count=5)) == 1
-    stage.client.hset(store.keys.limits, "r", f"{NOW_MS - 10}000:1")
-    store.publish([message_of(n, key="a") for n in (4, 5)])
-    with stage.under("all of what the queue's rate had granted just now"):
-        assert store.take(ME, count=5) == []
+    with stage.under("without a token they go back"):
+        assert store.admit(ME, plain.take(ME, count=4)) == []
+    with stage.under("one of each key; those that came back are before others of their key"):
+        assert len(store.take(ME, count=4)) == 2
 
 
 def of_ranked(stage: Stage) -> None:
@@ -152,3 +139,89 @@ def of_ranked(stage: Stage) -> None:
     stage.settle(store, HandBack(), store.held_by(ME, limit=1))
     with stage.under("what was handed back, and no more"):
         assert len(store.take(ME, count=1)) == 1
+
+
+def _ordered(stage: Stage, **options: object) -> tuple[Store, list[Delivery]]:
+    """Return an ordered queue, and the first of three messages of `a` and the only one of `b`."""
+    store = stage.queue(ORDERED=True, **options)
+    store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "b"), (4, "a"))])
+    with stage.under("one of each key"):
+        taken = store.take(ME, count=10)
+    assert len(taken) == 2
+    return store, [item for item in taken if isinstance(item, Delivery)]
+
+
+def of_order(stage: Stage) -> None:
+    store, (first, other) = _ordered(stage)
+    with stage.under("a retry keeps its key"):
+        stage.settle(store, Retry(), [first], delay_ms=0)
+    with stage.under("it is before all others"):
+        assert store.promote(limit=5).moved == 1
+    again = store.take(ME, count=5)
+    with stage.under("handed back with its key"):
+        stage.settle(store, HandBack(), again)
+    with stage.under("set aside with its key"):
+        stage.settle(store, SetAside(), store.take(ME, count=5))
+    with stage.under("released with its key"):
+        assert store.release_unhandled(None, limit=5) == 1
+    with stage.under("a handler is interrupted, and the next of the key may run"):
+        stage.settle(store, Cancel(), store.take(ME, count=5))
+    with stage.under("extended"):
+        store.extend(ME, [(other.stream, other.entry)])
+    held = store.take(ME, count=5)
+    stage.settle(store, Retry(), held, delay_ms=60_000)
+    with stage.under("cancelled while it waits for another attempt: the next of the key may run"):
+        store.cancel(message_of(2).message.id)
+    with stage.under("the last of the key"):
+        last = store.take(ME, count=5)
+    with stage.under("a step of a workflow ends"):
+        stage.settle(store, StepEnd(), last)
+    store.publish([message_of(n, key="a") for n in (5, 6)])
+    stage.settle(store, HandBack(), store.take(ME, count=5))
+    with stage.under("purged with the tokens"):
+        assert store.purge(limit=5) == 2
+
+
+def of_order_that_holds(stage: Stage) -> None:
+    store, (first, _) = _ordered(stage, AFTER_BURY="hold")
+    with stage.under("buried with its key"):
+        stage.settle(store, Bury("no"), [first])
+    dead = open_dead_letters(store.config, stage.wire())
+    (entry,) = dead.find([first.message.id])
+    with stage.under("redriven in its place"):
+        dead.redrive([str(entry)])
+    stage.settle(store, Bury("no"), store.take(ME, count=5))
+    (entry,) = dead.find([first.message.id])
+    with stage.under("corrected in its place"):
+        dead.resubmit(str(entry), message_id="corrected", text=b"5")
+    again = store.take(ME, count=5)
+    stage.settle(store, Bury("no"), again)
+    (entry,) = dead.find(["corrected"])
+    with stage.under("deleted: the next of its key may run"):
+        dead.delete([str(entry)])
+    with stage.under("the next"):
+        assert len(store.take(ME, count=5)) == 1
+
+
+def of_turns(stage: Stage) -> None:
+    store = stage.queue(FAIR={"b": 2})
+    store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "b"), (6, None))])
+    with stage.under("the first as it comes, all others get into lines"):
+        store.take(ME, count=1)
+    with stage.under("by turns"):
+        store.take(ME, count=2)
+    with stage.under("of lines that wait for their turn"):
+        limit_use(store.config, stage.wire())
+    with stage.under("the rest by turns"):
+        assert len(store.take(ME, count=10)) == 3
+
+
+def of_another_setting(stage: Stage) -> None:
+    store, _ = _ordered(stage)
+    limited = stage.queue(CONCURRENCY=5)
+    with stage.under("handled with the other setting"):
+        limited.create_groups()
+    with stage.under("of another setting"):
+        assert limited.take(ME, count=5) == []
+    with stage.under("the setting that it has"):
+        stage.queue(ORDERED=True)

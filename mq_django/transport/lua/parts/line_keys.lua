@@ -1,4 +1,5 @@
 -- with clock
+-- with key_hash
 -- The keys and first arguments of the scripts that let messages run: by limits, in order, or in turn.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
@@ -25,10 +26,6 @@ local ms = math.floor(now / 1000)
 local at_once = string.format('%.3f', now / 1000)
 -- For how long a consumer waits at most, ms, and a little more.
 local WAIT_MS = 6000
-
-local function hash_of(key)
-  return string.format('%.0f', tonumber(string.sub(redis.sha1hex(key), 1, 13), 16))
-end
 
 -- Return the number of the queue's pending deliveries.
 local function pending_now()

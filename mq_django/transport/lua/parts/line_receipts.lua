@@ -1,7 +1,14 @@
 -- with stream_receipts
 -- with tokens
+-- with types
 -- Receipts of deliveries of a queue with lines, for parts/settle. A settled delivery gives up its token, and the next
 -- message of its key may run. `keys` are the stream, permits, parked, checks and control.
+
+-- Return an error when one of the keys has another type than expected.
+local function wrong_line_keys(keys)
+  return wrong_type({ [keys[1]] = 'stream', [keys[2]] = 'zset', [keys[3]] = 'zset', [keys[4]] = 'zset', [keys[5]] = 'hash' })
+end
+
 local function line_receipts(keys, group, consumer, expected)
   local stream, permits, parked, checks, control = unpack(keys, 1, 5)
   local receipts = stream_receipts(stream, group, consumer, expected)

@@ -106,18 +106,20 @@ local function release_first(hash)
       return nil, next_look
     end
   end
+  local entry
   if fields then
     if redis.call('exists', urgent) == 0 then
       redis.call('xgroup', 'create', urgent, group, '0', 'mkstream')
     end
-    local entry = redis.call('xadd', urgent, '*', unpack(fields))
-    if permit then
-      permit('1-' .. entry)
-    end
+    entry = redis.call('xadd', urgent, '*', unpack(fields))
   end
   redis.call('zrem', parked, member)
   redis.call('hdel', waiting, member)
   forget_member(unique, member, id)
+  if permit then
+    -- Last, because a log of another type fails: then the next fetch decides about the entry.
+    permit('1-' .. entry)
+  end
   -- What is left of a message that was deleted by hand counts as none.
   return fields and true or release_first(hash)
 end
