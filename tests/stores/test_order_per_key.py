@@ -84,7 +84,8 @@ def test_what_runs_at_once_is_of_different_keys_for_any_number_of_consumers(open
 def test_plain_entries_with_a_partitionkey_have_the_same_order(store, redis_client):
     for text in ("a1", "a2", "b1"):
         redis_client.xadd(keys().ready, {"type": "sms", "data": f'"{text}"', "partitionkey": text[0]})
-    assert data(held := store.take("c1", count=10)) == ["a1", "b1"]
+    held = store.take("c1", count=10)
+    assert data(held) == ["a1", "b1"]
     settle(store, held)
     assert data(store.take("c1", count=10)) == ["a2"]
 
@@ -100,7 +101,8 @@ def test_plain_entries_with_a_partitionkey_have_the_same_order(store, redis_clie
 def test_the_key_is_found_in_an_object_however_it_is_written(store, redis_client, body):
     queues["emails"].publish("sms", 0, key="ä")
     redis_client.xadd(keys().ready, {"message": body})
-    assert data(held := store.take("c1", count=10)) == [0]
+    held = store.take("c1", count=10)
+    assert data(held) == [0]
     assert store.depths().parked == 1
     settle(store, held)
     assert [item.message.key for item in store.take("c1", count=10)] == ["ä"]
