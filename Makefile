@@ -55,7 +55,7 @@ help:
 	@echo "make lint            run ruff and mypy"
 	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
 	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
-	@echo "make chaos           kill, stop and mislead everything for three minutes: nothing is lost"
+	@echo "make chaos           kill, stop and mislead everything for a few minutes: nothing is lost"
 	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240), after the pages for other queues' users"
 	@echo "make docs            write the tables of options in the documentation, and build the site in build/site"
 	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"

@@ -6,7 +6,7 @@ I1   a message whose publish returned ends in one place: handled, in the dead-le
 I2   nothing has an effect that was not published, or whose publish was refused; no publish takes effect twice
 I3   an effect happens twice only to what a process was running, or had run and not yet settled, when a fault hit it
 I4   nothing counts as handled that had no effect: a sink that takes each id once holds exactly the handled ones
-I5   order per key: does not apply, since queues without partitions promise no order
+I5   on a queue with ORDERED no two messages of a key run at the same time, and none starts when a later one has started
 I6   a delivery is settled once: one ack, or one burial, and never more attempts than allowed
 I7   nothing starts before it is due
 I8   what Redis counted as published is what was handled, buried, or is left
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from tests.chaos.deliveries import Fault, Life, Told, exposed, held
 from tests.chaos.history import Event
+from tests.chaos.key_order import order_of_keys
 from tests.chaos.places import Rest
 
 #: Redis counts due times in whole milliseconds.
@@ -63,6 +64,10 @@ class Ending:
     given_up: Sequence[str] = ()
 
 
+#: The figures of a verdict about the order of keys.
+ORDER_FIGURES = ("keys", "overlaps", "overlaps_without_fault", "inversions", "removed")
+
+
 @dataclass(kw_only=True)
 class Verdict:
     """What the checker found."""
@@ -78,6 +83,14 @@ class Verdict:
     early: int = 0
     leaked: int = 0
     stale: int = 0
+    #: Keys whose messages have an order. Of these: executions beside another one of the key, by processes that had been
+    #: taken for dead; executions beside another one without that reason; messages that started after a later one.
+    keys: int = 0
+    overlaps: int = 0
+    overlaps_without_fault: int = 0
+    inversions: int = 0
+    #: Messages that were purged, cancelled or deleted by another program.
+    removed: int = 0
     #: Seconds, one for each fault that hit something.
     recoveries: list[float] = field(default_factory=list)
     #: Seconds, one for each consumer that died with something in hand.
@@ -98,6 +111,7 @@ class Verdict:
             "early",
             "leaked",
             "stale",
+            *ORDER_FIGURES,
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.duplicates_per_fault_max = max(self.duplicates_per_fault_max, other.duplicates_per_fault_max)
@@ -113,8 +127,9 @@ def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:
         messages=sum(life.published == "ok" for life in told.lives.values()),
         faults=len(told.faults),
         stale=told.stale,
+        removed=sum(life.removed for life in told.lives.values()),
     )
-    for judge in (_places, _publishing, _duplicates, _settling, _due_times, _balance, _at_rest, _progress):
+    for judge in (_places, _publishing, _duplicates, _key_order, _settling, _due_times, _balance, _at_rest, _progress):
         verdict.violations += judge(told, ending, terms, verdict)
     return verdict
 
@@ -177,6 +192,21 @@ def _duplicates(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[
     left = [message for message, count in repeated.items() if count]
     verdict.duplicates_without_fault = sum(repeated.values())
     yield from _found("I3", left, "messages had an effect again that no fault explains")
+
+
+def _key_order(told: Told, _: Ending, __: Terms, verdict: Verdict) -> Iterator[Violation]:
+    """I5: one message of a key at a time, in the order of their publishing."""
+    found = order_of_keys(told)
+    verdict.keys, verdict.overlaps = found.keys, found.overlaps
+    verdict.overlaps_without_fault, verdict.inversions = len(found.together), len(found.inversions)
+    for pairs, what in (
+        (found.together, "messages ran beside another one of their key"),
+        (found.inversions, "messages started when a later one of their key had started"),
+    ):
+        if pairs:
+            some = _some([f"{one} with {other}" for one, other in pairs])
+            yield Violation("I5", f"{len(pairs)} {what}: {some}", pairs[0])
+    yield from _found("I5", found.believed, "outcomes counted that came from processes taken for dead")
 
 
 def _settling(told: Told, ending: Ending, terms: Terms, _: Verdict) -> Iterator[Violation]:

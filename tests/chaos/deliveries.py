@@ -2,15 +2,14 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tests.chaos.executions import NEVER, Executions
 from tests.chaos.history import Event
 
 #: Seconds in which what happened is noted: who was handed a message next may have said so before who gave it back.
 NOTED = 1.0
-#: Before everything, and after.
-NEVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -67,6 +66,11 @@ class Life:
     last_end: float = 0.0
     #: Somebody deleted it from Redis: it is handled if it was in hand, and cannot be handed to anybody else.
     removed: bool = False
+    #: The key, and its place among the messages of that.
+    key: str = ""
+    number: int = 0
+    #: (process, when it was sent) of each outcome that counted.
+    sent: list[tuple[int, float]] = field(default_factory=list)
 
     def is_held(self, fault: Fault) -> bool:
         """Tell whether it was in the hands of the processes that a fault hit, when it had hit."""
@@ -87,14 +91,18 @@ class Told:
         #: Who took or started something is a consumer; who only settles is a supervisor.
         self._consumers: set[int] = set()
         self._settlings: list[tuple[float, int, set[str]]] = []
+        #: Process -> what it has ever taken or started.
+        self._had: dict[int, set[str]] = defaultdict(set)
         #: (process, thread) -> when it started messages.
         self._starts: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._begun: list[Event] = []
         self._healed: dict[str, float] = {}
         self._last_of: dict[int, float] = {}
+        self.executions = Executions()
         for event in events:
             self._last_of[event.pid] = event.at
             self._read(event)
+        self.executions.finish(self._last_of)
         self.faults = [self._fault(event) for event in self._begun]
 
     def _read(self, event: Event) -> None:
@@ -105,6 +113,8 @@ class Told:
             "started": self._started,
             "effect": self._effect,
             "ended": self._ended,
+            "entered": self.executions.entered,
+            "left": self.executions.left,
             "settled": self._settled,
             "fault": self._begun.append,
             "healed": self._heal,
@@ -116,8 +126,9 @@ class Told:
         readers[event.what](event)
 
     def _invoke(self, event: Event) -> None:
-        for message in event.ids:
+        for number, message in enumerate(event.ids, int(event.told.get("first", 0))):
             life = self.lives[message]
+            life.key, life.number = str(event.told.get("key", "")), number
             life.invoked, life.delay = event.at, float(event.told.get("delay", 0.0))
             life.counted = not event.told.get("uncounted")
 
@@ -127,11 +138,13 @@ class Told:
 
     def _taken(self, event: Event) -> None:
         self._consumers.add(event.pid)
+        self._had[event.pid].update(event.ids)
         for message in event.ids:
             self.lives[message].taken.append(Hold(event.pid, event.at))
 
     def _started(self, event: Event) -> None:
         self._consumers.add(event.pid)
+        self._had[event.pid].add(event.id)
         life = self.lives[event.id]
         life.starts.append(event.at)
         life.moved.append(event.at)
@@ -159,7 +172,13 @@ class Told:
     def _settled(self, event: Event) -> None:
         told = event.told
         ids = {*told.get("acked", ()), *told.get("buried", ()), *told.get("back", ())}
-        self._settlings.append((event.at, event.pid, ids.union(found for found, _ in told.get("retried", ()))))
+        ids.update(found for found, _ in told.get("retried", ()))
+        self._settlings.append((event.at, event.pid, ids))
+        if "began" in told:
+            began = float(told["began"])
+            self.executions.settled(event.pid, (*ids, *told.get("stale", ())), began)
+            for message in ids:
+                self.lives[message].sent.append((event.pid, began))
         for message in event.told.get("acked", ()):
             self.lives[message].acks += 1
             self._close(message, event)
@@ -189,6 +208,11 @@ class Told:
             if hold.until == NEVER and event.at - hold.since > NOTED:
                 hold.until = event.at
 
+    def had_by(self, fault: Fault) -> Iterator[tuple[str, Life]]:
+        """Yield what the processes that a fault hit have ever taken or started."""
+        for message in {message for pid in fault.pids for message in self._had.get(pid, ())}:
+            yield message, self.lives[message]
+
     def is_next(self, hold: Hold, since: float) -> bool:
         """Tell whether it is the first that its thread started after a time."""
         starts = self._starts[hold.pid, hold.thread]
@@ -199,7 +223,7 @@ class Told:
 
         None when that is not known: it held nothing, or another fault came in between.
         """
-        ids = {message for message, life in self.lives.items() if life.is_held(fault)}
+        ids = {message for message, life in self.had_by(fault) if life.is_held(fault)}
         for at, pid, settled in self._settlings:
             if at > fault.began and pid not in self._consumers and settled & ids:
                 between = [other for other in self.faults if fault.began < other.began < at and not other.spares]
@@ -235,9 +259,9 @@ def exposed(told: Told, fault: Fault) -> set[str]:
         ran = hold.overlaps(fault.began, fault.struck)
         return hold.pid in fault.pids and (ran or (hold.since <= until and told.is_next(hold, fault.struck)))
 
-    return {message for message, life in told.lives.items() if any(map(is_hit, life.open))}
+    return {message for message, life in told.had_by(fault) if any(map(is_hit, life.open))}
 
 
 def held(told: Told, fault: Fault) -> Sequence[Life]:
     """Return the messages that were in the hands of the processes that a fault hit, when it had hit."""
-    return [life for life in told.lives.values() if life.is_held(fault)]
+    return [life for _, life in told.had_by(fault) if life.is_held(fault)]

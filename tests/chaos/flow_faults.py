@@ -12,7 +12,6 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.inspector.run_check import check_runs
-from mq_django.transport import scripts
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import flow_places, history
 from tests.chaos.checker import Verdict
@@ -20,6 +19,7 @@ from tests.chaos.flow_checker import FlowEnding, check_flows
 from tests.chaos.flow_operator import Operator
 from tests.chaos.flows import plans
 from tests.chaos.points import OF_FLOWS, arm
+from tests.chaos.purging import purge
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE, FLOWS, VISIBILITY_SECONDS
 from tests.chaos.stage import DRAIN, Stage
 from tests.chaos.surroundings import Surroundings
@@ -158,12 +158,9 @@ def _kill_redis(stage: Stage) -> None:
 def _purge(stage: Stage) -> None:
     """Delete some messages of a queue, and note their ids."""
     keys = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE))).keys
-    places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
-    index = [keys.waiting, keys.unique, keys.claims, keys.step_notes]
-    purge = scripts.load("stream_purge").text
     with stage.client as client:
-        ids: list[bytes] = client.eval(purge, len(places + index), *places, *index, keys.group, PURGED, "", "1")
-    stage.history.note("purged", ids=[found.decode() for found in ids])
+        ids = purge(client, keys, limit=PURGED)
+    stage.history.note("purged", ids=ids)
 
 
 def _delete(stage: Stage) -> None:

@@ -5,6 +5,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from django.db import transaction
@@ -109,6 +111,46 @@ async def stop_loop(message: Message) -> None:
 async def exit_loop(message: Message) -> None:
     note("effect", id=message.data["id"], attempt=message.attempt)
     asyncio.get_running_loop().call_soon(sys.exit)
+
+
+@handler(QUEUE, "next")
+def next_(message: Message) -> None:
+    """Run in the order of the key: fail as often as told, or work like a job."""
+    with _noted(message):
+        job(message)
+
+
+@handler(QUEUE, "late", timeout=TIMEOUT)
+def late(message: Message) -> None:
+    """Run in the order of the key, and for too long the first time."""
+    with _noted(message):
+        while message.attempt == 1:
+            time.sleep(0.01)
+        job(message)
+
+
+@handler(QUEUE, "fatal")
+def fatal(message: Message) -> None:
+    """Run in the order of the key, and end the process the first time."""
+    with _noted(message):
+        if message.attempt == 1:
+            die(message)
+        job(message)
+
+
+@contextmanager
+def _noted(message: Message) -> Iterator[None]:
+    """Note when a handler begins and ends, as exactly as it can know."""
+    told = {"id": message.data["id"], "thread": threading.get_ident()}
+    note("entered", **told)
+    how = "returned"
+    try:
+        yield
+    except BaseException as error:
+        how = type(error).__name__
+        raise
+    finally:
+        note("left", how=how, **told)
 
 
 def _will_hit_this_process(kind: str, message: Message) -> None:

@@ -2,13 +2,16 @@
 
 | what     | noted by                     | tells |
 |-|-|-|
-| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script |
+| invoke   | the producer, before         | `ids`, `delay` in seconds, `uncounted` without the script; of a `key` that
+                                            has an order `first`, the place of the first of them |
 | ok       | the producer, after          | `ids` whose publish returned |
 | failed   | the producer                 | `ids` that Redis refused with an answer |
 | unknown  | the producer                 | `ids` whose answer was lost |
 | taken    | a consumer                   | `ids` that Redis handed out to it |
 | started  | handler_started              | `id`, `attempt`, `thread` |
 | effect   | the handler                  | `id`, `attempt` |
+| entered  | a handler in order, first    | `id`, `thread` |
+| left     | a handler in order, last     | `id`, `thread`, `how` |
 | ended    | handler_finished             | `id`, `outcome` |
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms; `began` |
 | fault    | who made it                  | `fault`, a name; `kind`, `began`, `struck`, `pids`; `spares`: for free |

@@ -41,9 +41,23 @@ class Mutation:
     times: int = 1
     #: Instead of the scenario: a file of tests, of which one must fail.
     test: str = ""
+    #: What else belongs to it: a file, what it has once, and what that is replaced by.
+    also: Sequence[tuple[str, str, str]] = ()
 
 
 LUA = "mq_django/transport/lua"
+LINE_STORE = "mq_django/stores/line_store.py"
+ORDER_TESTS = "tests/stores/test_order_per_key.py"
+
+#: Instead of the settling script, a second round trip removes the tokens and has the lines of their keys looked at.
+DROPS_LATER = """        stale, _ = self._settling.settle(consumer, settlements, also=also)
+        tokens = [f"{one.delivery.stream}-{one.delivery.entry.decode()}" for one in settlements]
+        (hashes,) = self._wire.trip([("ZMSCORE", self.keys.permits, *tokens)])
+        known = [argument for found in hashes if found is not None for argument in (1, found)]
+        looks = [("ZADD", self.keys.next_checks, *known)] if known else []
+        self._wire.trip([("ZREM", self.keys.permits, *tokens), *looks])
+        replies = self._wire.trip(then)
+"""
 
 MUTATIONS = [
     Mutation(
@@ -113,6 +127,61 @@ MUTATIONS = [
         scenario="workflows",
         test="tests/workflows/test_repeated_events.py",
     ),
+    Mutation(
+        name="the order of a fetch: a blocked read takes messages before their keys are asked for",
+        files=[LINE_STORE],
+        pattern=r"( +)if not self\._take_again and not self\._wait\(block_ms\):\n",
+        replacement=r"\1if not self._take_again:\n"
+        r"\1    if found := self._source.fetch(consumer, count=count, block_ms=min(block_ms, LINE_WAIT_MS)):\n"
+        r"\1        return found\n"
+        r"\1else:\n",
+        scenario="ordered",
+    ),
+    Mutation(
+        name="the place of a head: what is handed back goes to the end, and its key on",
+        files=[f"{LUA}/lines_hand_back.lua"],
+        pattern=r"#undelivered\(ready, group, 1\) > 0 and urgent or ready",
+        replacement="ready",
+        also=[(f"{LUA}/parts/hand_back.lua", r"if receipts\.pass then", "if false then")],
+        scenario="ordered",
+    ),
+    Mutation(
+        name="the wait for a retry: the token of a key is dropped with each attempt",
+        files=[f"{LUA}/parts/retry.lua"],
+        pattern=r"    if receipts\.keeps_order then\n[^\n]*\n    end\n",
+        replacement="",
+        scenario="ordered",
+        test=ORDER_TESTS,
+    ),
+    Mutation(
+        name="the token in the settling script: a second command drops it",
+        files=[f"{LUA}/parts/line_receipts.lua"],
+        pattern=r"(    finish\(\.\.\.\)\n)    local now\n(?:    +[^\n]*\n)+?    end\n(  end\n)",
+        replacement=r"\1\2",
+        also=[
+            (
+                LINE_STORE,
+                r" +stale, replies = self\._settling\.settle\([^\n]*, then=then\)\n",
+                DROPS_LATER,
+            ),
+            (
+                LINE_STORE,
+                r" +return self\._settling\.settle\([^\n]*, then=\[self\._wake_command\(\)\]\)\[0\]\n",
+                "        then = [self._wake_command()]\n" + DROPS_LATER + "        return stale\n",
+            ),
+        ],
+        scenario="ordered",
+        test=ORDER_TESTS,
+    ),
+    Mutation(
+        name="the token of what is purged: its key waits until somebody finds that nothing runs",
+        files=[f"{LUA}/stream_purge.lua"],
+        pattern=r"    drop_token\([^\n]*\n",
+        replacement="",
+        times=2,
+        scenario="ordered",
+        test=ORDER_TESTS,
+    ),
 ]
 
 
@@ -122,11 +191,13 @@ def mutate(root: Path, mutation: Mutation) -> None:
     Raises:
         ValueError: a file does not have it as often as it should, so that the mutation proves nothing.
     """
-    for name in mutation.files:
+    edits = [(name, mutation.pattern, mutation.replacement, mutation.times) for name in mutation.files]
+    edits += [(*edit, 1) for edit in mutation.also]
+    for name, pattern, replacement, times in edits:
         path = root / name
-        text, count = re.subn(mutation.pattern, mutation.replacement, path.read_text(encoding="utf-8"))
-        if count != mutation.times:
-            raise ValueError(f"{name} has {count} in place of {mutation.times} of {mutation.pattern!r}")
+        text, count = re.subn(pattern, replacement, path.read_text(encoding="utf-8"))
+        if count != times:
+            raise ValueError(f"{name} has {count} in place of {times} of {pattern!r}")
         path.write_text(text, encoding="utf-8")
 
 

@@ -10,6 +10,7 @@ from mq_django.consumers.worker.isolation import BATCH, Isolation
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Retry
 from mq_django.stores.base import Settlement
+from mq_django.stores.line_store import LineStore
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_store import TopicStore
@@ -26,12 +27,12 @@ def observe(into: History) -> None:
     history = into
     signals.handler_started.connect(_started)
     signals.handler_finished.connect(_finished)
-    # RSMQ's fetch is a wait and a take.
+    # The fetch of RSMQ, and of a queue with order, is a wait and a take.
     taking: list[tuple[type, str]] = [(StreamStore, "take"), (StreamStore, "fetch"), (TopicStore, "fetch")]
-    for store, name in (*taking, (RsmqStore, "take")):
+    for store, name in (*taking, (RsmqStore, "take"), (LineStore, "take")):
         setattr(store, name, _taking(into, getattr(store, name)))
     Isolation._pass_on = _passing(into, Isolation._pass_on)  # type: ignore[method-assign]
-    for store in (StreamStore, RsmqStore):
+    for store in (StreamStore, LineStore, RsmqStore):
         store.settle = _settling(into, store.settle)  # type: ignore[method-assign]
         store.settle_and_take = _settling_and_taking(into, store.settle_and_take)  # type: ignore[method-assign]
 

@@ -51,9 +51,9 @@ OF_FLOWS = {
 }
 
 _SCRIPTS = {
-    "ack": ("stream_ack", "steps_ack", "topic_ack", "rsmq_ack"),
-    "retry": ("stream_retry", "topic_retry", "rsmq_retry"),
-    "hand-back": ("stream_hand_back", "topic_hand_back", "rsmq_hand_back"),
+    "ack": ("stream_ack", "steps_ack", "lines_ack", "topic_ack", "rsmq_ack"),
+    "retry": ("stream_retry", "lines_retry", "topic_retry", "rsmq_retry"),
+    "hand-back": ("stream_hand_back", "lines_hand_back", "topic_hand_back", "rsmq_hand_back"),
     "promote": ("waiting_promote",),
     "beat": ("members_heartbeat",),
 }

@@ -39,7 +39,8 @@ class Producer:
     def stop(self) -> None:
         """Publish no more."""
         self._stopping.set()
-        self._thread.join(30)
+        if self._thread.is_alive():
+            self._thread.join(30)
 
     def publish(self, name: str, count: int, *, delay: float = 0.0, priority: int = 0, **data: Any) -> list[str]:
         """Publish messages of one kind, in one call, and return their ids."""

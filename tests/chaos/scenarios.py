@@ -11,7 +11,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import flow_faults, hostile, neighbours
+from tests.chaos import flow_faults, hostile, in_order, neighbours
 from tests.chaos.checker import Verdict
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
@@ -61,7 +61,7 @@ def _tree(stage: Stage) -> Tree:
 
     def found() -> Tree | None:
         trees = stage.rng.sample(stage.trees, len(stage.trees))
-        return next((tree for tree in trees if len(_at_work(stage, tree)) > 1), None)
+        return next((tree for tree in trees if len(stage.at_work(tree)) > 1), None)
 
     tree = wait_until(found, timeout=60, message="a tree works")
     assert tree is not None
@@ -72,14 +72,9 @@ def _child(stage: Stage) -> int:
     """Return a consumer that works; there may be none for a moment after each has been killed."""
 
     def found() -> list[int]:
-        return [pid for tree in stage.trees for pid in _at_work(stage, tree)]
+        return [pid for tree in stage.trees for pid in stage.at_work(tree)]
 
     return stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
-
-
-def _at_work(stage: Stage, tree: Tree) -> list[int]:
-    """Return the consumers of a tree that have begun to work: those that have a history."""
-    return sorted(pid for pid in tree.children() if (stage.folder / f"{pid}.jsonl").exists())
 
 
 def kills(stage: Stage, rounds: int) -> None:
@@ -102,7 +97,7 @@ def named_points(stage: Stage, rounds: int) -> None:
         every = [*OF_CONSUMERS, *(point for point in OF_SUPERVISORS if STORE != "rsmq" or point != "promoting")]
         for point in stage.rng.sample(every, len(every)):
             # Else it would show how long processes take to start, of which each point costs one or three.
-            wait_until(lambda: all(len(_at_work(stage, tree)) > 1 for tree in stage.trees), timeout=60)
+            wait_until(lambda: all(len(stage.at_work(tree)) > 1 for tree in stage.trees), timeout=60)
             stage.pause(0.05, 0.2)
             armed = arm(stage.folder, point)
             wait_until(lambda: _provoked(stage, point, armed), timeout=60, message=f"a process gets to {point}")  # noqa: B023
@@ -262,4 +257,5 @@ SCENARIOS = [
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
     Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
     Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
+    Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
 ]

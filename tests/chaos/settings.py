@@ -20,6 +20,8 @@ STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR = "beside", "beside-rsmq"
 #: The queues of workflows. Consumers serve them if this is set in the environment.
 FLOWS = "CHAOS_FLOWS"
 FLOW_QUEUE, FLOW_QUEUE_BESIDE = "flows", "flows-beside"
+#: Set in the environment, it gives the queue ORDERED.
+IN_ORDER = "CHAOS_IN_ORDER"
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -38,7 +40,8 @@ def mq_django(connection: str) -> dict[str, Any]:
     if os.environ.get(NEIGHBOURS):
         foreign = {"STORE": "rsmq", "NAMESPACE": STREAM_NEIGHBOUR, "VT": 3}
         beside |= {STREAM_NEIGHBOUR: streams, RSMQ_NEIGHBOUR: foreign}
-    return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: streams}}
+    order = {"ORDERED": True} if os.environ.get(IN_ORDER) else {}
+    return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: {**streams, **order}}}
 
 
 def queues() -> list[str]:

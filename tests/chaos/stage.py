@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
+from threading import Thread
 from unittest import mock
 
 import redis
@@ -70,6 +71,8 @@ class Stage:
         self._with_road = road
         self.trees: list[Tree] = []
         self.producer: Producer
+        self._leaving: list[Thread] = []
+        self._stayed: list[Tree] = []
         self._faults = count(1)
         self._wraps = cycle(surroundings.wraps)
 
@@ -110,9 +113,32 @@ class Stage:
         """Start a tree in the place of one that was killed."""
         self.trees[self.trees.index(tree)] = self._tree()
 
-    def _tree(self) -> Tree:
+    def join(self) -> None:
+        """Start another tree, of one process."""
+        self.trees.append(self._tree(processes=1))
+
+    def leave(self, tree: Tree) -> None:
+        """Stop a tree, and do not wait until it has ended."""
+        tree.ended = True
+
+        def stop() -> None:
+            if not tree.stop():
+                self._stayed.append(tree)
+            self.trees.remove(tree)
+
+        self._leaving.append(Thread(target=stop))
+        self._leaving[-1].start()
+
+    def joined(self) -> int:
+        """Wait until all trees that were to leave have left, and return how many did not stop by themselves."""
+        for thread in self._leaving:
+            thread.join()
+        return len(self._stayed)
+
+    def _tree(self, *, processes: int = 2) -> Tree:
         temporary = self.surroundings.temporary
-        return Tree(self.connection, self.folder, wrap=next(self._wraps), temporary=temporary)
+        wrap = next(self._wraps)
+        return Tree(self.connection, self.folder, processes=processes, wrap=wrap, temporary=temporary)
 
     def pids(self) -> list[int]:
         """Return the process ids of all consumers."""
@@ -124,6 +150,10 @@ class Stage:
         with self.client as client:
             told = read_membership(client.hgetall(self.keys.consumers)).consumers
         return {name: words["pid"] for name, words in told.items() if words.get("pid") in pids}
+
+    def at_work(self, tree: Tree) -> list[int]:
+        """Return the consumers of a tree that have begun to work: those that have a history."""
+        return sorted(pid for pid in tree.children() if (self.folder / f"{pid}.jsonl").exists())
 
     def strike(
         self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False

@@ -9,11 +9,12 @@ from tests.chaos.mutations import MUTATIONS, ROOT, Mutation, mutate
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.partition(":")[0])
 def test_a_mutation_fits_each_of_its_files(mutation, tmp_path):
-    for name in mutation.files:
+    names = {*mutation.files, *(name for name, _, _ in mutation.also)}
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     mutate(tmp_path, mutation)  # refuses a file that it does not fit
-    for name in mutation.files:
+    for name in names:
         assert (tmp_path / name).read_bytes() != (ROOT / name).read_bytes()
 
 

@@ -1,12 +1,14 @@
 """Order per key on a real Redis: what a key waits for, and what lets it go on."""
 
+from contextlib import suppress
+
 import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.lookup import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
-from mq_django.errors import NotSupported
+from mq_django.errors import ConnectionLost, NotSupported
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
@@ -82,7 +84,8 @@ def test_what_runs_at_once_is_of_different_keys_for_any_number_of_consumers(open
 def test_plain_entries_with_a_partitionkey_have_the_same_order(store, redis_client):
     for text in ("a1", "a2", "b1"):
         redis_client.xadd(keys().ready, {"type": "sms", "data": f'"{text}"', "partitionkey": text[0]})
-    assert data(held := store.take("c1", count=10)) == ["a1", "b1"]
+    held = store.take("c1", count=10)
+    assert data(held) == ["a1", "b1"]
     settle(store, held)
     assert data(store.take("c1", count=10)) == ["a2"]
 
@@ -98,7 +101,8 @@ def test_plain_entries_with_a_partitionkey_have_the_same_order(store, redis_clie
 def test_the_key_is_found_in_an_object_however_it_is_written(store, redis_client, body):
     queues["emails"].publish("sms", 0, key="ä")
     redis_client.xadd(keys().ready, {"message": body})
-    assert data(held := store.take("c1", count=10)) == [0]
+    held = store.take("c1", count=10)
+    assert data(held) == [0]
     assert store.depths().parked == 1
     settle(store, held)
     assert [item.message.key for item in store.take("c1", count=10)] == ["ä"]
@@ -238,6 +242,42 @@ def test_the_deliveries_of_a_dead_consumer_keep_their_places(opened):
     assert data(second.take("c2", count=10)) == ["a2"]
 
 
+class OneTrip:
+    """A connection that breaks after its first round trip, like that of a consumer that dies."""
+
+    def __init__(self, session):
+        self._session = session
+
+    def trip(self, commands):
+        if self._session is None:
+            raise ConnectionLost("it has died")
+        session, self._session = self._session, None
+        return session.trip(commands)
+
+
+def test_whoever_dies_right_after_it_has_settled_does_not_block_its_keys(opened):
+    first, second = opened(2)
+    publish("a1", "a2")
+    held = first.take("c1", count=10)
+    dying = open_store(get_config().queue("emails"), OneTrip(first._wire))
+    with suppress(ConnectionLost):
+        dying.settle("c1", [Settlement(item, ACK) for item in held])
+    assert data(second.take("c2", count=10)) == ["a2"]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_comes_while_a_consumer_waits_has_its_order_too(opened, waits):
+    first, second = opened(2)
+    publish("a1")
+    held = first.take("c1", count=10)
+    if waits:
+        assert second.take("c2", count=10) == []
+    publish("a2", "a3", "b1", "b2")
+    assert data(second.fetch("c2", count=10, block_ms=10)) == ["b1"]
+    settle(first, held)
+    assert data(second.take("c2", count=10)) == ["a2"]
+
+
 def test_a_delivery_that_is_passed_on_keeps_its_key(store):
     publish("a1", "a2")
     (held,) = store.take("c1", count=10)
@@ -262,6 +302,20 @@ def test_a_head_that_another_program_deletes_does_not_block_its_key_for_ever(sto
         redis_client.xack(keys().ready, "mq", held.entry)
         redis_client.zadd(keys().next_checks, dict.fromkeys(redis_client.zrange(keys().next_checks, 0, -1), 1))
     assert data(store.take("c1", count=10)) == ["a2"]
+
+
+def test_a_head_that_is_deleted_before_it_is_passed_on_lets_its_key_go_on(store, redis_client):
+    publish("a1", "a2")
+    (held,) = store.take("c1", count=10)
+    receipt = (held.stream, held.entry)
+    redis_client.xdel(keys().ready, held.entry)
+    # Extended it stays: its handler may still run.
+    assert store.extend("c1", [receipt]) == []
+    assert store.take("c1", count=10) == []
+    # Nobody else can run it.
+    assert store.reassign("c1", "quarantine", [receipt]) == [receipt]
+    assert data(store.take("c1", count=10)) == ["a2"]
+    assert redis_client.xpending(keys().ready, "mq")["pending"] == 0
 
 
 def test_messages_that_cannot_be_read_have_their_places_too(store, redis_client):

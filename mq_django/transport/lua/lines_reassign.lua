@@ -6,7 +6,8 @@
 -- ARGV[3]  new owner
 -- then the ids of the entries
 --
--- Returns the entry ids that the consumer no longer holds; these deliveries are not changed.
+-- Returns the entry ids that the consumer no longer holds; these deliveries are not changed. Deliveries whose entries were
+-- deleted end when they are reassigned, and are among these.
 
 -- with settle
 -- with line_receipts
@@ -14,4 +15,18 @@ local wrong = wrong_line_keys(KEYS)
 if wrong then
   return wrong
 end
-return reassign(line_receipts(KEYS, ARGV[1], ARGV[2], #ARGV), ARGV[3], ARGV, 4)
+local receipts = line_receipts(KEYS, ARGV[1], ARGV[2], #ARGV)
+if ARGV[3] ~= ARGV[2] then
+  -- Another program may have deleted the entry, so nobody else can run the message. It ends here: its key would wait for
+  -- as long as this consumer exists.
+  local held = receipts.held
+  receipts.held = function(entry)
+    local found = held(entry)
+    if found and not receipts.fields(entry) then
+      receipts.finish(entry)
+      return nil
+    end
+    return found
+  end
+end
+return reassign(receipts, ARGV[3], ARGV, 4)

@@ -1,0 +1,263 @@
+"""17: a queue with order per key, while consumers come and go, die and freeze, and messages are deleted."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from unittest import mock
+
+import redis
+
+from mq_django import queues
+from mq_django.conf import get_config
+from mq_django.core.lookup import CancelResult
+from mq_django.errors import ConnectionLost
+from mq_django.stores.control import Control
+from mq_django.transport.connections import open_wire
+from mq_django.transport.servers import ServerBinary
+from tests.chaos import places
+from tests.chaos.checker import Verdict, Violation
+from tests.chaos.points import OF_SUPERVISORS, arm
+from tests.chaos.purging import purge
+from tests.chaos.sequences import Sequences
+from tests.chaos.settings import IN_ORDER, QUEUE, VISIBILITY_SECONDS
+from tests.chaos.stage import Stage
+from tests.chaos.surroundings import Surroundings
+from tests.chaos.trees import Tree, kill, send
+from tests.waiting import becomes_true, wait_until
+
+#: Messages, keys, and messages a second at most, in the CI tier and in each round of the nightly one.
+SHORT, LONG = (4_000, 200, 120.0), (34_000, 5_000, 1000.0)
+#: Messages that end their process: each does so twice.
+DEATHS, MORE_DEATHS = 2, 10
+#: The most messages that are left in the queue at a time.
+MOST_LEFT = 1500
+#: Seconds between two trees that join, or leave.
+CHANGE = 2.0
+#: Trees that join and leave beside those that stay.
+GUESTS = 1
+#: Points at which consumers and supervisors end themselves.
+POINTS = ("taken", "started", "effect", "ended", "unsent", "sent", "settled", "promoting", "beating")
+#: Points of one round of faults: processes are started more slowly than they can be ended.
+POINTS_OF_ROUND = 4
+#: Seconds in which a process gets to a point.
+REACHED = 4.0
+#: Messages that one purge deletes at most from each place.
+PURGED = 4
+PLACES = ("", "ready", "delayed", "parked")
+
+
+@contextmanager
+def around(_: ServerBinary) -> Iterator[Surroundings]:
+    """Give the queue order per key."""
+    with mock.patch.dict(os.environ, {IN_ORDER: "1"}):
+        yield Surroundings()
+
+
+def play(stage: Stage, rounds: int) -> Verdict:
+    """Publish, do all faults in turn until everything is published, and judge."""
+    messages, keys, rate = SHORT if rounds == 1 else LONG
+    sequences = Sequences(
+        stage.history,
+        random.Random(stage.rng.random()),
+        messages=messages * rounds,
+        keys=keys,
+        rate=rate,
+        deaths=DEATHS if rounds == 1 else MORE_DEATHS * rounds,
+        may_publish=lambda: _may_publish(stage),
+    )
+    troubles = Troubles(stage, sequences)
+    sequences.start()
+    deck = troubles.deck()
+    while sequences.is_publishing():
+        troubles.pause(0.05, 0.3)
+        next(deck)()
+    late = troubles.end()
+    verdict = stage.finish()[0]
+    if late:
+        verdict.violations.append(Violation("I11", f"{late} trees that were to leave did not stop within 20 s"))
+    return verdict
+
+
+def _may_publish(stage: Stage) -> bool:
+    with suppress(redis.RedisError), stage.client as client:
+        return places.left(client, stage.keys) < MOST_LEFT
+    return False
+
+
+def _cancel(message: str, *, running: bool = False) -> CancelResult:
+    """Cancel a message, with the second try that a connection needs after Redis was started again."""
+    try:
+        return queues[QUEUE].cancel(message, running=running)
+    except ConnectionLost:
+        return queues[QUEUE].cancel(message, running=running)
+
+
+class Troubles:
+    """What is done to a queue with order."""
+
+    def __init__(self, stage: Stage, sequences: Sequences) -> None:
+        self._stage = stage
+        self._sequences = sequences
+        self._control = Control(get_config().queue(QUEUE), open_wire("produce"))
+        self._changed = time.monotonic()
+
+    def deck(self) -> Iterator[Callable[[], None]]:
+        """Yield faults: each kind, and some points, in an order of its own each time."""
+        others = [self._kill, self._kill, self._kill_tree, self._stop, self._stop_long, self._stop_tree, self._halt]
+        others += [self._purge, self._purge, self._cancel, self._cancel, self._cancel_running]
+        others += [self._delete_heads, self._delete_heads, self._kill_redis]
+        while True:
+            points = [self._at(point) for point in self._stage.rng.sample(POINTS, POINTS_OF_ROUND)]
+            # First, so that it is in the shortest run, too.
+            yield self._stop_tree
+            yield from self._stage.rng.sample([*points, *others], len(points) + len(others))
+
+    def pause(self, low: float, high: float) -> None:
+        """Let the run go on for a random time, in seconds."""
+        self._wait(self._stage.rng.uniform(low, high))
+
+    def end(self) -> int:
+        """Let no tree join or leave any more, and return how many did not leave."""
+        return self._stage.joined()
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._change()
+            time.sleep(min(0.1, left))
+
+    def _change(self) -> None:
+        """Let a tree join or leave, when it is time for that, and replace those that have ended at points."""
+        for tree in list(self._stage.trees):
+            if tree.gave_up == -signal.SIGKILL:
+                tree.ended = True
+                self._stage.renew(tree)
+        if time.monotonic() - self._changed < CHANGE:
+            return
+        self._changed = time.monotonic()
+        guests = [tree for tree in self._stage.trees[2:] if not tree.ended]
+        if len(guests) < GUESTS:
+            self._stage.join()
+        else:
+            self._stage.leave(guests[0])
+
+    def _trees(self) -> list[Tree]:
+        """Return the trees that stay."""
+        return [tree for tree in self._stage.trees[:2] if tree.gave_up is None and not tree.ended]
+
+    def _child(self) -> int:
+        def found() -> list[int]:
+            self._change()
+            return [pid for tree in self._trees() for pid in self._stage.at_work(tree)]
+
+        return self._stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
+
+    def _kill(self) -> None:
+        pid = self._child()
+        self._stage.heal(self._stage.strike("kill", lambda: kill(pid), pids=[pid]))
+
+    def _working_tree(self) -> Tree:
+        """Return a tree that works, when the others do so, too: else everything would wait for new processes."""
+
+        def found() -> list[Tree]:
+            self._change()
+            trees = self._trees()
+            return trees if len(trees) > 1 and all(self._stage.at_work(tree) for tree in trees) else []
+
+        return self._stage.rng.choice(wait_until(found, timeout=60, message="all trees work"))
+
+    def _kill_tree(self) -> None:
+        tree = self._working_tree()
+        self._stage.heal(self._stage.strike("kill-tree", tree.kill))
+        self._stage.renew(tree)
+
+    def _stop(self) -> None:
+        self._stop_all("stop", [self._child()], self._stage.rng.uniform(0.2, 1.2))
+
+    def _stop_long(self) -> None:
+        """Stop a consumer for longer than the visibility timeout: its supervisor knows that it lives."""
+        self._stop_all("stop-long", [self._child()], VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
+
+    def _stop_tree(self) -> None:
+        tree = self._working_tree()
+        self._stop_all("stop-tree", tree.pids(), VISIBILITY_SECONDS * self._stage.rng.uniform(1.3, 2))
+
+    def _stop_all(self, kind: str, pids: Sequence[int], seconds: float) -> None:
+        name = self._stage.strike(kind, lambda: send(pids, signal.SIGSTOP), pids=pids)
+        self._wait(seconds)
+        send(pids, signal.SIGCONT)
+        self._stage.heal(name)
+
+    def _at(self, point: str) -> Callable[[], None]:
+        def strike() -> None:
+            if point in OF_SUPERVISORS:
+                self._working_tree()
+            armed = arm(self._stage.folder, point)
+            if not becomes_true(lambda: not armed.exists(), within=REACHED):
+                armed.unlink(missing_ok=True)
+            self._wait(0.2)
+
+        return strike
+
+    def _halt(self) -> None:
+        """Pause the queue for a moment."""
+        name = self._stage.strike("pause", self._pause)
+        self._wait(self._stage.rng.uniform(0.2, 0.8))
+        self._control.resume()
+        self._stage.heal(name)
+
+    def _pause(self) -> None:
+        with suppress(ConnectionLost):
+            self._control.pause()
+            return
+        self._control.pause()
+
+    def _kill_redis(self) -> None:
+        """Kill Redis and start it on its data: replies are lost, and what was handed out with them is found again."""
+        name = self._stage.strike("kill-redis", self._stage.server.kill, pids=self._stage.pids())
+        self._wait(self._stage.rng.uniform(0.1, 0.5))
+        self._stage.start_server()
+        self._stage.heal(name)
+
+    def _purge(self) -> None:
+        with self._stage.client as client:
+            ids = purge(client, self._stage.keys, limit=PURGED, place=self._stage.rng.choice(PLACES))
+        self._stage.history.note("removed", ids=ids)
+
+    def _cancel(self) -> None:
+        """Cancel some messages that wait in lines, or for another attempt."""
+        recent = self._sequences.recent()
+        for message in self._stage.rng.sample(recent, min(len(recent), 12)):
+            if _cancel(message) is CancelResult.CANCELLED:
+                self._stage.history.note("removed", ids=[message])
+
+    def _cancel_running(self) -> None:
+        """Cancel the first messages of the queue, which are mostly those that run."""
+        with self._stage.client as client:
+            entries: Any = client.xrange(self._stage.keys.ready, count=2)
+        ids = [fields[b"id"].decode() for _, fields in entries]
+        # Noted before: whether it ends first is not known.
+        self._stage.history.note("removed", ids=ids)
+        for message in ids:
+            _cancel(message, running=True)
+
+    def _delete_heads(self) -> None:
+        """Delete the entries of messages that others of their key wait for, as another program would."""
+        keys = self._stage.keys
+        with self._stage.client as client:
+            heads = [(token, score) for token, score in client.zrange(keys.permits, 0, 200, withscores=True)]
+            blocking = [token for token, score in heads if client.zcount(keys.parked, score, score)]
+            for token in self._stage.rng.sample(blocking, min(len(blocking), 3)):
+                self._delete_head(client, token.decode())
+
+    def _delete_head(self, client: redis.Redis, token: str) -> None:
+        kind, _, entry = token.partition("-")
+        stream = {"0": self._stage.keys.ready, "1": self._stage.keys.urgent}.get(kind)
+        entries: Any = client.xrange(stream, entry, entry) if stream else ()
+        for _, fields in entries:
+            self._stage.history.note("removed", ids=[fields[b"id"].decode()])
+            client.xdel(str(stream), entry)
