@@ -11,7 +11,7 @@ import redis
 from tests.golden.normal import Normal, minutes
 
 #: The hour or day in a counter's key; its field's minute or hour; and the bucket of the time that a handler took.
-_HOURS = re.compile(r"(:counters:[mh]):\d+$")
+_HOURS = re.compile(r"(:counters:[mh]|:noisy):\d+$")
 _SLOT, _BUCKET = re.compile(r"^\d+(?=\|)"), re.compile(r"(?<=\|t)\d+(?=\|)")
 
 #: How many entries a group has read, which Redis tells from 7 on.
