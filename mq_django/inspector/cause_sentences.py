@@ -72,22 +72,22 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
 
 
 def head_words(head: LineHead, now_ms: int) -> str:
-    """Return which message the others of its key wait for, and its state, as the end of a sentence."""
+    """Return which message the others of the same key wait for, and its state, as the end of a sentence."""
     sentences = {
-        "running": _("message %(id)s of its key, which has been running on consumer %(consumer)s for %(time)s."),
-        "held": _("message %(id)s of its key, which consumer %(consumer)s holds."),
+        "running": _("message %(id)s of the same key, which has been running on consumer %(consumer)s for %(time)s."),
+        "held": _("message %(id)s of the same key, which consumer %(consumer)s holds."),
         "fetched": _(
-            "message %(id)s of its key, which consumer %(consumer)s holds. As of its last heartbeat, it has not started."
+            "message %(id)s of the same key, which consumer %(consumer)s holds. As of its last heartbeat, it has not started."
         ),
         "abandoned": _(
-            "message %(id)s of its key, which consumer %(consumer)s holds. That consumer is gone; another one takes "
+            "message %(id)s of the same key, which consumer %(consumer)s holds. That consumer is gone; another one takes "
             "the message after the visibility timeout."
         ),
-        "ready": _("message %(id)s of its key, which is ready."),
-        "delayed": _("message %(id)s of its key, which is tried again in %(time)s, as attempt %(attempt)s."),
-        "unhandled": _("message %(id)s of its key: no consumer has a handler for its name, “%(name)s”."),
-        "dead": _("message %(id)s of its key, which is a dead letter and holds the key."),
-        "gone": _("message %(id)s of its key, which no longer exists. The next check lets the key go on."),
+        "ready": _("message %(id)s of the same key, which is ready."),
+        "delayed": _("message %(id)s of the same key, which is tried again in %(time)s, as attempt %(attempt)s."),
+        "unhandled": _("message %(id)s of the same key: no consumer has a handler for its name, “%(name)s”."),
+        "dead": _("message %(id)s of the same key, which is a dead letter and holds the key."),
+        "gone": _("message %(id)s of the same key, which no longer exists. The next check lets the key go on."),
     }
     ms = (head.due_ms or now_ms) - now_ms if head.place == "delayed" else now_ms - (head.since_ms or now_ms)
     return sentences[head.place] % {
@@ -100,7 +100,7 @@ def head_words(head: LineHead, now_ms: int) -> str:
 
 
 def _with_line(cause: Cause, said: str) -> str:
-    """Return a sentence, with how many messages of its key are before it."""
+    """Return a sentence, with how many messages of the same key are before it."""
     if not cause.count:
         return said
     before = ngettext(

@@ -5,15 +5,14 @@ from datetime import timedelta
 from typing import Literal
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.limits import Rate, key_hash
+from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
-from mq_django.inspector.key_lines import LineHead, line_of
+from mq_django.inspector.key_lines import LineHead, line_hash, line_of
 from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.room_reader import MAX_BEFORE
 from mq_django.inspector.run_times import run_time, run_times
-from mq_django.stores.line_heads import NO_KEY
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
@@ -127,7 +126,7 @@ def _of_queue(queue: QueueView) -> Cause | None:
 def _of_key(view: WaitingView, queue: QueueView) -> Cause:
     """Return which limit of its key, which message of it or which turn a parked message waits for."""
     config, key = get_config().queue(queue.name), view.message.key or ""
-    keys, score = config.keys, key_hash(key) if key else NO_KEY
+    keys, score = config.keys, line_hash(view.message.key)
     commands: list[Command] = [
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),

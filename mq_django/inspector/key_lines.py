@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery, Message
@@ -126,13 +126,22 @@ def key_line(queue: str, key: str | None) -> KeyLine:
         NotSupported: it has no lines, because it has no limits by key, no ORDERED and no FAIR.
         StoreError: cannot reach Redis.
     """
+    if not get_config().queue(queue).limits.of_keys:
+        raise NotSupported(f"Queue {queue!r} has no lines: no limits by key, no ORDERED and no FAIR")
     # An argument of a command line may have what UTF-8 cannot encode.
     text = "" if key is None else key.encode(errors="replace").decode()
-    return line_of(queue, NO_KEY if key is None else key_hash(text), key=text)
+    return line_of(queue, line_hash(None if key is None else text), key=text)
+
+
+def line_hash(key: str | None) -> int:
+    """Return what names the line of a key; None: the line of the messages without a key."""
+    return NO_KEY if key is None else key_hash(key)
 
 
 def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = None) -> KeyLine:
     """Return a line by the hash of its key; see key_line().
+
+    A queue without lines may have what is left of them.
 
     Args:
         key: shown if no message of the line tells its key.
@@ -184,8 +193,8 @@ def redrive_head(queue: str, head: LineHead) -> Outcome:
 
 def _config(queue: str) -> QueueConfig:
     config = get_config().queue(queue)
-    if not config.limits.of_keys:
-        raise NotSupported(f"Queue {queue!r} has no lines: no limits by key, no ORDERED and no FAIR")
+    if isinstance(config, RsmqConfig | GroupConfig):
+        raise NotSupported(f"Queue {queue!r} has no lines")
     return config
 
 

@@ -45,16 +45,18 @@ def line(options: Options, _: Terminal) -> VerbResult:
 def _skip(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
     head = _head(found)
     if not head.can_be_skipped:
-        raise CommandError(f"It cannot be skipped. The key waits for {head_words(head, found.now_ms)}")
+        raise CommandError(f"It cannot be skipped. The next messages wait for {head_words(head, found.now_ms)}")
     name = escape(head.id)
     if not is_confirmed:
         what = f"This lets the next messages of the key run before message {name}, which is then out of order."
         raise CommandError(f"{what} Confirm with --yes.", returncode=2)
     word = key_lines.skip(found.queue, found.hash, head.token)
     if word != "SKIPPED":
-        now = key_lines.line_of(found.queue, found.hash).blocking
-        state = "no longer waits for it" if now is None else f"waits for {head_words(now, found.now_ms)}"
-        raise CommandError(f"Nothing was skipped, because the line has changed meanwhile: the key {state.rstrip('.')}.")
+        line = key_lines.line_of(found.queue, found.hash)
+        now = "the key waits for no message."
+        if line.blocking is not None:
+            now = f"the next messages wait for {head_words(line.blocking, line.now_ms)}"
+        raise CommandError(f"Nothing was skipped, because the line has changed meanwhile: {now}")
     said = f"skipped message {name}: it stays where it is ({head.place}), and is out of order from now on"
     return VerbResult({"skipped": head.id, "place": head.place}, [said])
 
@@ -62,7 +64,8 @@ def _skip(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
 def _redrive(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
     head = _head(found)
     if head.place != "dead":
-        raise CommandError(f"There is no dead letter to redrive. The key waits for {head_words(head, found.now_ms)}")
+        waits = f"The next messages wait for {head_words(head, found.now_ms)}"
+        raise CommandError(f"There is no dead letter to redrive. {waits}")
     if not is_confirmed:
         what = f"This redrives the dead letter {escape(head.id)}, before the other messages of its key."
         raise CommandError(f"{what} Confirm with --yes.", returncode=2)

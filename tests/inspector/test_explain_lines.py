@@ -42,7 +42,7 @@ def test_the_message_before_it_waits(ordered, outcome, said):
     first, second, third = fill()
     ordered.settle(CONSUMER, [Settlement(item, outcome, delay_ms=60_000) for item in take(ordered)])
     assert cause_of(second).kind == "ordered"
-    assert sentence(second).startswith(f"It waits for message {first} of its key")
+    assert sentence(second).startswith(f"It waits for message {first} of the same key")
     assert sentence(second).endswith(said)
     assert sentence(third).endswith(f"{said} 1 message of that key is before it.")
 
@@ -50,7 +50,7 @@ def test_the_message_before_it_waits(ordered, outcome, said):
 def test_the_message_before_it_is_with_a_consumer(ordered):
     first, second, _ = fill()
     take(ordered)
-    assert f"message {first} of its key, which consumer {CONSUMER} holds" in sentence(second)
+    assert f"message {first} of the same key, which consumer {CONSUMER} holds" in sentence(second)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_message_before_it_is_with_a_consumer(ordered):
 def test_each_place_of_the_message_before_it_has_its_sentence(place, said):
     head = LineHead(token="0-1-1", place=place, id="m1", name="sms", attempt=1, consumer="c1", since_ms=5000)
     shown = why(Cause(kind="ordered", key="a", head=head, now_ms=10_000), name="sms", can_see_data=False)
-    assert shown.startswith("It waits for message m1 of its key")
+    assert shown.startswith("It waits for message m1 of the same key")
     assert shown.endswith(said)
 
 

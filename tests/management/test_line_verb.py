@@ -28,7 +28,7 @@ def test_it_shows_what_is_parked_and_where_the_message_is_that_this_waits_for(st
     first, second, third = fill()
     settle(store, Retry(), delay_ms=3_600_000)
     shown = mq("line", "emails", "a").splitlines()
-    assert shown[0].startswith(f"The parked messages wait for message {first} of its key, which is tried again in ")
+    assert shown[0].startswith(f"The parked messages wait for message {first} of the same key, which is tried again in ")
     assert [line.split()[0] for line in shown[2:9] if line] == ["id", first, "id", second, third, "2"]
     found = mq_json("line", "emails", "a")
     assert (found["key"], found["ordered"], found["parked"], found["tokens"]) == ("a", True, 2, 1)
@@ -77,7 +77,7 @@ def test_a_head_that_waits_is_skipped_after_confirmation(store):
 def test_a_head_that_runs_is_not_skipped(store):
     fill()
     take(store)
-    with pytest.raises(CommandError, match="It cannot be skipped. The key waits for message .* consumer c-seeded"):
+    with pytest.raises(CommandError, match="It cannot be skipped. The next messages wait for message .* consumer c-seeded"):
         mq("line", "emails", "a", "--skip", "--yes")
 
 
@@ -101,10 +101,10 @@ def test_what_has_changed_meanwhile_is_said(store, monkeypatch):
     line = key_lines.key_line("emails", "a")
     assert store.cancel(first)
     monkeypatch.setattr(key_lines, "key_line", lambda queue, key: line)
-    with pytest.raises(CommandError, match="the line has changed meanwhile: the key no longer waits for it"):
+    with pytest.raises(CommandError, match="the line has changed meanwhile: the key waits for no message"):
         mq("line", "emails", "a", "--skip", "--yes")
     take(store)
-    with pytest.raises(CommandError, match="the key waits for message .*, which consumer c-seeded holds"):
+    with pytest.raises(CommandError, match="the next messages wait for message .*, which consumer c-seeded holds"):
         mq("line", "emails", "a", "--skip", "--yes")
 
 
@@ -121,7 +121,7 @@ def test_the_dead_letter_that_holds_the_key_is_redriven_in_place(store):
 def test_only_a_dead_letter_is_redriven(store):
     fill()
     settle(store, Retry(), delay_ms=3_600_000)
-    with pytest.raises(CommandError, match="There is no dead letter to redrive. The key waits for message"):
+    with pytest.raises(CommandError, match="There is no dead letter to redrive. The next messages wait for message"):
         mq("line", "emails", "a", "--redrive", "--yes")
 
 

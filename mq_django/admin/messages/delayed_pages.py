@@ -18,6 +18,7 @@ from mq_django.admin.ui.progress_bar import bar_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, explain
 from mq_django.inspector.cause_sentences import why
+from mq_django.inspector.key_lines import line_hash
 from mq_django.inspector.message_views import Room, WaitingView
 from mq_django.inspector.messages import find_waiting, look_among_waiting, waiting
 from mq_django.inspector.queues import queue as look_at
@@ -104,6 +105,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         member=references.handle(page, view),
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name) + filter_form.query(page),
+        line_url=page.url("line", name, str(line_hash(view.message.key))) if view.room == "parked" else "",
         chosen_field=CHOSEN,
         progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         **facts(
