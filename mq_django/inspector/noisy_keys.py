@@ -8,12 +8,13 @@ from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.numbers import whole
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import reply_or_raise
 
 #: A key is noisy from this share of the messages on: below it, the sketch is not exact enough.
 MIN_SHARE = 0.02
 #: Fields of the sketch that are read. It has 101, unless another program writes there.
 MAX_FIELDS = 1000
+#: Bytes of a key that are shown.
+MAX_KEY = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +34,10 @@ def noisy_command(config: QueueConfig) -> Command:
 
 
 def noisy_keys(reply: Any) -> Sequence[KeyShare]:
-    """Return the noisy keys in the reply to noisy_command(), the one with the most messages first.
-
-    Raises:
-        StoreError: Redis refused.
-    """
-    flat = reply_or_raise(reply)[1]
+    """Return the noisy keys in the reply to noisy_command(), the one with the most messages first; none after an error."""
+    if isinstance(reply, Exception):
+        return ()
+    flat = reply[1]
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     messages = whole(fields.pop(b"n", None)) or 0
     found = [_share(field, value, messages) for field, value in fields.items()]
@@ -53,4 +52,4 @@ def _share(field: bytes, value: bytes, messages: int) -> KeyShare | None:
     count, inherited = whole(numbers[0]), whole(numbers[1])
     if count is None or inherited is None or count - inherited < MIN_SHARE * messages:
         return None
-    return KeyShare(key=numbers[2].decode(errors="replace"), hash=key_hash, share=min(1.0, count / messages))
+    return KeyShare(key=numbers[2][:MAX_KEY].decode(errors="replace"), hash=key_hash, share=min(1.0, count / messages))

@@ -15,6 +15,7 @@ from mq_django.core.publication import publication
 from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.inspector.key_lines import key_line, skip
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
@@ -137,6 +138,7 @@ def record(recorder, mq_settings, namespace):
     for act in (
         be_ranked,
         be_limited,
+        be_in_a_line,
         be_scheduled,
         be_expired,
         be_unique,
@@ -236,6 +238,19 @@ def be_limited(client, mq_settings):
     assert limit_use(queue.config, Session(get_client("consume")))
     mq_settings()
     store_of().promote(limit=10)
+
+
+def be_in_a_line(client, mq_settings):
+    """Look at the line of a key, and let the key go on without its dead letter."""
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "AFTER_BURY": "hold"}})
+    queue, store = queues["emails"], store_of()
+    for _ in range(3):
+        queue.publish("welcome", marked(), key="a")
+    settle(store, Bury("no", reason="attempts"), take_all(store, ME))
+    line = key_line("emails", "a")
+    assert (line.parked, line.blocking.place) == (2, "dead")
+    assert skip("emails", line.hash, line.blocking.token) == "SKIPPED"
+    settle(store, ACK, store.take(ME, count=1))
 
 
 def be_scheduled(client, mq_settings):

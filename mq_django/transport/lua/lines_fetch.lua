@@ -82,7 +82,7 @@ if words and found > 0 then
 end
 keep_taken(taking, settle_waiters, found, left, concurrent)
 if KEYS[17] and found > 0 then
-  note_one(KEYS[17], taking.taken, found)
+  note_one(KEYS[17], taking.taken, found, now, hash_of)
 end
 local next_check = keep_taken(taking, redis.call, 'zrange', checks, 0, 0, 'withscores')
 local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, math.ceil(next_check[2] - ms))) or -1

@@ -1,7 +1,8 @@
+-- with entry_key
+-- with numbers
 -- The keys with the most messages in an hour, as a sketch of at most 100 keys: one message of each fetch counts for all
 -- messages of that fetch. Space-Saving, by Metwally, Agrawal and El Abbadi, 2005: a new key replaces the one with the lowest
--- count and inherits that count. So each key with more than a hundredth of the messages is there. Uses the names of
--- parts/line_keys and parts/lines.
+-- count and inherits that count. So each key with more than a hundredth of the messages is there.
 --
 -- A HASH with a TTL of two hours: 'n' -> messages; hash of a key -> its count, what of that it has inherited, and the key,
 -- separated by spaces.
@@ -19,7 +20,7 @@ local function least_noisy(noisy)
   return least, lowest
 end
 
-local function note_noisy(noisy, fields, messages)
+local function note_noisy(noisy, fields, messages, hash_of)
   if redis.call('hincrby', noisy, 'n', messages) == messages then
     redis.call('expire', noisy, NOISY_TTL)
   end
@@ -43,9 +44,9 @@ local function note_noisy(noisy, fields, messages)
   end
 end
 
--- Note one of the messages that a fetch has taken. If that fails, nothing else does.
-local function note_one(noisy, taken, found)
-  local at = now % found + 1
+-- Note one of the `found` messages that a fetch has taken, any one. If that fails, nothing else does.
+local function note_one(noisy, taken, found, any, hash_of)
+  local at = any % found + 1
   local entry = taken[1][at] or taken[2][at - #taken[1]]
-  pcall(note_noisy, noisy, entry[2], found)
+  pcall(note_noisy, noisy, entry[2], found, hash_of)
 end
