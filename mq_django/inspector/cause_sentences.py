@@ -77,11 +77,12 @@ def head_words(head: LineHead, now_ms: int) -> str:
         "running": _("message %(id)s of the same key, which has been running on consumer %(consumer)s for %(time)s."),
         "held": _("message %(id)s of the same key, which consumer %(consumer)s holds."),
         "fetched": _(
-            "message %(id)s of the same key, which consumer %(consumer)s holds. As of its last heartbeat, it has not started."
+            "message %(id)s of the same key, which consumer %(consumer)s holds. As of its last heartbeat, it has not "
+            "started."
         ),
         "abandoned": _(
-            "message %(id)s of the same key, which consumer %(consumer)s holds. That consumer is gone; another one takes "
-            "the message after the visibility timeout."
+            "message %(id)s of the same key, which consumer %(consumer)s holds. That consumer is gone; another one "
+            "takes the message after the visibility timeout."
         ),
         "ready": _("message %(id)s of the same key, which is ready."),
         "delayed": _("message %(id)s of the same key, which is tried again in %(time)s, as attempt %(attempt)s."),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery, Message
@@ -193,7 +193,7 @@ def redrive_head(queue: str, head: LineHead) -> Outcome:
 
 def _config(queue: str) -> QueueConfig:
     config = get_config().queue(queue)
-    if isinstance(config, RsmqConfig | GroupConfig):
+    if not config.has_lines:
         raise NotSupported(f"Queue {queue!r} has no lines")
     return config
 

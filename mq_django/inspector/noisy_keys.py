@@ -34,7 +34,7 @@ def noisy_command(config: QueueConfig) -> Command:
 
 
 def noisy_keys(reply: Any) -> Sequence[KeyShare]:
-    """Return the noisy keys in the reply to noisy_command(), the one with the most messages first; none after an error."""
+    """Return the noisy keys in the reply to noisy_command(), largest share first; none if the reply is an error."""
     if isinstance(reply, Exception):
         return ()
     flat = reply[1]

@@ -26,7 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Let the key go on without the message that it waits for, which is then out of order.",
     )
-    parser.add_argument("--redrive", action="store_true", help="Redrive the dead letter that the key waits for, in place.")
+    parser.add_argument(
+        "--redrive", action="store_true", help="Redrive the dead letter that the key waits for, in place."
+    )
     parser.add_argument("--yes", action="store_true", help="With --skip or --redrive: confirm without prompting.")
 
 

@@ -183,7 +183,14 @@ def test_a_line_is_found_by_its_hash_with_its_key_and_without_secrets(store):
 
 @pytest.mark.parametrize(
     ("token", "place"),
-    [("x", "gone"), ("0-x", "gone"), ("m-nobody", "gone"), ("d-1-1", "gone"), (b"\xff-\xff", "gone"), ("0-1-1", "gone")],
+    [
+        ("x", "gone"),
+        ("0-x", "gone"),
+        ("m-nobody", "gone"),
+        ("d-1-1", "gone"),
+        (b"\xff-\xff", "gone"),
+        ("0-1-1", "gone"),
+    ],
 )
 def test_hostile_tokens_do_no_harm(store, redis_client, token, place):
     redis_client.zadd(get_config().queue("emails").keys.permits, {token: LINE})

@@ -28,7 +28,9 @@ def test_it_shows_what_is_parked_and_where_the_message_is_that_this_waits_for(st
     first, second, third = fill()
     settle(store, Retry(), delay_ms=3_600_000)
     shown = mq("line", "emails", "a").splitlines()
-    assert shown[0].startswith(f"The parked messages wait for message {first} of the same key, which is tried again in ")
+    assert shown[0].startswith(
+        f"The parked messages wait for message {first} of the same key, which is tried again in "
+    )
     assert [line.split()[0] for line in shown[2:9] if line] == ["id", first, "id", second, third, "2"]
     found = mq_json("line", "emails", "a")
     assert (found["key"], found["ordered"], found["parked"], found["tokens"]) == ("a", True, 2, 1)
@@ -66,7 +68,7 @@ def test_what_others_have_written_does_not_reach_the_terminal(store, redis_clien
 def test_a_head_that_waits_is_skipped_after_confirmation(store):
     first, second, _ = fill()
     settle(store, Retry(), delay_ms=3_600_000)
-    with pytest.raises(CommandError, match=f"before message {first}, which is then out of order. Confirm with --yes."):
+    with pytest.raises(CommandError, match=rf"before message {first}, which is then out of order. Confirm with --yes."):
         mq("line", "emails", "a", "--skip")
     assert take(store) == []
     said = mq("line", "emails", "a", "--skip", "--yes")
@@ -77,13 +79,15 @@ def test_a_head_that_waits_is_skipped_after_confirmation(store):
 def test_a_head_that_runs_is_not_skipped(store):
     fill()
     take(store)
-    with pytest.raises(CommandError, match="It cannot be skipped. The next messages wait for message .* consumer c-seeded"):
+    with pytest.raises(
+        CommandError, match=r"It cannot be skipped. The next messages wait for message .* consumer c-seeded"
+    ):
         mq("line", "emails", "a", "--skip", "--yes")
 
 
 @pytest.mark.parametrize("option", ["--skip", "--redrive"])
 def test_without_a_head_there_is_nothing_to_do(store, option):
-    with pytest.raises(CommandError, match="Nothing holds up this key: it has no message that the others wait for."):
+    with pytest.raises(CommandError, match=r"Nothing holds up this key: it has no message that the others wait for."):
         mq("line", "emails", "a", option, "--yes")
 
 
@@ -104,14 +108,14 @@ def test_what_has_changed_meanwhile_is_said(store, monkeypatch):
     with pytest.raises(CommandError, match="the line has changed meanwhile: the key waits for no message"):
         mq("line", "emails", "a", "--skip", "--yes")
     take(store)
-    with pytest.raises(CommandError, match="the next messages wait for message .*, which consumer c-seeded holds"):
+    with pytest.raises(CommandError, match=r"the next messages wait for message .*, which consumer c-seeded holds"):
         mq("line", "emails", "a", "--skip", "--yes")
 
 
 def test_the_dead_letter_that_holds_the_key_is_redriven_in_place(store):
     first, *_ = fill()
     settle(store, Bury("no", reason="attempts"))
-    with pytest.raises(CommandError, match=f"dead letter {first}, before the other messages of its key. Confirm"):
+    with pytest.raises(CommandError, match=rf"dead letter {first}, before the other messages of its key. Confirm"):
         mq("line", "emails", "a", "--redrive")
     assert mq("line", "emails", "a", "--redrive", "--yes") == "1 redriven\n"
     assert [item.message.id for item in take(store)] == [first]
@@ -121,12 +125,12 @@ def test_the_dead_letter_that_holds_the_key_is_redriven_in_place(store):
 def test_only_a_dead_letter_is_redriven(store):
     fill()
     settle(store, Retry(), delay_ms=3_600_000)
-    with pytest.raises(CommandError, match="There is no dead letter to redrive. The next messages wait for message"):
+    with pytest.raises(CommandError, match=r"There is no dead letter to redrive. The next messages wait for message"):
         mq("line", "emails", "a", "--redrive", "--yes")
 
 
 def test_one_of_both(store):
-    with pytest.raises(CommandError, match="Give --skip or --redrive, not both."):
+    with pytest.raises(CommandError, match=r"Give --skip or --redrive, not both."):
         mq("line", "emails", "a", "--skip", "--redrive")
 
 
