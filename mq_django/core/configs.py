@@ -137,10 +137,8 @@ class QueueConfig(DeliveryOptions):
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = _own_keys()
 
-    #: Schedules may publish to such a queue. Its keys may have lines. Why its running messages cannot be cancelled; "":
-    #: they can.
+    #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
     has_schedules: ClassVar[bool] = True
-    has_lines: ClassVar[bool] = True
     keeps_running: ClassVar[str] = ""
 
     @property
@@ -217,7 +215,6 @@ class RsmqConfig(QueueConfig):
     fair: Weights | None = None
 
     has_schedules: ClassVar[bool] = False
-    has_lines: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -251,7 +248,6 @@ class GroupConfig(QueueConfig):
     keys: GroupKeys = _own_keys()
 
     has_schedules: ClassVar[bool] = False
-    has_lines: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {

@@ -193,7 +193,7 @@ def redrive_head(queue: str, head: LineHead) -> Outcome:
 
 def _config(queue: str) -> QueueConfig:
     config = get_config().queue(queue)
-    if not config.has_lines:
+    if config.store != "stream":
         raise NotSupported(f"Queue {queue!r} has no lines")
     return config
 
