@@ -11,7 +11,9 @@ from mq_django.transport.scripts import Command
 
 #: A key is noisy from this share of the messages on: below it, the sketch is not exact enough.
 MIN_SHARE = 0.02
-#: Fields of the sketch that are read. It has 101, unless another program writes there.
+#: With fewer fetches in this hour, no share is known.
+MIN_FETCHES = 20
+#: Fields of the sketch that are read. It has 102, unless another program writes there.
 MAX_FIELDS = 1000
 #: Bytes of a key that are shown.
 MAX_KEY = 255
@@ -39,7 +41,9 @@ def noisy_keys(reply: Any) -> Sequence[KeyShare]:
         return ()
     flat = reply[1]
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    messages = whole(fields.pop(b"n", None)) or 0
+    messages, fetches = whole(fields.pop(b"n", None)) or 0, whole(fields.pop(b"f", None)) or 0
+    if fetches < MIN_FETCHES:
+        return ()
     found = [_share(field, value, messages) for field, value in fields.items()]
     return sorted((each for each in found if each is not None), key=lambda each: (-each.share, each.hash))
 

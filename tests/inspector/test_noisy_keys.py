@@ -61,14 +61,15 @@ def shares():
 @LINES
 def test_the_shares_of_keys_are_noted(opened, options, one_hour, redis_client):
     store = opened(**options)
-    handle(store, [*"aaab", None])
+    handle(store, [*"aaab", None] * 4)
     assert shares() == {"a": 0.6, "b": 0.2}
     key = store.keys.noisy(one_hour)
     assert 7100 < redis_client.ttl(key) <= 7200
     assert redis_client.hgetall(key) == {
-        b"n": b"5",
-        b"%d" % key_hash("a"): b"3 0 a",
-        b"%d" % key_hash("b"): b"1 0 b",
+        b"n": b"20",
+        b"f": b"20",
+        b"%d" % key_hash("a"): b"12 0 a",
+        b"%d" % key_hash("b"): b"4 0 b",
     }
 
 
@@ -77,7 +78,13 @@ def test_one_message_stands_for_its_fetch(opened, one_hour, redis_client):
     for _ in range(20):
         queues["emails"].publish("sms", 1, key="a", on_commit=False)
     assert len(store.take("c1", count=20)) == 20
-    assert redis_client.hgetall(store.keys.noisy(one_hour)) == {b"n": b"20", b"%d" % key_hash("a"): b"20 0 a"}
+    assert redis_client.hgetall(store.keys.noisy(one_hour)) == {
+        b"n": b"20",
+        b"f": b"1",
+        b"%d" % key_hash("a"): b"20 0 a",
+    }
+    # A share by one fetch says nothing.
+    assert shares() == {}
 
 
 @pytest.mark.parametrize("options", [{}, {"CONCURRENCY": 5}, {"RATE_LIMIT": "9000/s"}])
@@ -92,7 +99,7 @@ def test_at_most_a_hundred_keys_are_noted_and_the_noisy_ones_stay(opened, one_ho
     store = opened(CONCURRENCY={"key": 5})
     for n in range(150):
         handle(store, ["a", f"k{n}", "a"])
-    assert redis_client.hlen(store.keys.noisy(one_hour)) == 101
+    assert redis_client.hlen(store.keys.noisy(one_hour)) == 103
     assert shares() == {"a": 0.67}
 
 
@@ -100,11 +107,29 @@ def test_a_new_key_inherits_the_lowest_count(opened, one_hour, redis_client):
     store = opened(CONCURRENCY={"key": 5})
     key = store.keys.noisy(one_hour)
     fields = {str(key_hash(f"k{n}")): f"{n + 5} 0 k{n}" for n in range(100)}
-    redis_client.hset(key, mapping={"n": 1000, **fields})
+    redis_client.hset(key, mapping={"n": 1000, "f": 1000, **fields})
     handle(store, ["new"])
     assert redis_client.hget(key, str(key_hash("new"))) == b"6 5 new"
     assert not redis_client.hexists(key, str(key_hash("k0")))
-    assert redis_client.hlen(key) == 101
+    assert redis_client.hlen(key) == 103
+
+
+def test_the_keys_with_the_lowest_count_go_first_one_by_one(opened, one_hour, redis_client):
+    """Exactly those, though not each fetch scans all: a key whose count has grown since stays."""
+    store = opened(CONCURRENCY={"key": 5})
+    key = store.keys.noisy(one_hour)
+    low = [str(key_hash(f"k{n}")).encode() for n in range(40)]
+    fields = {str(key_hash(f"k{n}")): f"{1 if n < 40 else 7} 0 k{n}" for n in range(100)}
+    redis_client.hset(key, mapping={"n": 1000, "f": 1000, **fields})
+    handle(store, ["new0"])
+    listed = redis_client.hget(key, "l").split()[1:]
+    assert 0 < len(listed) < 20
+    assert set(listed) < set(low)
+    handle(store, ["k5", *(f"new{n}" for n in range(1, 39))])
+    left = redis_client.hgetall(key)
+    assert [name for name in low if name in left] == [low[5]]
+    assert left[low[5]] == b"2 0 k5"
+    assert sum(int(value.split()[0]) for name, value in left.items() if len(name) > 1) == 40 + 60 * 7 + 40
 
 
 def test_a_long_key_is_shortened(opened, one_hour, redis_client):
@@ -122,6 +147,8 @@ def test_a_long_key_is_shortened(opened, one_hour, redis_client):
         lambda client, key: client.hset(key, str(key_hash("a")), "nonsense"),
         lambda client, key: client.hset(key, mapping={f"f{n}": "x" for n in range(150)}),
         lambda client, key: client.hset(key, mapping={f"f{n}": "x" for n in range(500)}),
+        lambda client, key: client.hset(key, mapping={"l": "x y", **{f"f{n}": "x" for n in range(120)}}),
+        lambda client, key: client.hset(key, mapping={"l": "5 " * 9000, **{f"f{n}": "x" for n in range(120)}}),
         lambda client, key: client.hset(key, mapping={"n": 2**62, str(key_hash("a")): f"{2**62} {2**62} \x1b"}),
     ],
 )
@@ -136,7 +163,7 @@ def test_what_other_programs_write_there_does_no_harm(opened, one_hour, redis_cl
 
 def test_the_use_of_limits_has_them(opened):
     store = opened(ORDERED=True)
-    handle(store, "aab")
+    handle(store, "aab" * 7)
     use = limit_use(store.config, open_wire("inspect"))
     assert [(found.key, found.hash) for found in use.noisiest] == [("a", key_hash("a")), ("b", key_hash("b"))]
 

@@ -144,8 +144,8 @@ def test_limits_shows_turns_and_the_keys_with_the_most_messages(opened, monkeypa
     this_hour = clock.now_ms()
     monkeypatch.setattr(clock, "now_ms", lambda: this_hour)
     store = opened(FAIR={"big": 5})
-    for n in range(9):
-        publish("emails", "sms", n, key="a" if n else "b")
+    for n in range(27):
+        publish("emails", "sms", n, key="a" if n % 9 else "b")
         take(store, 1)
     (found,) = mq_json("limits", "emails")
     assert [limit["limit"] for limit in found["limits"]] == ["keys take turns (big: 5)"]

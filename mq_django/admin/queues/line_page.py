@@ -75,9 +75,9 @@ def skip(page: Page, name: str, line: str) -> HttpResponse:
             found,
             head,
             _("Let the key go on without this message?"),
-            sentence=_(
-                "The next messages of its key run before it. It stays where it is and is handled later, out of order."
-            ),
+            sentence=_("The next messages of its key run before it. It stays a dead letter, and is out of order.")
+            if head.place == "dead"
+            else _("The next messages of its key run before it. It stays where it is, and is handled out of order."),
             button=_("Yes, skip it"),
             act_url=page.url("line_skip", name, line),
         )

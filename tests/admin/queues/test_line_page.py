@@ -117,8 +117,8 @@ def test_the_queue_shows_turns_and_the_keys_with_the_most_messages(operator, vie
     this_hour = clock.now_ms()
     monkeypatch.setattr(clock, "now_ms", lambda: this_hour)
     store = opened(FAIR={"big": 5})
-    for n in range(9):
-        publish("emails", "sms", n, key="a" if n else "b")
+    for n in range(27):
+        publish("emails", "sms", n, key="a" if n % 9 else "b")
         store.settle(CONSUMER, [Settlement(item, ACK) for item in take(store, 1)])
     page = operator.get(f"{BASE}emails/change/")
     assert page.context["limits"] == [{"label": "Turns", "limit": "keys take turns (<bdi>big: 5</bdi>)"}]
