@@ -15,7 +15,7 @@ from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import EntrySource, EntryView, MessageView
-from mq_django.inspector.noisy_keys import KeyShare, noisy_command, noisy_keys
+from mq_django.inspector.noisy_keys import noisy_command, noisy_keys
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.run_times import run_time, run_times
@@ -158,10 +158,12 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         view = quick_stats(queue)
     seen = [(_message(queue, token), token) for token in found]
     messages = [message for _, message in waiting] + [message for message, _ in seen]
+    noisy = next((each for each in noisy_keys(replies[1]) if each.hash == line), None)
     keys = [message.key for message in messages if message.key]
+    keys += [each for each in (key, noisy.key if noisy else "") if each]
     return KeyLine(
         queue=queue,
-        key=redact_forms(keys[0] if keys else key),
+        key=redact_forms(keys[0]) if keys else "",
         hash=line,
         now_ms=now_ms,
         ordered=config.limits.ordered,
@@ -172,7 +174,7 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         ],
         tokens=tokens,
         heads=[_head(message, token, now_ms, view) for message, token in seen],
-        share=_share_of(line, noisy_keys(replies[1])),
+        share=noisy.share if noisy else None,
     )
 
 
@@ -211,10 +213,6 @@ class _Token(NamedTuple):
 
 def _rows(flat: list[Any], width: int) -> list[tuple[Any, ...]]:
     return list(zip(*[iter(flat)] * width, strict=True))
-
-
-def _share_of(line: int, shares: Sequence[KeyShare]) -> float | None:
-    return next((each.share for each in shares if each.hash == line), None)
 
 
 def _message(queue: str, token: _Token) -> MessageView:

@@ -105,7 +105,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         member=references.handle(page, view),
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name) + filter_form.query(page),
-        line_url=page.url("line", name, str(line_hash(view.message.key))) if view.room == "parked" else "",
+        line_url=_line_url(page, name, view),
         chosen_field=CHOSEN,
         progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         **facts(
@@ -114,6 +114,13 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
             first=[(_("Due"), text.moment(view.due_ms)), (_("Attempt"), str(view.message.attempt))],
         ),
     )
+
+
+def _line_url(page: Page, name: str, view: WaitingView) -> str:
+    """Return the address of the line of a parked message, "" for others."""
+    if view.room != "parked" or view.message.error:
+        return ""
+    return page.url("line", name, str(line_hash(view.message.key)))
 
 
 @needs(VIEW, OPERATE)

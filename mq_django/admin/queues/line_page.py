@@ -19,7 +19,7 @@ from mq_django.core.visible import escape
 from mq_django.errors import NotSupported
 from mq_django.inspector import key_lines
 from mq_django.inspector.cause_sentences import head_words
-from mq_django.inspector.key_lines import KeyLine, LineHead, line_of
+from mq_django.inspector.key_lines import KeyLine, LineHead, line_hash, line_of
 
 #: The form field with the id of the head that the user has seen.
 HEAD = "message"
@@ -37,7 +37,7 @@ def show(page: Page, name: str, line: str) -> HttpResponse:
         _("Line of a key"),
         queue=name,
         tabs=tabs(page, name, "parked"),
-        key=shown_key(page, found.key),
+        key=shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
         parked=text.number(found.parked),
         share="" if found.share is None else share_words(found.share),
         waits=_waits(found) if found.parked and head else "",
@@ -211,8 +211,9 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
         return page.url("dead_letter", name, head.entry)
     if head.source is not None:
         return page.url("entry", name, head.source, text.to_url(head.entry.encode()))
-    # A unique key may contain message data; the id names the message as well.
-    named = references.without_unique(head.entry)
-    member = head.id if named != head.entry else head.entry
+    # A unique key may contain message data; the id names the message as well, if it is known.
+    member = head.entry if references.without_unique(head.entry) == head.entry else head.id
+    if references.without_unique(member) != member:
+        return ""
     room = "delayed" if head.place == "delayed" else "unhandled"
     return page.url("message", name, room, text.to_url(member.encode(errors="replace")))

@@ -194,6 +194,49 @@ def test_a_queue_that_cannot_have_lines_says_so(operator, mq_settings):
         assert "This queue has no lines of keys." in getattr(operator, what)(path, follow=True).content.decode()
 
 
+def test_hostile_content_is_shown_and_harmless(operator, store, redis_client):
+    nasty = "\"'><script>alert(1)</script>{{ 7 }}"
+    for n in range(3):
+        fields = {"id": f"{nasty}{n}", "type": nasty, "data": "1", "partitionkey": nasty}
+        redis_client.xadd(store.keys.ready, fields)
+    settle(store, Bury(nasty, reason=nasty))
+    path = f"{BASE}emails/line/{key_hash(nasty)}/"
+    for response in (operator.get(path), operator.post(f"{path}skip/", {"message": to_url(f"{nasty}0".encode())})):
+        assert response.status_code == 200
+        assert "<script>alert" not in response.content.decode()
+        assert "&lt;script&gt;alert(1)" in response.content.decode()
+    assert press_path(operator, f"{path}skip/", f"{nasty}0").status_code == 200
+    assert "<script>alert" not in operator.get(f"{BASE}emails/history/").content.decode()
+    assert len(take(store)) == 1
+
+
+def press_path(client, path, message_id):
+    return client.post(path, {"message": to_url(message_id.encode()), **YES}, follow=True)
+
+
+def test_a_unique_key_is_neither_shown_nor_in_a_form(viewer, log_in, store, redis_client):
+    """A message that waits under a unique key is named by its id, and has no name where that is not known."""
+    keys = store.keys
+    redis_client.zadd(keys.permits, {"m-u:rumpelstiltskin": LINE})
+    redis_client.zadd(keys.due, {"u:rumpelstiltskin": clock.now_ms() + 60_000})
+    redis_client.hset(keys.waiting, "u:rumpelstiltskin", '{"type":"sms","data":1,"partitionkey":"a"}')
+    redis_client.hset(keys.unique, mapping={"u:rumpelstiltskin": "m7"})
+    operator = log_in("view_queue", "operate_queue")
+    page = operator.get(PAGE)
+    assert "rumpelstiltskin" not in page.content.decode()
+    assert [head["id"] for head in page.context["heads"]] == ["<bdi>m7</bdi>"]
+    assert page.context["heads"][0]["url"] == f"{BASE}emails/waiting/delayed/m7/"
+    redis_client.hdel(keys.unique, "u:rumpelstiltskin")
+    assert "rumpelstiltskin" not in operator.get(PAGE).content.decode()
+    assert "rumpelstiltskin" not in press(operator, "skip", "…").content.decode()
+    assert "out of order from now on" in press(operator, "skip", "…", **YES).content.decode()
+    assert "rumpelstiltskin" not in LogEntry.objects.get().change_message
+
+
+def test_the_key_of_an_empty_line_is_not_known(operator, store):
+    assert operator.get(PAGE).context["key"] == ""
+
+
 @pytest.mark.parametrize("line", ["x", "-1", "9" * 30, "%D9%A3"])
 def test_what_is_no_hash_is_no_page(operator, store, line):
     assert operator.get(f"{BASE}emails/line/{line}/").status_code == 404
