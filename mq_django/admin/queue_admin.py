@@ -20,7 +20,15 @@ from mq_django.admin.messages import (
     running_cancel,
     stream_pages,
 )
-from mq_django.admin.queues import overview, pause_all, queue_actions, queue_page, schedule_actions, schedule_editing
+from mq_django.admin.queues import (
+    line_page,
+    overview,
+    pause_all,
+    queue_actions,
+    queue_page,
+    schedule_actions,
+    schedule_editing,
+)
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.admin.workflows import run_list, run_operations, run_page
@@ -84,6 +92,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/cancel/", delayed_pages.cancel, require_POST, "cancel"),
     ("<str:name>/waiting/<str:room>/", delayed_pages.listing, require_GET, "waiting"),
     ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
+    ("<str:name>/line/<str:line>/", line_page.show, require_GET, "line"),
+    ("<str:name>/line/<str:line>/skip/", line_page.skip, require_POST, "line_skip"),
+    ("<str:name>/line/<str:line>/redrive/", line_page.redrive, require_POST, "line_redrive"),
     ("<str:name>/schedule/add/", schedule_editing.add, _get_or_post, "schedule_add"),
     ("<str:name>/schedule/change/", schedule_editing.change, _get_or_post, "schedule_change"),
     ("<str:name>/schedule/delete/", schedule_actions.delete, require_POST, "schedule_delete"),

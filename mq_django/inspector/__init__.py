@@ -6,16 +6,19 @@ replaced (`mq_django.core.redaction`).
 
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.found_problems import QueueProblem, problems
+from mq_django.inspector.key_lines import KeyLine, key_line
 from mq_django.inspector.message_ids import ids
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
 
 __all__ = [
+    "KeyLine",
     "QueueProblem",
     "Thresholds",
     "Totals",
     "activity",
     "groups_of",
     "ids",
+    "key_line",
     "overview",
     "problems",
     "queue",

@@ -3,10 +3,12 @@
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.redaction import redact_forms
 from mq_django.core.visible import escape
 from mq_django.inspector.explain import Cause
 from mq_django.inspector.figures import duration, number, period
+from mq_django.inspector.key_lines import LineHead
 from mq_django.inspector.problem_sentences import busy, pause_details
 from mq_django.inspector.queue_view import Blocker
 
@@ -27,6 +29,8 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
     """Return why a message is not running. Shows keys only to users who may see data."""
     if cause.blocker is not None:
         return _why_busy(cause, cause.blocker)
+    if cause.head is not None:
+        return _with_line(cause, _("It waits for %(message)s") % {"message": head_words(cause.head, cause.now_ms)})
     sentences = {
         "broken": _("This entry is not a valid message. A consumer moves it to the dead letters, or drops it."),
         "delayed": _("Delayed: due in %(time)s."),
@@ -47,6 +51,8 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "throttled": _(
             "The limit for key “%(key)s” is reached: %(most)s in %(window)s; the next check is in %(time)s."
         ),
+        "ordered": _("Another message of its key has not ended."),
+        "turn": _("It waits for the turn of its key."),
         "full": _("The limit of the queue is reached: %(most)s at once."),
         "rate": _("The limit of the queue is reached: %(most)s in %(window)s; the next may start in %(time)s."),
         "unconsumed": _("No consumer of this queue is running. Is runconsumer started?"),
@@ -62,14 +68,48 @@ def why(cause: Cause, *, name: str, can_see_data: bool) -> str:
         "name": escape(name),
         "consumer": escape(cause.consumer),
     }
-    if cause.kind in ("parked", "throttled") and cause.count:
-        before = ngettext(
-            "%(count)s message of that key is before it.",
-            "%(count)s messages of that key are before it.",
-            cause.count,
-        )
-        return f"{said} {before % {'count': number(cause.count)}}"
-    return said
+    return _with_line(cause, said) if cause.kind in ("parked", "throttled", "turn") else said
+
+
+def head_words(head: LineHead, now_ms: int) -> str:
+    """Return which message the others of the same key wait for, and its state, as the end of a sentence."""
+    sentences = {
+        "running": _("message %(id)s of the same key, which has been running on consumer %(consumer)s for %(time)s."),
+        "held": _("message %(id)s of the same key, which consumer %(consumer)s holds."),
+        "fetched": _(
+            "message %(id)s of the same key, which consumer %(consumer)s holds. As of its last heartbeat, it has not "
+            "started."
+        ),
+        "abandoned": _(
+            "message %(id)s of the same key, which consumer %(consumer)s holds. That consumer is gone; another one "
+            "takes the message after the visibility timeout."
+        ),
+        "ready": _("message %(id)s of the same key, which is ready."),
+        "delayed": _("message %(id)s of the same key, which is tried again in %(time)s, as attempt %(attempt)s."),
+        "unhandled": _("message %(id)s of the same key: no consumer has a handler for its name, “%(name)s”."),
+        "dead": _("message %(id)s of the same key, which is a dead letter and holds the key."),
+        "gone": _("message %(id)s of the same key, which no longer exists. The next check lets the key go on."),
+    }
+    ms = (head.due_ms or now_ms) - now_ms if head.place == "delayed" else now_ms - (head.since_ms or now_ms)
+    return sentences[head.place] % {
+        "id": "…" if head.id.startswith(UNIQUE_PREFIX) else escape(head.id),
+        "consumer": escape(head.consumer),
+        "name": escape(head.name),
+        "attempt": number(head.attempt),
+        "time": duration(max(0, ms)),
+    }
+
+
+def _with_line(cause: Cause, said: str) -> str:
+    """Return a sentence, with how many messages of the same key are before it."""
+    if not cause.count:
+        return said
+    before = ngettext(
+        "%(count)s message of that key is before it.",
+        "%(count)s messages of that key are before it.",
+        cause.count,
+    )
+    return f"{said} {before % {'count': number(cause.count)}}"
 
 
 def _before(cause: Cause) -> str:

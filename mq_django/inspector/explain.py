@@ -5,8 +5,9 @@ from datetime import timedelta
 from typing import Literal
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.limits import Rate, key_hash
+from mq_django.core.limits import Rate
 from mq_django.core.numbers import score_ms, whole
+from mq_django.inspector.key_lines import LineHead, line_hash, line_of
 from mq_django.inspector.message_views import EntryView, WaitingView
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import open_reader
@@ -26,6 +27,8 @@ Kind = Literal[
     "unannounced",  # other programs handle the queue, and none announces its name
     "parked",  # the concurrency limit of its key is reached
     "throttled",  # the rate limit of its key is reached
+    "ordered",  # a message of its key is before it, and has not ended
+    "turn",  # other keys have their turn
     "running",  # a consumer is handling it
     "held",  # a consumer holds it, and may run it: not all consumers announce what they run
     "fetched",  # a consumer holds it, and does not run it yet
@@ -46,8 +49,8 @@ class Cause:
     """Why a message is not running, or that it is."""
 
     kind: Kind
-    #: "behind" and "busy": messages before it; "parked" and "throttled": those of its key; "full": pending messages of
-    #: the queue.
+    #: "behind" and "busy": messages before it; "parked", "throttled", "ordered" and "turn": parked ones of its key;
+    #: "full": pending messages of the queue.
     count: int = 0
     #: `count` is a lower bound.
     at_least: bool = False
@@ -58,8 +61,11 @@ class Cause:
     blocker: Blocker | None = None
     #: Set for "running", "held", "fetched" and "abandoned".
     consumer: str = ""
-    #: Set for "parked" and "throttled".
+    #: Set for "parked", "throttled", "ordered" and "turn"; "" if it has none.
     key: str = ""
+    #: Set for "ordered": the message that its key waits for, by the clock of `now_ms`.
+    head: LineHead | None = None
+    now_ms: int = 0
     #: Set for "parked", "throttled", "full" and "rate": the limit, of concurrency or per `window`.
     most: int = 0
     window: timedelta = timedelta(0)
@@ -74,7 +80,7 @@ def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
     if view.room == "unhandled":
         return Cause(kind="unhandled" if queue.consume else "unannounced")
     if view.room == "parked":
-        return _of_queue(queue) or _of_key(view, queue.name)
+        return _of_queue(queue) or _of_key(view, queue)
     left = (view.due_ms or 0) - queue.now_ms
     if left > 0:
         return Cause(kind="delayed", ms=left)
@@ -117,24 +123,31 @@ def _of_queue(queue: QueueView) -> Cause | None:
     return None if queue.is_served else Cause(kind="unconsumed")
 
 
-def _of_key(view: WaitingView, name: str) -> Cause:
-    """Return which limit of its key a parked message waits for."""
-    config, key = get_config().queue(name), view.message.key or ""
-    keys, score = config.keys, key_hash(key)
+def _of_key(view: WaitingView, queue: QueueView) -> Cause:
+    """Return which limit of its key, which message of it or which turn a parked message waits for."""
+    config, key = get_config().queue(queue.name), view.message.key or ""
+    keys, score = config.keys, line_hash(view.message.key)
     commands: list[Command] = [
         ("ZRANK", keys.parked, view.member),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
         ("ZSCORE", keys.next_checks, score),
+        ("ZSCORE", keys.tags, score),
         scripts.command("clock_read", keys=[keys.parked], args=[]),
     ]
     replies = open_wire("inspect", config.connection).trip(commands)
-    rank, first_rank, permits, next_check, now_us = (reply_or_raise(reply) for reply in replies)
+    rank, first_rank, permits, next_check, tag, now_us = (reply_or_raise(reply) for reply in replies)
     before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
-    if most is not None and permits >= most:
+    if config.limits.ordered and permits:
+        line = line_of(queue.name, score, view=queue)
+        if line.blocking is not None:
+            return Cause(kind="ordered", key=key, count=before, head=line.blocking, now_ms=line.now_ms)
+    elif most is not None and permits >= most:
         return Cause(kind="parked", key=key, count=before, most=most)
+    left = max(0, (score_ms(next_check) or 0) - now_us // 1000)
+    if config.limits.fair is not None and (tag is not None or rate is None or not left):
+        return Cause(kind="turn", key=key, count=before)
     if rate is not None:
-        left = max(0, (score_ms(next_check) or 0) - now_us // 1000)
         return Cause(kind="throttled", key=key, count=before, ms=left, most=rate.count, window=rate.window)
     # A permit is free, or the limit was removed.
     return Cause(kind="due")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig
+from mq_django.inspector.noisy_keys import KeyShare, noisy_command, noisy_keys
 from mq_django.stores.line_store import LineStore
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -20,6 +21,8 @@ class KeyUse:
     concurrent: int
     #: When its parked messages are checked next at the latest, in ms since 1970.
     next_check_ms: int
+    #: The name of its line: see `mq_django.inspector.key_lines.line_of()`.
+    hash: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +39,31 @@ class LimitUse:
     keys: int
     #: A page of these keys, in the order of their next checks.
     page: Sequence[KeyUse]
+    #: The keys with the most messages of those that were fetched in this hour.
+    noisiest: Sequence[KeyShare] = ()
 
 
 def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
     """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
-    (reply,) = wire.trip([LineStore(config, wire).look_command(start, count)])
+    reply, sketch = wire.trip([LineStore(config, wire).look_command(start, count), noisy_command(config)])
     now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
-        KeyUse(key=key.decode(errors="replace"), parked=waits, granted=used, concurrent=held, next_check_ms=next_check)
-        for key, waits, used, held, next_check in zip(*[iter(rows)] * 5, strict=True)
+        KeyUse(
+            key=key.decode(errors="replace"),
+            parked=waits,
+            granted=used,
+            concurrent=held,
+            next_check_ms=next_check,
+            hash=int(key_hash),
+        )
+        for key, waits, used, held, next_check, key_hash in zip(*[iter(rows)] * 6, strict=True)
     ]
-    return LimitUse(now_ms=now_ms, granted=granted, concurrent=concurrent, parked=parked, keys=keys, page=page)
+    return LimitUse(
+        now_ms=now_ms,
+        granted=granted,
+        concurrent=concurrent,
+        parked=parked,
+        keys=keys,
+        page=page,
+        noisiest=noisy_keys(sketch) if config.limits.of_keys else (),
+    )

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.limits import Rate
+from mq_django.core.limits import Limits, Rate
 from mq_django.core.redaction import redact_forms
+from mq_django.core.visible import escape
 from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.inspector import plans
 from mq_django.inspector.plans import LimitUse
@@ -15,6 +16,9 @@ from mq_django.management.as_dict import moment_text
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
+
+#: The most noisy keys of a queue that are shown.
+MAX_NOISY = 5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +52,11 @@ def limits(options: Options, _: Terminal) -> VerbResult:
 
 def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
     if use is None:
-        return {"queue": config.name, "limits": [], "parked": 0, "parked_keys": 0, "keys": []}
+        return {"queue": config.name, "limits": [], "parked": 0, "parked_keys": 0, "keys": [], "noisy": []}
     found = config.limits
     counts = [
         _count("concurrency", found.concurrency, use.concurrent),
-        _count("concurrency of each key", found.key_concurrency),
+        *_of_keys(found),
     ]
     rates = [_rate("rate", found.rate, use.granted), _rate("rate of each key", found.key_rate)]
     return {
@@ -70,13 +74,30 @@ def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
             }
             for key in use.page
         ],
+        "noisy": [{"key": redact_forms(each.key), "share": round(each.share, 3)} for each in use.noisiest[:MAX_NOISY]],
     }
+
+
+def _of_keys(limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield what the messages of a key wait for besides a rate."""
+    if limits.ordered:
+        yield _count("one message of each key at a time, in order", 1)
+    else:
+        yield _count("concurrency of each key", limits.key_concurrency)
+    if limits.fair is not None:
+        weights = ", ".join(f"{key}: {weight:g}" for key, weight in limits.fair)
+        yield {"limit": f"keys take turns{weights and f' ({weights})'}", "most": None, "window_s": None, "used": None}
 
 
 def _rate(name: str, rate: Rate | None, used: int | None = None) -> dict[str, Any]:
     if rate is None:
         return {}
     return {"limit": name, "most": rate.count, "window_s": rate.window.total_seconds(), "used": used}
+
+
+def share_words(share: float) -> str:
+    """Return the share of a key of the messages that were fetched in this hour."""
+    return f"about {share * 100:.0f} % of the messages fetched this hour"
 
 
 def _count(name: str, most: int | None, used: int | None = None) -> dict[str, Any]:
@@ -89,6 +110,9 @@ def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     if keys:
         yield ""
         yield from table(keys)
+    for row in rows:
+        for each in row["noisy"]:
+            yield f"{row['queue']}: key {escape(each['key'])} has {share_words(each['share'])}."
     for row in rows:
         if row["parked_keys"] > len(row["keys"]):
             yield f"{row['queue']} has {row['parked']} parked messages of {row['parked_keys']} keys."

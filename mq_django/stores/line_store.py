@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core import clock
 from mq_django.core.limits import Rate, key_hash
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -195,6 +196,8 @@ class LineStore(StreamStore):
         for key, weight in fair or ():
             args += (key_hash(key), f"{1000 / weight:.3f}")
         key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
+        if limits.of_keys:
+            key_names.append(keys.noisy(clock.now_ms() // 3_600_000))
         return scripts.command("lines_fetch", keys=key_names, args=args)
 
     def _key_names(self) -> list[str]:

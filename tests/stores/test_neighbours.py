@@ -15,6 +15,7 @@ from mq_django.core.publication import publication
 from mq_django.core.reports import Progress, Report
 from mq_django.core.schedules import Scheduled, every
 from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.inspector.key_lines import key_line, skip
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_store
@@ -79,7 +80,7 @@ DRAINS = {
     ),
 }
 #: Keys that only count what happened.
-COUNTS = re.compile(r":(counters:([mh]:\d+|total)|dead-groups)$")
+COUNTS = re.compile(r":(counters:([mh]:\d+|total)|noisy:\d+|dead-groups)$")
 #: What a page asks of the counters themselves.
 READS_COUNTS = {"counters_count", "counters_totals", "queue_stats", "rsmq_stats", "topic_stats"}
 
@@ -140,6 +141,7 @@ def record(recorder, mq_settings, namespace):
         be_limited,
         be_ordered,
         be_fair,
+        be_in_a_line,
         be_scheduled,
         be_expired,
         be_unique,
@@ -277,6 +279,19 @@ def be_fair(client, mq_settings):
         queues["emails"].publish("welcome", marked(), key=key)
     for count in (1, 2, 10):
         settle(store, ACK, store.take(ME, count=count))
+
+
+def be_in_a_line(client, mq_settings):
+    """Look at the line of a key, and let the key go on without its dead letter."""
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "AFTER_BURY": "hold"}})
+    queue, store = queues["emails"], store_of()
+    for _ in range(3):
+        queue.publish("welcome", marked(), key="a")
+    settle(store, Bury("no", reason="attempts"), take_all(store, ME))
+    line = key_line("emails", "a")
+    assert (line.parked, line.blocking.place) == (2, "dead")
+    assert skip("emails", line.hash, line.blocking.token) == "SKIPPED"
+    settle(store, ACK, store.take(ME, count=1))
 
 
 def be_scheduled(client, mq_settings):

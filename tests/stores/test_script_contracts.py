@@ -14,6 +14,7 @@ import pytest
 
 from tests.stores.contracts import (
     found,
+    key_lines,
     letters,
     limited,
     pages,
@@ -29,7 +30,7 @@ from tests.stores.contracts.replay import Contracts
 from tests.stores.contracts.stage import Stage
 from tests.stores.lua_files import lua_files
 
-PARTS = (settling, streams, waits, limited, letters, found, topics, rsmq_queues, pages, workflows)
+PARTS = (settling, streams, waits, limited, key_lines, letters, found, topics, rsmq_queues, pages, workflows)
 GOLDEN = Path(__file__).parent / "contracts" / "golden"
 OF_6_2 = GOLDEN / "redis-6.2"
 WRITES = os.environ.get("MQ_CONTRACTS") == "write"

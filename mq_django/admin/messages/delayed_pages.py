@@ -18,6 +18,7 @@ from mq_django.admin.ui.progress_bar import bar_of
 from mq_django.admin.ui.tabs import tabs
 from mq_django.inspector import actions, explain
 from mq_django.inspector.cause_sentences import why
+from mq_django.inspector.key_lines import line_hash
 from mq_django.inspector.message_views import Room, WaitingView
 from mq_django.inspector.messages import find_waiting, look_among_waiting, waiting
 from mq_django.inspector.queues import queue as look_at
@@ -104,6 +105,7 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
         member=references.handle(page, view),
         why=why(explain.why_waiting(view, look_at(name)), name=view.message.name, can_see_data=page.can(SEE_DATA)),
         act_url=page.url("cancel", name) + filter_form.query(page),
+        line_url=_line_url(page, name, view),
         chosen_field=CHOSEN,
         progress=bar_of(name, view.message.id, can_see_data=page.can(SEE_DATA)),
         **facts(
@@ -112,6 +114,13 @@ def message(page: Page, name: str, room: str, member: str) -> HttpResponse:
             first=[(_("Due"), text.moment(view.due_ms)), (_("Attempt"), str(view.message.attempt))],
         ),
     )
+
+
+def _line_url(page: Page, name: str, view: WaitingView) -> str:
+    """Return the address of the line of a parked message, "" for others."""
+    if view.room != "parked" or view.message.error:
+        return ""
+    return page.url("line", name, str(line_hash(view.message.key)))
 
 
 @needs(VIEW, OPERATE)

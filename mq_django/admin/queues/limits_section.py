@@ -2,19 +2,23 @@
 
 from typing import Any
 
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.conf import get_config
-from mq_django.core.limits import Limits, Rate
+from mq_django.core.limits import Limits, Rate, Weights
 from mq_django.core.redaction import redact_forms
 from mq_django.inspector import plans
+from mq_django.inspector.noisy_keys import KeyShare
 from mq_django.inspector.plans import KeyUse, LimitUse
 
 #: The most keys with parked messages that are listed.
 MAX_KEYS = 20
+#: The most noisy keys that are listed.
+MAX_NOISY = 5
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
@@ -24,12 +28,13 @@ def section(page: Page, name: str) -> dict[str, Any]:
         return {}
     return {
         "limits": _rows(limits, use),
-        "limit_keys": [_key(page, limits, found, use.now_ms) for found in use.page],
+        "limit_keys": [_key(page, name, limits, found, use.now_ms) for found in use.page],
         "keys_waiting": text.number(use.keys),
         "keys_unlisted": text.number(use.keys - len(use.page)) if use.keys > len(use.page) else "",
         "parked": text.number(use.parked),
         "has_key_rate": limits.key_rate is not None,
         "has_key_concurrency": limits.key_concurrency is not None,
+        **({"keys": [_noisy(page, name, found) for found in use.noisiest[:MAX_NOISY]]} if limits.of_keys else {}),
     }
 
 
@@ -43,9 +48,42 @@ def _rows(limits: Limits, use: LimitUse) -> list[dict[str, Any]]:
         )
     if limits.key_rate is not None:
         rows.append({"label": _("Rate of each key"), "limit": _rate(limits.key_rate)})
-    if limits.key_concurrency is not None:
+    if limits.ordered:
+        rows.append({"label": _("Order"), "limit": _("one message of each key at a time, in order")})
+    elif limits.key_concurrency is not None:
         rows.append({"label": _("Concurrency of each key"), "limit": text.number(limits.key_concurrency)})
+    if limits.fair is not None:
+        rows.append({"label": _("Turns"), "limit": _turns(limits.fair)})
     return rows
+
+
+def _turns(weights: Weights) -> SafeString | str:
+    if not weights:
+        return _("keys take turns")
+    shown = text.visible(", ".join(f"{key}: {weight:g}" for key, weight in weights), limit=500)
+    return format_html("{} ({})", _("keys take turns"), shown)
+
+
+def shown_key(page: Page, key: str) -> SafeString | str:
+    """Return a key as HTML, for users who may see data; secrets in it are replaced already."""
+    if not page.can(SEE_DATA):
+        return _("hidden")
+    return text.visible(key, limit=80) if key else _("no key")
+
+
+def share_words(share: float) -> str:
+    """Return the share of a key of the messages that were fetched in this hour."""
+    return _("about %(share)s of the messages fetched this hour") % {"share": text.percent(share)}
+
+
+def _noisy(page: Page, name: str, found: KeyShare) -> dict[str, Any]:
+    words = share_words(found.share)
+    return {
+        "key": shown_key(page, redact_forms(found.key)),
+        "url": page.url("line", name, str(found.hash)),
+        "share": words,
+        "meter": charts.meter(found.share, label=words, bad=False),
+    }
 
 
 def _used(label: str, limit: str, used: int, most: int) -> dict[str, Any]:
@@ -57,10 +95,11 @@ def _meter(used: int, most: int, label: str) -> SafeString:
     return charts.meter(used / most, label=label, bad=used >= most)
 
 
-def _key(page: Page, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
+def _key(page: Page, name: str, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
     rate, most = limits.key_rate, limits.key_concurrency
     return {
-        "key": text.visible(redact_forms(found.key), limit=80) if page.can(SEE_DATA) else _("hidden"),
+        "key": shown_key(page, redact_forms(found.key)),
+        "url": page.url("line", name, str(found.hash)),
         "parked": text.number(found.parked),
         "granted": "" if rate is None else _of(found.granted, rate.count),
         "concurrent": "" if most is None else _of(found.concurrent, most),

@@ -20,10 +20,10 @@ from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.inspector.queues import quick_stats
 
-PARTS = ("tabs", "jobs", "problems", "tiles", "place", "charts", "names", "limits", "schedules", "consumers")
+PARTS = ("tabs", "jobs", "problems", "tiles", "place", "charts", "names", "limits", "keys", "schedules", "consumers")
 
 #: Parts that only some queues have.
-NOT_ALWAYS = ("place", "limits", "schedules")
+NOT_ALWAYS = ("place", "limits", "keys", "schedules")
 
 
 @needs(VIEW)
@@ -106,7 +106,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
     parked = []
     if view.parked:
         url = page.url("waiting", view.name, "parked")
-        parked.append(tile(_("Parked"), view.parked, _("over the limit of their key"), url))
+        parked.append(tile(_("Parked"), view.parked, _("in the lines of their keys"), url))
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
     due = ""
     if view.next_due_ms is not None:

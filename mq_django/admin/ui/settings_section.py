@@ -46,6 +46,9 @@ def _value(value: Any, is_bytes: bool = False) -> str:
             return text.percent(value)
         case bool() | str():
             return str(value)
+        case tuple():
+            # The weights of keys.
+            return ", ".join(f"{key}: {weight:g}" for key, weight in value) or str(True)
     return text.size(value) if is_bytes else text.number(value)
 
 

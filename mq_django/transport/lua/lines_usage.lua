@@ -6,7 +6,7 @@
 --
 -- Returns {now in ms, deliveries granted in the queue's window, pending deliveries, parked messages, keys with parked
 -- messages, then for each of these: key, parked, granted in its window, tokens (an upper bound of its running
--- deliveries), next look in ms}.
+-- deliveries), next look in ms, hash of the key}.
 
 -- with line_keys
 -- with line_fields
@@ -40,5 +40,6 @@ for at = 1, #found, 2 do
   reply[#reply + 1] = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
   reply[#reply + 1] = redis.call('zcount', permits, hash, hash)
   reply[#reply + 1] = math.floor(number_of(found[at + 1]))
+  reply[#reply + 1] = hash
 end
 return reply

@@ -14,6 +14,8 @@ def project(mq_settings):
     mq_settings(
         QUEUES={
             "default": {},
+            "fair": {"FAIR": True, "ORDERED": True},
+            "weighted": {"FAIR": {"big": 5, "small": 0.5}},
             "emails": {"RETRY": retry, "TIMEOUT": 30, "MAX_DEPTH": 20_000, "RATE_LIMIT": "5/s"},
             "jobs": {
                 "STORE": "rsmq",
@@ -36,6 +38,10 @@ def project(mq_settings):
         ("default", "MAX_DEPTH", "none"),
         ("default", "RESULT_TTL", "1 d"),
         ("default", "STORE", "stream"),
+        ("default", "FAIR", "none"),
+        ("fair", "FAIR", "True"),
+        ("fair", "ORDERED", "True"),
+        ("weighted", "FAIR", "big: 5, small: 0.5"),
         ("default", "RETRY", "after 1 s, then 2 times longer, at most 1 h"),
         ("emails", "RETRY", "after 2 s, then 1.5 times longer, at most 5 min; 3 attempts"),
         ("emails", "TIMEOUT", "30 s"),

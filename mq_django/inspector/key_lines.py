@@ -1,0 +1,299 @@
+"""The line of a key: its parked messages, and its heads, which are the messages that the parked ones wait for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from mq_django.conf import QueueConfig, get_config
+from mq_django.core.keys import READY
+from mq_django.core.limits import key_hash
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.numbers import score_ms, whole
+from mq_django.core.redaction import redact_forms
+from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
+from mq_django.errors import DecodeError, NotSupported
+from mq_django.inspector import dead_letters
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.message_views import EntrySource, EntryView, MessageView
+from mq_django.inspector.noisy_keys import noisy_command, noisy_keys
+from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queues import quick_stats
+from mq_django.inspector.run_times import run_time, run_times
+from mq_django.stores.dead_letter_queue import is_entry
+from mq_django.stores.entry_fields import fields_of, text_of
+from mq_django.stores.line_heads import NO_KEY, Skip, look_command, skip_head
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
+
+#: The most parked messages and heads of a line that are listed.
+MAX_LISTED = 20
+#: A field or body of more bytes is not read.
+MAX_BYTES = 32 * 1024
+
+HeadPlace = Literal[
+    "running",  # a consumer is handling it
+    "held",  # a consumer holds it, and may run it: not all consumers announce what they run
+    "fetched",  # a consumer holds it, and does not run it yet
+    "abandoned",  # its consumer is dead
+    "ready",
+    "delayed",  # it is due later, for example for its next attempt
+    "unhandled",  # no consumer has its handler
+    "dead",  # it is a dead letter
+    "gone",  # it is nowhere: the next look at the line drops its token
+]
+_WAITS: dict[bytes, HeadPlace] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
+_SOURCES: dict[str, EntrySource] = {"0": "ready", "1": "urgent"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMessage:
+    """A message that waits in a line."""
+
+    #: Its member in Redis, which names it on pages.
+    member: bytes
+    id: str
+    #: Empty when it is not known.
+    name: str
+    #: In ms since 1970; None if unknown.
+    published_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineHead:
+    """A message that has a token of its key: others of the key wait until it gives that up."""
+
+    #: Names it for skip(): see `lua/parts/tokens.lua`.
+    token: str
+    place: HeadPlace
+    id: str
+    name: str
+    attempt: int
+    #: The consumer that holds it.
+    consumer: str = ""
+    #: Since when it is there, in ms since 1970: since the start of its handler, its delivery, or its burial.
+    since_ms: int | None = None
+    #: When a delayed one is due, in ms since 1970.
+    due_ms: int | None = None
+
+    @property
+    def can_be_skipped(self) -> bool:
+        """Return whether its key can go on without it: it neither runs nor is about to."""
+        return self.place in ("delayed", "unhandled", "dead")
+
+    @property
+    def entry(self) -> str:
+        """Return the entry of its stream or of its dead letter, or its member."""
+        return self.token[2:]
+
+    @property
+    def source(self) -> EntrySource | None:
+        """Return the stream of a ready or pending one, as in an EntryView."""
+        return _SOURCES.get(self.token[:1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLine:
+    """The line of one key, by the clock of Redis."""
+
+    queue: str
+    #: With secrets replaced; "" for the messages without a key, or if no message of the line tells it.
+    key: str
+    #: Names the line: see line_of().
+    hash: int
+    now_ms: int
+    #: Whether the messages of a key run in their order, so that all others wait for its head.
+    ordered: bool
+    #: Parked messages, and the first of them.
+    parked: int
+    first: Sequence[ParkedMessage]
+    #: Messages with a token, and the first of them. With order there is at most one.
+    tokens: int
+    heads: Sequence[LineHead]
+    #: The share of the key of the messages that were fetched in this hour; None if it is small.
+    share: float | None = None
+
+    @property
+    def blocking(self) -> LineHead | None:
+        """Return the head that all others wait for; None without order, and without a head."""
+        return self.heads[0] if self.ordered and self.heads else None
+
+
+def key_line(queue: str, key: str | None) -> KeyLine:
+    """Return the line of a key; None: of the messages without a key, which only queues with FAIR have.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: it has no lines, because it has no limits by key, no ORDERED and no FAIR.
+        StoreError: cannot reach Redis.
+    """
+    if not get_config().queue(queue).limits.of_keys:
+        raise NotSupported(f"Queue {queue!r} has no lines: no limits by key, no ORDERED and no FAIR")
+    # An argument of a command line may have what UTF-8 cannot encode.
+    text = "" if key is None else key.encode(errors="replace").decode()
+    return line_of(queue, line_hash(None if key is None else text), key=text)
+
+
+def line_hash(key: str | None) -> int:
+    """Return what names the line of a key; None: the line of the messages without a key."""
+    return NO_KEY if key is None else key_hash(key)
+
+
+def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = None) -> KeyLine:
+    """Return a line by the hash of its key; see key_line().
+
+    A queue without lines may have what is left of them.
+
+    Args:
+        key: shown if no message of the line tells its key.
+        view: the queue as it was read before; None: it is read if that is necessary.
+    """
+    config = _config(queue)
+    look = look_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
+    replies = open_wire("inspect", config.connection).trip([look, noisy_command(config)])
+    now_ms, parked, tokens, listed, *rows = reply_or_raise(replies[0])
+    split = 2 * listed
+    waiting = [(member, _of_entry(queue, member, flat)) for member, flat in _rows(rows[:split], 2)]
+    found = [_Token(*row) for row in _rows(rows[split:], 5)]
+    if view is None and any(token.place == b"pending" for token in found):
+        view = quick_stats(queue)
+    seen = [(_message(queue, token), token) for token in found]
+    messages = [message for _, message in waiting] + [message for message, _ in seen]
+    noisy = next((each for each in noisy_keys(replies[1]) if each.hash == line), None)
+    keys = [message.key for message in messages if message.key]
+    keys += [each for each in (key, noisy.key if noisy else "") if each]
+    return KeyLine(
+        queue=queue,
+        key=redact_forms(keys[0]) if keys else "",
+        hash=line,
+        now_ms=now_ms,
+        ordered=config.limits.ordered,
+        parked=parked,
+        first=[
+            ParkedMessage(member=member, id=message.id, name=message.name, published_ms=message.published_ms)
+            for member, message in waiting
+        ],
+        tokens=tokens,
+        heads=[_head(message, token, now_ms, view) for message, token in seen],
+        share=noisy.share if noisy else None,
+    )
+
+
+def skip(queue: str, line: int, token: str) -> Skip:
+    """Let a key go on without its head, which waits: it stays where it is, and is out of order from now on.
+
+    Returns:
+        `CHANGED` if the head is another one now, `RUNS` if it runs or is about to.
+    """
+    config = _config(queue)
+    return skip_head(config, open_wire("inspect", config.connection), line, token)
+
+
+def redrive_head(queue: str, head: LineHead) -> Outcome:
+    """Redrive the dead letter that its key waits for, before the other messages of the key."""
+    return dead_letters.redrive(queue, [head.entry])
+
+
+def _config(queue: str) -> QueueConfig:
+    config = get_config().queue(queue)
+    if config.store != "stream":
+        raise NotSupported(f"Queue {queue!r} has no lines")
+    return config
+
+
+class _Token(NamedTuple):
+    """A token in the reply of `lines_look`."""
+
+    token: bytes
+    place: bytes
+    #: The consumer, or the due time.
+    detail: bytes
+    held_ms: int
+    found: list[Any]
+
+
+def _rows(flat: list[Any], width: int) -> list[tuple[Any, ...]]:
+    return list(zip(*[iter(flat)] * width, strict=True))
+
+
+def _message(queue: str, token: _Token) -> MessageView:
+    """Return what is known of the message of a token."""
+    named = token.token[2:]
+    if token.place == b"dead":
+        fields = fields_of(token.found)
+        key = fields.get(b"partitionkey")
+        return MessageView(
+            id=text_of(fields.get(b"id")) or named.decode(errors="backslashreplace"),
+            name=text_of(fields.get(b"type")),
+            attempt=whole(text_of(fields.get(b"deadattempts"))) or 1,
+            key=None if key is None else text_of(key),
+        )
+    if token.place in (b"due", b"unhandled"):
+        return _of_body(queue, *token.found)
+    return _of_entry(queue, named, token.found)
+
+
+def _of_body(queue: str, body: bytes | int, named: bytes) -> MessageView:
+    message_id = named.decode(errors="backslashreplace")
+    try:
+        attributes = decode_body(body) if isinstance(body, bytes) else {}
+        return _view({"id": message_id, **attributes}, queue, named) if attributes else MessageView(id=message_id)
+    except (DecodeError, UnicodeDecodeError) as error:
+        return MessageView(id=message_id, error=str(error))
+
+
+def _view(attributes: dict[str, Any], queue: str, named: bytes) -> MessageView:
+    return _without_data(message_of(attributes, queue=queue, entry=named))
+
+
+def _of_entry(queue: str, named: bytes, flat: list[Any]) -> MessageView:
+    """Return the message in the fields of an entry, of which long ones may be missing."""
+    is_whole = bool(flat) and not any(isinstance(value, int) for value in flat)
+    found = decode_entry(flat, queue=queue, stream=READY, entry=named) if is_whole else None
+    if isinstance(found, Delivery):
+        return _without_data(found.message)
+    fields = fields_of(flat)
+    message_id = text_of(fields.get(b"id")) or named.decode(errors="backslashreplace")
+    return MessageView(id=message_id, name=text_of(fields.get(b"type")), error=found.reason if found else "")
+
+
+def _without_data(message: Message) -> MessageView:
+    return MessageView(
+        id=message.id,
+        name=message.name,
+        attempt=message.attempt,
+        key=message.key,
+        published_ms=message.published_ms,
+    )
+
+
+def _head(message: MessageView, token: _Token, now_ms: int, view: QueueView | None) -> LineHead:
+    place, consumer, since_ms, entry = _WAITS.get(token.place, "gone"), "", None, token.token[2:]
+    if token.place == b"pending" and view is not None:
+        consumer = token.detail.decode(errors="backslashreplace")
+        place, ms = _held(view, message, token, consumer)
+        since_ms = now_ms - ms
+    elif place == "dead" and is_entry(entry.decode(errors="replace")):
+        since_ms = entry_ms(entry)
+    return LineHead(
+        token=token.token.decode(errors="backslashreplace"),
+        place=place,
+        id=message.id,
+        name=message.name,
+        attempt=message.attempt,
+        consumer=consumer,
+        since_ms=since_ms,
+        due_ms=score_ms(token.detail) if place == "delayed" else None,
+    )
+
+
+def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadPlace, int]:
+    """Return whether a pending message runs, and for how long it is so, in ms."""
+    source = _SOURCES.get(token.token[:1].decode(errors="replace"), "ready")
+    entry = EntryView(source=source, entry=token.token[2:], message=message, consumer=consumer, held_ms=token.held_ms)
+    holder = next((found for found in view.consumers if found.id == consumer and found.alive), None)
+    if holder is None:
+        return "abandoned", token.held_ms
+    ms = run_time(entry, run_times(view))
+    if ms is not None:
+        return "running", ms
+    return "fetched" if holder.lists_running else "held", token.held_ms

@@ -1,0 +1,271 @@
+"""The line of a key: what waits, what that waits for, and what lets it go on."""
+
+import json
+
+import pytest
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.clock import now_ms
+from mq_django.core.limits import key_hash
+from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
+from mq_django.errors import NotSupported
+from mq_django.inspector import dead_letters
+from mq_django.inspector.key_lines import MAX_LISTED, line_of, redrive_head, skip
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement
+from mq_django.stores.line_heads import NO_KEY
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.seeding import CONSUMER, beat, publish
+
+LINE = key_hash("a")
+
+
+@pytest.fixture
+def opened(mq_settings):
+    """Configure a queue with lines, and open it."""
+    sessions = []
+
+    def open_with(**options):
+        mq_settings(QUEUES={"emails": options or {"ORDERED": True}})
+        sessions.append(Session(get_client("consume")))
+        store = open_store(get_config().queue("emails"), sessions[-1])
+        store.create_groups()
+        return store
+
+    yield open_with
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture
+def store(opened):
+    return opened()
+
+
+def fill(count=3, **options):
+    return [publish("emails", "sms", n, key="a", **options) for n in range(count)]
+
+
+def take(store, count=10):
+    return store.take(CONSUMER, count=count)
+
+
+def settle(store, items, outcome=ACK, **more):
+    assert store.settle(CONSUMER, [Settlement(item, outcome) for item in items]) == []
+
+
+def only_head():
+    (head,) = inspector.key_line("emails", "a").heads
+    return head
+
+
+def test_a_key_that_nobody_uses_has_an_empty_line(store):
+    line = inspector.key_line("emails", "a")
+    assert (line.key, line.hash, line.parked, line.first, line.tokens, line.heads) == ("a", LINE, 0, [], 0, [])
+    assert line.blocking is None
+
+
+def test_a_queue_without_lines_has_none(mq_settings):
+    mq_settings(QUEUES={"emails": {"CONCURRENCY": 3}, "jobs": {"STORE": "rsmq"}})
+    for name in ("emails", "jobs"):
+        with pytest.raises(NotSupported, match=f"Queue '{name}' has no lines"):
+            inspector.key_line(name, "a")
+
+
+def test_the_parked_messages_come_in_their_order_with_when_they_were_published(store):
+    began = now_ms()
+    _, *others = fill(MAX_LISTED + 5)
+    take(store)
+    line = inspector.key_line("emails", "a")
+    assert (line.parked, line.tokens) == (MAX_LISTED + 4, 1)
+    assert [message.id for message in line.first] == others[:MAX_LISTED]
+    assert {message.name for message in line.first} == {"sms"}
+    assert all(began - 1 <= message.published_ms <= now_ms() for message in line.first)
+
+
+def test_the_head_is_with_a_consumer(store, redis_client):
+    """Whether it has started is known only of consumers that list what they run."""
+    first, *_ = fill()
+    (item,) = take(store)
+    consumers = get_config().queue("emails").keys.consumers
+    places = []
+    for more in ({}, {"running": []}, {"running": [[item.stream, item.entry.decode(), 60_000]]}):
+        redis_client.hset(consumers, f"consumer:{CONSUMER}", json.dumps({"supervisor": "s1", **more}))
+        beat("emails", "s1")
+        head = only_head()
+        assert (head.id, head.name, head.attempt, head.consumer) == (first, "sms", 1, CONSUMER)
+        assert not head.can_be_skipped
+        places.append(head.place)
+    assert places == ["held", "fetched", "running"]
+    assert now_ms() - 120_000 < head.since_ms <= now_ms() - 59_000
+
+
+def test_the_consumer_of_the_head_may_be_gone(store):
+    fill()
+    take(store)
+    assert (only_head().place, only_head().consumer) == ("abandoned", CONSUMER)
+
+
+def test_the_head_waits_for_its_next_attempt(store):
+    first, *_ = fill()
+    store.settle(CONSUMER, [Settlement(item, Retry(), delay_ms=60_000) for item in take(store)])
+    head = only_head()
+    assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("delayed", first, 2, True)
+    assert abs(head.due_ms - now_ms() - 60_000) < 30_000
+
+
+def test_the_head_is_ready_again(store):
+    first, *_ = fill()
+    store.settle(CONSUMER, [Settlement(item, Retry(), delay_ms=60_000) for item in take(store)])
+    store.reschedule(first, delay_ms=0)
+    store.promote(limit=10)
+    head = only_head()
+    assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("ready", first, 2, False)
+
+
+def test_nobody_handles_the_name_of_the_head(store):
+    first, *_ = fill()
+    settle(store, take(store), SetAside())
+    head = only_head()
+    assert (head.place, head.id, head.name, head.can_be_skipped) == ("unhandled", first, "sms", True)
+
+
+def test_the_head_is_a_dead_letter_that_holds_its_key(opened):
+    store = opened(ORDERED=True, AFTER_BURY="hold")
+    first, *_ = fill()
+    settle(store, take(store), Bury("ValueError: no", reason="attempts"))
+    head = only_head()
+    assert (head.place, head.id, head.name, head.can_be_skipped) == ("dead", first, "sms", True)
+    assert head.entry == dead_letters.find("emails", first)
+    assert abs(head.since_ms - now_ms()) < 60_000
+
+
+def test_what_another_program_has_deleted_is_gone(store, redis_client):
+    fill()
+    (item,) = take(store)
+    keys = get_config().queue("emails").keys
+    redis_client.xack(keys.ready, "mq", item.entry)
+    redis_client.xdel(keys.ready, item.entry)
+    assert only_head().place == "gone"
+
+
+def test_several_messages_of_a_key_run_with_a_limit(opened):
+    store = opened(CONCURRENCY={"key": 2})
+    fill(4)
+    take(store)
+    line = inspector.key_line("emails", "a")
+    assert (line.parked, line.tokens, len(line.heads), line.blocking) == (2, 2, 2, None)
+
+
+def test_with_fair_messages_without_a_key_have_a_line(opened):
+    store = opened(FAIR=True)
+    publish("emails", "sms", 0)
+    fill(2)
+    publish("emails", "sms", 1)
+    take(store, 1)
+    line = inspector.key_line("emails", None)
+    assert (line.key, line.hash, line.heads) == ("", NO_KEY, [])
+    assert line.parked + inspector.key_line("emails", "a").parked == 3
+
+
+def test_a_line_is_found_by_its_hash_with_its_key_and_without_secrets(store):
+    publish("emails", "sms", 1, key="Bearer abcdefghijklmnopqrstuvwxyz")
+    for _ in range(2):
+        publish("emails", "sms", 2, key="a")
+    take(store)
+    assert line_of("emails", LINE).key == "a"
+    secret = line_of("emails", key_hash("Bearer abcdefghijklmnopqrstuvwxyz"))
+    assert secret.tokens == 1
+    assert "abcdef" not in secret.key
+
+
+@pytest.mark.parametrize(
+    ("token", "place"),
+    [
+        ("x", "gone"),
+        ("0-x", "gone"),
+        ("m-nobody", "gone"),
+        ("d-1-1", "gone"),
+        (b"\xff-\xff", "gone"),
+        ("0-1-1", "gone"),
+    ],
+)
+def test_hostile_tokens_do_no_harm(store, redis_client, token, place):
+    redis_client.zadd(get_config().queue("emails").keys.permits, {token: LINE})
+    assert only_head().place == place
+    assert skip("emails", LINE, only_head().token) in ("RUNS", "CHANGED", "SKIPPED")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"{", b"[]", b"9" * 60_000, b"2:id,", b"{" + b" " * 60_000, None])
+def test_hostile_bodies_do_no_harm(store, redis_client, body):
+    keys = get_config().queue("emails").keys
+    redis_client.zadd(keys.parked, {"p:1": LINE})
+    redis_client.zadd(keys.due, {"p:2": 5})
+    redis_client.zadd(keys.permits, {"m-p:2": LINE})
+    if body is not None:
+        redis_client.hset(keys.waiting, mapping={"p:1": body, "p:2": body})
+    line = inspector.key_line("emails", "a")
+    assert ([message.member for message in line.first], line.heads[0].place) == ([b"p:1"], "delayed")
+
+
+def test_an_argument_that_is_no_text_names_no_line(store):
+    assert inspector.key_line("emails", "\udcff").parked == 0
+
+
+def test_looking_changes_nothing(store, redis_client, namespace):
+    fill()
+    take(store)
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")}
+    inspector.key_line("emails", "a")
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")} == before
+
+
+def bury_head(store):
+    settle(store, take(store), Bury("ValueError: no", reason="attempts"))
+
+
+def delay_head(store):
+    store.settle(CONSUMER, [Settlement(item, Retry(), delay_ms=60_000) for item in take(store)])
+
+
+def set_head_aside(store):
+    settle(store, take(store), SetAside())
+
+
+@pytest.mark.parametrize(
+    ("put", "where"), [(bury_head, "dead"), (delay_head, "delayed"), (set_head_aside, "unhandled")]
+)
+def test_a_key_goes_on_without_a_head_that_waits(opened, put, where):
+    store = opened(ORDERED=True, AFTER_BURY="hold")
+    _, second, _ = fill()
+    put(store)
+    assert take(store) == []
+    assert skip("emails", LINE, only_head().token) == "SKIPPED"
+    assert [item.message.id for item in take(store)] == [second]
+    assert getattr(store.depths(), where) == 1
+
+
+def test_a_head_that_runs_is_not_skipped(store):
+    fill()
+    take(store)
+    assert skip("emails", LINE, only_head().token) == "RUNS"
+    assert take(store) == []
+
+
+def test_a_head_that_was_replaced_meanwhile_is_not_skipped(store):
+    fill()
+    delay_head(store)
+    token = only_head().token
+    assert skip("emails", LINE + 1, token) == "CHANGED"
+    assert store.cancel(only_head().id)
+    assert skip("emails", LINE, token) == "CHANGED"
+
+
+def test_a_dead_letter_that_holds_its_key_is_redriven_before_the_others(opened):
+    store = opened(ORDERED=True, AFTER_BURY="hold")
+    first, *_ = fill()
+    bury_head(store)
+    assert redrive_head("emails", only_head()).done == 1
+    assert [item.message.id for item in take(store)] == [first]
