@@ -121,7 +121,7 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_fair,
-            '`True`: while messages wait, [keys take turns](ordering.md#fairness-between-keys), so that none waits for '
+            "`True`: while messages wait, [keys take turns](ordering.md#fairness-between-keys), so that none waits for "
             'the many messages of another. `{"big-customer": 5}` gives a key five turns for each one of others.',
             shown="`False`",
         ),

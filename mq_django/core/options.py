@@ -186,7 +186,7 @@ def read_fair(value: Any) -> Weights | None:
 
 
 def _is_weight(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1000  # noqa: PLR2004
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value <= 1000
 
 
 # RSMQ allows a vt of 0. Then a message stays visible, and two consumers would handle it at once.

@@ -1,7 +1,7 @@
 """A queue whose messages are let through one by one: by limits, in order per key, or by turns of the keys.
 
-One script reads the queue and decides, so that no message overtakes another of its key. Messages that may not run yet are
-in lines, one for each key. A consumer that finds nothing waits without polling: see `lua/lines_fetch.lua`.
+One script reads the queue and decides, so that no message overtakes another of its key. Messages that may not run yet
+are in lines, one for each key. A consumer that finds nothing waits without polling: see `lua/lines_fetch.lua`.
 """
 
 import time

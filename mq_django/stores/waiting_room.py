@@ -156,9 +156,10 @@ class WaitingRoom:
         """Make up to `limit` due messages ready, by the server's clock."""
         keys = self._keys
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
+        key_names += [keys.parked, keys.permits, keys.urgent]
         free = int(not self._config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
-        moved, next_us, paused, unhandled = self._run("waiting_promote", [*key_names, keys.parked, keys.permits, keys.urgent], args)
+        moved, next_us, paused, unhandled = self._run("waiting_promote", key_names, args)
         return Promoted(moved, None if next_us < 0 else next_us, bool(paused), unhandled)
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:

@@ -435,10 +435,10 @@ def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, red
 
 def test_what_an_earlier_version_has_parked_comes_next(opened, redis_client):
     store = opened(CONCURRENCY={"key": 1})
-    body = '{"partitionkey":"a","type":"sms","data":"old"}'
-    redis_client.hset(keys().waiting, "p:001795000000000-0000000000-0", body)
-    redis_client.hset(keys().unique, mapping={"p:001795000000000-0000000000-0": "id1", "id1": "p:001795000000000-0000000000-0"})
-    redis_client.zadd(keys().parked, {"p:001795000000000-0000000000-0": key_hash("a")})
+    member = "p:001795000000000-0000000000-0"
+    redis_client.hset(keys().waiting, member, '{"partitionkey":"a","type":"sms","data":"old"}')
+    redis_client.hset(keys().unique, mapping={member: "id1", "id1": member})
+    redis_client.zadd(keys().parked, {member: key_hash("a")})
     redis_client.zadd(keys().earlier_checks, {"a": 1})
     publish("a")
     store.create_groups()

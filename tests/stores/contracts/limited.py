@@ -217,7 +217,7 @@ def of_turns(stage: Stage) -> None:
 
 
 def of_another_setting(stage: Stage) -> None:
-    store, _ = _ordered(stage)
+    _ordered(stage)
     limited = stage.queue(CONCURRENCY=5)
     with stage.under("handled with the other setting"):
         limited.create_groups()
