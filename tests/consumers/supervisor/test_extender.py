@@ -8,6 +8,9 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import Receipt, Running
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.core.keys import GROUP
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from tests.commands import script_calls
 
 
@@ -20,8 +23,14 @@ class Runs:
 
 
 @pytest.fixture
-def rig(mq_settings, store, publish, redis_client):
+def store(mq_settings):
+    # Opened after the settings are changed: then its connections are closed with the test.
     mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 1}})
+    return open_store(get_config().queue("default"), Pooled(get_client("produce")))
+
+
+@pytest.fixture
+def rig(store, publish, redis_client):
     runs = Runs()
     extender = Extender({0: get_config().queue("default")}, runs)
     publish()
