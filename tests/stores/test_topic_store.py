@@ -301,7 +301,7 @@ def test_a_seek_reaches_a_consumer_that_waits(log):
 
 
 def test_the_same_message_is_published_once_within_the_window(topic):
-    log = topic(DUPLICATE_WINDOW=0.2)
+    log = topic(DUPLICATE_WINDOW=1.5)
     store = group()
     some = outgoing(data=1, id="payment-7", once=True)
     assert log.publish([some]) == ["payment-7"]
