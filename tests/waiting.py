@@ -63,6 +63,11 @@ def moment_between(client: redis.Redis) -> datetime:
     return datetime.fromtimestamp(moment / 1000, UTC)
 
 
+def now_ms_within(client: redis.Redis, period_ms: int) -> int:
+    """Return Redis's time in ms, when its minute or hour, of `period_ms`, is not about to end."""
+    return wait_until(lambda: now if (now := _now_ms(client)) % period_ms < period_ms - 3000 else 0)
+
+
 def _now_ms(client: redis.Redis) -> int:
     seconds, micros = client.time()  # type: ignore[misc]
     return int(seconds) * 1000 + int(micros) // 1000

@@ -17,12 +17,11 @@ def test_what_others_received_while_a_consumer_was_stopped_is_not_started(
     trees, publish, history, redis_client, namespace, tmp_path
 ):
     tree = trees("--threads", "1", QUEUES={"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}r", "VT": VT}})
-    ids = {publish(["sleep", 0.3]), *(publish() for _ in range(20))}
+    ids = {publish(["wait", str(tmp_path / "go")]), *(publish() for _ in range(20))}
     history.wait_for("start")
-    wait_until(lambda: held(redis_client) == len(ids))
     children = tree.children()
-    for pid in (tree.pid, *children):
-        stop(pid)
+    stop_while_it_holds(len(ids), [tree.pid, *children], redis_client)
+    (tmp_path / "go").touch()
     received = receive_all(redis_client, f"{namespace}r", len(ids))
     started, before = history.counts("start"), beats(redis_client)
     os.kill(tree.pid, signal.SIGCONT)
@@ -42,10 +41,9 @@ def test_what_nobody_received_while_a_consumer_was_stopped_is_handled_once(
 ):
     tree = trees("--threads", "1", QUEUES={"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}r", "VT": VT}})
     ids = [publish(["wait", str(tmp_path / "go")]), *(publish() for _ in range(5))]
-    wait_until(lambda: held(redis_client) == 6)
+    history.wait_for("start")
     pids = [tree.pid, *tree.children()]
-    for pid in pids:
-        stop(pid)
+    stop_while_it_holds(6, pids, redis_client)
     keys = get_config().queue("default").keys
     wait_until(lambda: redis_client.zcount(keys.zset, "-inf", now_ms(redis_client)) == 6)
     for pid in pids:
@@ -53,6 +51,23 @@ def test_what_nobody_received_while_a_consumer_was_stopped_is_handled_once(
     (tmp_path / "go").touch()
     wait_until(lambda: redis_client.zcard(keys.zset) == 0)
     assert history.counts("start") == dict.fromkeys(ids, 1)
+
+
+def stop_while_it_holds(count, pids, client):
+    """Stop processes that hold so many messages. What waits behind a handler is handed back, and fetched again."""
+
+    def stopped():
+        if held(client) != count:
+            return False
+        for pid in pids:
+            stop(pid)
+        if held(client) == count:
+            return True
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        return False
+
+    wait_until(stopped)
 
 
 def held(client):

@@ -108,15 +108,12 @@ def test_a_handler_that_holds_the_gil_is_named_by_what_its_supervisor_knows(tree
     assert message_id in out.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("options", "queue"),
-    [
-        ({"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": "stacked"}}}, "default"),
-        ({"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}, "news:readers"),
-    ],
-    ids=["rsmq", "topic"],
-)
-def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, options, queue):
+@pytest.mark.parametrize("store", ["rsmq", "topic"])
+def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, namespace, store):
+    queue, options = {
+        "rsmq": ("default", {"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}}}),
+        "topic": ("news:readers", {"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}),
+    }[store]
     trees("--threads", "2", queue, **options)
     body = {"do": [["nap", 3600]]}
     wait_until(lambda: processes.everybody().supervisors)

@@ -36,11 +36,12 @@ NONSENSE = [
 
 @pytest.mark.parametrize("value", NONSENSE, ids=lambda value: repr(value)[:20])
 def test_what_is_no_number_is_none_at_once(value):
-    began = time.perf_counter()
+    # Only what this computes: others may have the processor meanwhile.
+    began = time.thread_time()
     assert whole(value) is None
     score(value)
     score_ms(value)
-    assert time.perf_counter() - began < 0.1
+    assert time.thread_time() - began < 0.1
 
 
 @pytest.mark.parametrize("value", [0, 7, LARGEST, b"0", b"7", b"007", "7", str(LARGEST)])

@@ -56,8 +56,9 @@ def test_a_queue_that_another_version_paused_is_paused_without_details(redis_cli
     assert inspector.queue("emails").pause == Pause()
 
 
-def test_all_queues_are_paused_and_resumed_even_if_one_cannot_be(redis_client, mq_settings):
-    mq_settings(TOPICS={"orders": {}}, QUEUES={"emails": {}, "default": {}, "broken": {}, "jobs": {"STORE": "rsmq"}})
+def test_all_queues_are_paused_and_resumed_even_if_one_cannot_be(redis_client, mq_settings, namespace):
+    jobs = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}
+    mq_settings(TOPICS={"orders": {}}, QUEUES={"emails": {}, "default": {}, "broken": {}, "jobs": jobs})
     topics["orders"].group("billing").subscribe()
     redis_client.set(get_config().queue("broken").keys.control, "text")
     actions.pause("emails", who="bob", reason="earlier")

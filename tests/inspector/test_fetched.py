@@ -19,8 +19,9 @@ AGE = 90_000
 
 
 @pytest.fixture(autouse=True)
-def settings(mq_settings):
-    mq_settings(QUEUES={"emails": {}, "imports": {}, "letters": {"STORE": "rsmq"}}, TOPICS={"events": {}})
+def settings(mq_settings, namespace):
+    letters = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}
+    mq_settings(QUEUES={"emails": {}, "imports": {}, "letters": letters}, TOPICS={"events": {}})
 
 
 def beat(consumers, queue="emails"):

@@ -489,10 +489,16 @@ def test_what_npm_delayed_is_ours_when_it_is_due(ours, npm, redis_client, ns):
     ours.create_queue("q")
     message_id = npm.send("q", "x", delay=1)
     due = score(redis_client, ns, message_id)
-    wait_until(lambda: now_ms(redis_client) >= due - 20)
-    found = wait_until(lambda: ours.receive("q", vt=10))
+
+    def received():
+        looked = now_ms(redis_client)
+        found = ours.receive("q", vt=10)
+        assert found or looked <= due
+        return found
+
+    found = wait_until(received)
     assert found.id == message_id
-    assert due <= found.fr <= due + 50
+    assert due <= found.fr
 
 
 @pytest.fixture
@@ -526,7 +532,7 @@ def test_a_waiting_consumer_of_ours_is_woken_by_npm_with_realtime(store, start, 
     began = time.monotonic()
     assert len(wait_until(lambda: store.fetch("me", count=1, block_ms=10_000))) == 1
     # Without being woken it would look again after five seconds.
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 4.5
     timer.join()
 
 
@@ -538,4 +544,5 @@ def test_what_npm_sends_without_realtime_is_found_by_the_next_look(mq_settings, 
     start(Npm, ns).send("q", "x")
     began = time.monotonic()
     assert len(wait_until(lambda: deaf.fetch("me", count=1, block_ms=10_000))) == 1
-    assert time.monotonic() - began < 2.5
+    # Of the ten seconds that it may wait.
+    assert time.monotonic() - began < 7

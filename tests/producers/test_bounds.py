@@ -22,16 +22,14 @@ for _ in range(501):
 
 
 @pytest.fixture(autouse=True)
-def configured(mq_settings):
-    return mq_settings(
-        QUEUES={"default": {}, "emails": {"MAX_SIZE": 1024 * 1000}, "jobs": {"STORE": "rsmq", "MAXSIZE": -1}},
-        TOPICS={"events": {}},
-    )
+def configured(mq_settings, namespace):
+    jobs = {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r", "MAXSIZE": -1}
+    return mq_settings(QUEUES={"default": {}, "emails": {"MAX_SIZE": 1024 * 1000}, "jobs": jobs}, TOPICS={"events": {}})
 
 
 def written(redis_client):
-    """Return the keys that hold anything."""
-    return set(redis_client.scan_iter())
+    """Return the keys of this test that hold anything."""
+    return set(redis_client.scan_iter(match=f"*{get_config().namespace}*"))
 
 
 HEADERS = {

@@ -14,6 +14,7 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
 from tests.stores.acts import take_all
+from tests.waiting import now_ms_within
 
 PROCESSES = 8
 
@@ -212,7 +213,7 @@ def skipped_in(client, keys, *ticks):
 @pytest.fixture
 def ticks(redis_client, keys):
     """Return the last ticks, of which the first is the first that was missed."""
-    now = places.now_ms(redis_client)
+    now = now_ms_within(redis_client, MINUTE)
     found = [now - now % MINUTE - MINUTE * ago for ago in (2, 1, 0)]
     seen_since(redis_client, keys, found[0] - 1)
     return found

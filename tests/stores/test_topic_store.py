@@ -291,8 +291,8 @@ def test_a_seek_reaches_a_consumer_that_waits(log):
     timer = threading.Timer(0.2, lambda: other.seek("billing", "beginning"))
     timer.start()
     began = time.monotonic()
-    again = wait_until(lambda: store.fetch(ME, count=10, block_ms=4000))
-    assert time.monotonic() - began < 2.0
+    again = wait_until(lambda: store.fetch(ME, count=10, block_ms=7000))
+    assert time.monotonic() - began < 6
     assert numbers(again) == [1]
     # Its receipt is of the new generation: it can be settled.
     assert settle(store, *again) == []
@@ -301,7 +301,7 @@ def test_a_seek_reaches_a_consumer_that_waits(log):
 
 
 def test_the_same_message_is_published_once_within_the_window(topic):
-    log = topic(DUPLICATE_WINDOW=0.2)
+    log = topic(DUPLICATE_WINDOW=1.5)
     store = group()
     some = outgoing(data=1, id="payment-7", once=True)
     assert log.publish([some]) == ["payment-7"]

@@ -245,8 +245,8 @@ def test_messages_without_a_handler_are_passed_over(depths):
 
 
 @pytest.mark.parametrize("options", [{"CONCURRENCY": 1}, {"RATE_LIMIT": "10/s"}, {"STORE": "rsmq"}])
-def test_each_kind_of_queue_recovers_its_message(mq_settings, options):
-    mq_settings(QUEUES={"emails": options})
+def test_each_kind_of_queue_recovers_its_message(mq_settings, namespace, options):
+    mq_settings(QUEUES={"emails": {**options, **({"NAMESPACE": f"{namespace}:r"} if "STORE" in options else {})}})
     handler("emails", "note")(lambda message: None)
     publish("emails", "note", 1)
     crash_at("after_effect")

@@ -232,8 +232,8 @@ class TestWhatIsChecked:
             assert_idempotent(tasks.shout, "hello")
 
     @pytest.mark.parametrize("options", [{"RATE_LIMIT": "1/h"}, {"CONCURRENCY": 1}, {"STORE": "rsmq"}])
-    def test_a_handler_of_each_kind_of_queue(self, mq_settings, options):
-        mq_settings(QUEUES={"emails": options})
+    def test_a_handler_of_each_kind_of_queue(self, mq_settings, namespace, options):
+        mq_settings(QUEUES={"emails": {**options, **({"NAMESPACE": f"{namespace}:r"} if "STORE" in options else {})}})
 
         @handler("emails", "note")
         def note(message):

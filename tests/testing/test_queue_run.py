@@ -16,8 +16,8 @@ from mq_django.signals import handler_finished, message_buried
 from mq_django.task_backend.compat import TaskResultStatus, task_finished
 from mq_django.testing.runs import run
 from tests.seeding import publish, publish_many
+from tests.stores.acts import make_due
 from tests.testapp import tasks
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("handlers")
 
@@ -78,13 +78,14 @@ def test_a_handler_that_cancels_its_own_message_goes_on(mq_settings):
     assert ended == [False]
 
 
-def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, depths):
-    mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 2, "RETRY": {"delay": 0.05, "jitter": 0}}})
-    publish("emails", "fail")
+def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, depths, redis_client):
+    mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 2, "RETRY": {"delay": 60, "jitter": 0}}})
+    message_id = publish("emails", "fail")
     (first,) = run()
-    assert (first.outcome.delay, first.error, first.exception) == (timedelta(milliseconds=50), "ValueError: no", fails)
+    assert (first.outcome.delay, first.error, first.exception) == (timedelta(minutes=1), "ValueError: no", fails)
     assert depths("emails").delayed == 1
-    (second,) = wait_until(run)
+    make_due(redis_client, get_config().queue("emails").keys, message_id)
+    (second,) = run()
     assert (second.message.attempt, type(second.outcome), second.outcome.reason) == (2, Bury, "attempts")
     assert "ValueError: no" in second.outcome.traceback
     assert depths("emails") == (0, 0, 0, 0, 1, 0)

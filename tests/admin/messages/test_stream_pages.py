@@ -201,8 +201,8 @@ def test_what_cannot_be_purged_is_not_found(operator):
     assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
 
 
-def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings):
-    mq_settings(QUEUES={"legacy": {"STORE": "rsmq"}})
+def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespace):
+    mq_settings(QUEUES={"legacy": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}})
     publish("legacy", "welcome", 1)
 
     operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})

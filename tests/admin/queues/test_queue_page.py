@@ -144,9 +144,9 @@ def test_many_names_are_listed_up_to_a_number(operator):
 
 
 @pytest.fixture
-def limited(mq_settings):
+def limited(mq_settings, namespace):
     limits = {"RATE_LIMIT": {"queue": "90/m", "key": "3/m"}, "CONCURRENCY": {"queue": 50, "key": 1}}
-    mq_settings(QUEUES={"emails": limits, "jobs": {"STORE": "rsmq"}})
+    mq_settings(QUEUES={"emails": limits, "jobs": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}})
     store = open_store(get_config().queue("emails"), Pooled(get_client("consume")))
     store.create_groups()
     for key in ("tenant:a", "tenant:a", "tenant:a", "tenant:b"):

@@ -191,7 +191,7 @@ def test_a_process_that_is_busy_does_not_blame_redis(viewer, monkeypatch, caplog
 
     monkeypatch.setattr(Session, "send", fail)
     # Other programs may have the processor for most of the time.
-    monkeypatch.setattr(page, "BUSY_SHARE", 0.1)
+    monkeypatch.setattr(page, "BUSY_SHARE", 0.001)
 
     for path in (BASE, POLLS):
         response = viewer.get(path)

@@ -7,6 +7,7 @@ import pytest
 from mq_django.consumers.measuring import Measurers
 from mq_django.consumers.supervisor.measured_promotion import measured_promotions
 from mq_django.stores.base import Promoted
+from tests.waiting import wait_until
 
 
 class Recorder:
@@ -66,9 +67,14 @@ def test_what_another_supervisor_has_promoted_is_not_measured(promote):
 
 def test_real_promotions(store, recorder, publish):
     (measured,) = measured_promotions({0: store}).values()
-    publish(delay=0.05)
-    measured.promote(limit=100)
-    time.sleep(0.1)
+
+    def not_due_at_a_look():
+        publish(delay=0.1)
+        return measured.promote(limit=100).moved == 0
+
+    # A machine that stands still meanwhile makes it due before its time is known.
+    wait_until(not_due_at_a_look)
+    time.sleep(0.2)
     assert measured.promote(limit=100).moved == 1
     ((queue, seconds),) = recorder.lags
     assert queue == "default"

@@ -23,6 +23,8 @@ from tests.waiting import wait_until
 _entries = itertools.count(1)
 
 HERE = "tests/consumers/worker/test_lane_stacks.py"
+#: The innermost call of Event.wait().
+WAIT = "Condition.wait"
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_a_thread_shows_its_handler_and_what_it_calls_and_nothing_around_it(rig,
         go.wait()  # password = "rumpelstiltskin"
 
     start(rig, export)
-    (found,) = take(rig, last="wait")
+    (found,) = take(rig, last=WAIT)
     assert (found.kind, found.queue, found.id, found.name) == ("thread", "default", "m1", "export")
     assert 0 <= found.ms < 60_000
     assert functions(found) == ["export", "chunk", "wait", "wait"]
@@ -88,9 +90,9 @@ def test_a_thread_shows_its_handler_and_what_it_calls_and_nothing_around_it(rig,
 
 def test_what_has_run_longest_comes_first(rig, go):
     start(rig, lambda _: go.wait(), message_id="first")
-    take(rig, last="wait")
+    take(rig, last=WAIT)
     start(rig, lambda _: go.wait(), message_id="second")
-    assert [one.id for one in take(rig, 2, last="wait")] == ["first", "second"]
+    assert [one.id for one in take(rig, 2, last=WAIT)] == ["first", "second"]
 
 
 def test_middleware_is_shown(mq_settings, go):
@@ -100,7 +102,7 @@ def test_middleware_is_shown(mq_settings, go):
     try:
         with running(threads=1) as rig:
             start(rig, lambda _: None)
-            (found,) = take(rig, last="wait")
+            (found,) = take(rig, last=WAIT)
             assert functions(found)[0] == "middleware"
             go.set()
     finally:
@@ -125,7 +127,7 @@ def test_a_deep_recursion_keeps_its_innermost_frames(rig, go):
         return go.wait() if not depth else deep(depth - 1)
 
     start(rig, lambda _: deep(500))
-    (found,) = take(rig, last="wait")
+    (found,) = take(rig, last=WAIT)
     assert len(found.frames) == MAX_FRAMES
     assert found.left_out == 500 + 4 - MAX_FRAMES
     assert functions(found)[-3:] == ["deep", "wait", "wait"]
@@ -201,7 +203,7 @@ def test_a_coroutine_that_blocks_the_loop_shows_where(rig, go):
         go.wait()
 
     start(rig, export, is_async=True)
-    (found,) = take(rig, last="wait")
+    (found,) = take(rig, last=WAIT)
     assert found.kind == "coroutine"
     assert functions(found) == ["export", "helper", "block", "wait", "wait"]
 
@@ -215,7 +217,7 @@ def test_a_task_that_no_handler_awaits_is_shown_while_it_blocks_the_loop(rig, go
         go.wait()
 
     start(rig, export, is_async=True)
-    handler, task = take(rig, last="wait")
+    handler, task = take(rig, last=WAIT)
     assert (handler.kind, functions(handler)[0]) == ("coroutine", "export")
     assert (task.kind, task.id, functions(task)) == ("task", "", ["child", "wait", "wait"])
 
@@ -228,7 +230,7 @@ def test_what_a_coroutine_runs_in_another_thread_is_shown(rig, go):
         go.wait()
 
     start(rig, export, is_async=True)
-    handler, other = take(rig, last="wait")
+    handler, other = take(rig, last=WAIT)
     assert (handler.kind, functions(handler)[:1]) == ("coroutine", ["export"])
     assert (other.kind, other.id, functions(other)) == ("sync", "", ["query", "wait", "wait"])
 
@@ -263,7 +265,7 @@ def test_code_without_a_file_is_shown_without_lines(rig, go):
     namespace = {"go": go}
     exec("def export(message):\n    go.wait()\n", namespace)
     start(rig, namespace["export"])
-    (found,) = take(rig, last="wait")
+    (found,) = take(rig, last=WAIT)
     assert found.frames[0] == Frame("<string>", 2, "export", "")
 
 

@@ -106,18 +106,21 @@ def test_a_closed_loop_is_found_dead_and_costs_the_stop_no_time(mq_settings):
 
 def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monkeypatch, caplog):
     monkeypatch.setattr("mq_django.consumers.worker.loops.MAX_BLOCKED", 0.2)
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
 
     async def blocks(message):
         await asyncio.sleep(0.01)
-        gate.wait(20)
+        begun.set()
+        gate.wait(60)
 
     async def innocent(message):
-        await asyncio.sleep(20)
+        await asyncio.sleep(60)
 
     rig.handle("n", blocks)
     rig.loop.put(job(rig, innocent, is_async=True))
     rig.loop.put(job(rig, blocks, is_async=True, where="project.blocks"))
+    # Before that a loop that does not answer may be one that gets no processor.
+    wait_until(begun.is_set)
     late = wait_until(lambda: rig.loop.look() or rig.shared_state.late(time.monotonic()))
     gate.set()
     assert len(late) == 1

@@ -123,17 +123,21 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
 
 
 def test_a_handler_that_swallows_the_interrupt_is_not_interrupted_again(rig):
-    caught = []
+    caught, go = [], threading.Event()
 
     def handler(message):
-        for _ in range(50):
+        while not go.is_set():
             try:
                 time.sleep(0.01)
             except HandlerTimeout:
                 caught.append(1)
 
     rig.threads.put(job(rig, handler, timeout=0.05))
-    wait_until(lambda: rig.threads.interrupt_late() or len(rig.settler))
+    wait_until(lambda: rig.threads.interrupt_late() or caught)
+    again = time.monotonic() + 0.3
+    wait_until(lambda: rig.threads.interrupt_late() or time.monotonic() > again)
+    go.set()
+    settled(rig, 1)
     assert caught == [1]
 
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from mq_django.consumers.worker.pools import BLOCKED
 from mq_django.consumers.worker.room import MAX_WAITING, Room
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
@@ -115,16 +118,23 @@ def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_cl
     assert len(found) == 1
 
 
-def test_while_messages_end_nothing_is_blocked(rig):
-    for _ in range(100):
-        rig.threads.put(job(rig, lambda message: rig.gate.wait(0.02)))
+def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
+    now, ends = [1000.0], threading.Semaphore(0)
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep)
+    monkeypatch.setattr("mq_django.consumers.worker.pools.time", clock)
+    for _ in range(22):
+        rig.threads.put(job(rig, lambda message: ends.acquire(timeout=20)))
 
-    def look():
+    for ended in range(1, 21):
+        now[0] += 0.9 * BLOCKED
+        ends.release()
+        wait_until(lambda ended=ended: rig.threads.ended() == ended and not rig.threads.places()[1])
         rig.threads.look()
         assert not rig.threads.blocked
-        return rig.threads.ended() > 80
-
-    wait_until(look)
+    now[0] += 1.1 * BLOCKED
+    rig.threads.look()
+    assert rig.threads.blocked
+    ends.release(2)
 
 
 def test_what_waits_goes_back_more_and_more_rarely(rig):

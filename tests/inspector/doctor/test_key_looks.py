@@ -19,8 +19,9 @@ OTHERS = "could not be looked at"
 
 
 @pytest.fixture
-def look(mq_settings):
-    mq_settings(TOPICS={"orders": {}}, QUEUES={"default": {}, "emails": {}, "jobs": {"STORE": "rsmq"}})
+def look(mq_settings, namespace):
+    jobs = {"STORE": "rsmq", "NAMESPACE": f"{namespace}-r"}
+    mq_settings(TOPICS={"orders": {}}, QUEUES={"default": {}, "emails": {}, "jobs": jobs})
 
     def found():
         return [each for each in look_at_project(codes=KEYS).findings if OTHERS not in each.seen]
