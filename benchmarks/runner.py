@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 import redis
 
-from benchmarks import awaited_results, growth, handled_history, pages, testing, waiting, workflow_runs, workloads
+from benchmarks import (
+    awaited_results,
+    growth,
+    handled_history,
+    keyed_queues,
+    pages,
+    testing,
+    waiting,
+    workflow_runs,
+    workloads,
+)
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
 from benchmarks.trial import Failed, redis_version
@@ -65,6 +75,7 @@ STEPS = (
     Step("memory", workloads.memory),
     Step("idle", workloads.idle, together=True),
     Step("history", handled_history.costs, ours_only=True),
+    Step("keys", keyed_queues.costs, ours_only=True),
     Step("wait", awaited_results.latency, 3, ours_only=True),
     Step("workflows", workflow_runs.costs, ours_only=True),
     Step("share", workloads.share, ours_only=True),

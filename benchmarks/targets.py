@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks import awaited_results, handled_history, workflow_runs
+from benchmarks import awaited_results, handled_history, keyed_queues, workflow_runs
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
@@ -110,6 +110,23 @@ TARGETS = (
         *(OURS, handled_history.WITH, 0.85, "at least"),
         by=OURS,
         by_name=handled_history.WITHOUT,
+    ),
+    Target(
+        "ordered queue, 1,000 random keys: handle by a queue without keys",
+        *(OURS, keyed_queues.ORDERED, 0.4, "at least"),
+        by=OURS,
+        by_name=keyed_queues.PLAIN,
+    ),
+    Target(
+        "fair queue, 1,000 random keys: handle by a queue without keys",
+        *(OURS, keyed_queues.FAIR, 0.0, "at least"),
+        by=OURS,
+        by_name=keyed_queues.PLAIN,
+    ),
+    Target("ordered queue, 50 ms handlers, 10,000 keys: % of ideal", OURS, keyed_queues.IDEAL, 95, "at least", by=None),
+    Target("ordered queue: inversions", OURS, keyed_queues.INVERSIONS, 0, "at most", by=None),
+    Target(
+        "fair queue: wait of a quiet key, p99, by that without a crowd", OURS, keyed_queues.QUIET, 2, "at most", by=None
     ),
     Target("workflow: a step of 10,000 by one of 1,000", TASK, workflow_runs.GROWTH, 1.5, "at most", by=None),
     Target(

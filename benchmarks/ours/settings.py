@@ -1,5 +1,6 @@
 """A project as small as can be: our app, handlers, and a database as every Django project has one."""
 
+import json
 import os
 
 from benchmarks import messages
@@ -8,8 +9,9 @@ SECRET_KEY = "only for measuring"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "benchmarks.ours"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
-#: Options of all queues: KEEP_HANDLED, in seconds, if it is measured.
+#: Options of all queues, if these are measured: KEEP_HANDLED, in seconds, and others as JSON.
 OPTIONS = {"KEEP_HANDLED": float(keep)} if (keep := os.environ.get("BENCH_KEEP_HANDLED")) else {}
+OPTIONS |= json.loads(os.environ.get("BENCH_OPTIONS", "{}"))
 MQ_DJANGO = {
     "CONNECTION": os.environ["BENCH_REDIS_URL"],
     "QUEUES": {messages.queue_name(number): OPTIONS for number in range(messages.QUEUES)},
