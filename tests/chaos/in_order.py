@@ -149,10 +149,14 @@ class Troubles:
         """Return the trees that stay."""
         return [tree for tree in self._stage.trees[:2] if tree.gave_up is None and not tree.ended]
 
+    def _at_work(self, tree: Tree) -> list[int]:
+        """Return the consumers of a tree that work; when everything is published, perhaps none has work."""
+        return self._stage.at_work(tree) if self._sequences.is_publishing() else tree.children()
+
     def _child(self) -> int:
         def found() -> list[int]:
             self._change()
-            return [pid for tree in self._trees() for pid in self._stage.at_work(tree)]
+            return [pid for tree in self._trees() for pid in self._at_work(tree)]
 
         return self._stage.rng.choice(wait_until(found, timeout=60, message="a consumer works"))
 
@@ -166,7 +170,7 @@ class Troubles:
         def found() -> list[Tree]:
             self._change()
             trees = self._trees()
-            return trees if len(trees) > 1 and all(self._stage.at_work(tree) for tree in trees) else []
+            return trees if len(trees) > 1 and all(self._at_work(tree) for tree in trees) else []
 
         return self._stage.rng.choice(wait_until(found, timeout=60, message="all trees work"))
 
