@@ -30,7 +30,7 @@ from tests.chaos.trees import Tree, kill, send
 from tests.waiting import becomes_true, wait_until
 
 #: Messages, keys, and messages a second at most, in the CI tier and in each round of the nightly one.
-SHORT, LONG = (4_000, 200, 120.0), (34_000, 5_000, 1000.0)
+SHORT, LONG = (4_000, 200, 120.0), (34_000, 5_100, 1000.0)
 #: Messages that end their process: each does so twice.
 DEATHS, MORE_DEATHS = 2, 6
 #: The most messages that are left in the queue at a time.
