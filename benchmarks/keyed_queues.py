@@ -1,4 +1,4 @@
-"""What order per key and fairness between keys cost, and what they promise: each beside the same without, in one run."""
+"""What order per key and fairness between keys cost, and what they promise, each beside the same without."""
 
 import itertools
 import json
