@@ -11,7 +11,6 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.limits import Rate, key_hash
-from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Fetched, Settlement
@@ -21,8 +20,6 @@ from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
-
-logger = get_logger(__name__)
 
 #: Takes in a row that may put all messages into lines before take() returns, so that the consumer can check for a stop.
 ROUNDS = 20
@@ -34,8 +31,6 @@ TICK_MS = 100
 MAX_SLEEP = 0.02
 #: The longest wait with lines, in milliseconds: what another program has removed wakes nobody.
 LINE_WAIT_MS = 1000
-#: Seconds until a consumer asks again whether it may use a queue whose order was switched.
-SWITCH_REST = 1.0
 
 
 class LineStore(StreamStore):
@@ -57,17 +52,15 @@ class LineStore(StreamStore):
         self._take_again = False
         #: The concurrency limit is reached: wait for a permit, not for messages.
         self._full = False
-        #: Whether the log has a warning about consumers with another setting.
-        self._has_warned = False
 
     def create_groups(self) -> None:
         """See Store.create_groups(). Also switches the queue's order, as soon as that is possible."""
         super().create_groups()
-        self._begin()
+        self._order.begin()
 
     def rest(self) -> float:
         """See Store.rest()."""
-        return max(0.0, min(MAX_REST, self._rest_until - time.monotonic()))
+        return max(super().rest(), min(MAX_REST, self._rest_until - time.monotonic()))
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
@@ -115,22 +108,6 @@ class LineStore(StreamStore):
         args = [*self._arguments(""), start, count]
         return scripts.command("lines_usage", keys=[*self._key_names(), self.keys.tags], args=args)
 
-    def _begin(self) -> None:
-        keys, limits = self.keys, self._limits
-        key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups]
-        key_names += [keys.next_checks, keys.earlier_checks]
-        hold = self.config.after_bury == "hold"
-        args: list[Argument] = [keys.group, _flag(limits.ordered), _flag(limits.ordered and hold)]
-        reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])
-        if reply == b"BEGUN":
-            self._has_warned = False
-            return
-        self._rest_until = time.monotonic() + SWITCH_REST
-        if not self._has_warned:
-            self._has_warned = True
-            text = "Queue %s waits until all consumers that were started with another ORDERED have ended"
-            logger.warning(text, self.config.name)
-
     def _wait(self, block_ms: int) -> bool:
         """Wait until something may be there. Return False if the streams or the group do not exist."""
         keys = self.keys
@@ -166,7 +143,7 @@ class LineStore(StreamStore):
             return []
         word = reply_or_raise(reply)
         if word == b"OTHER":
-            self._begin()
+            self._order.begin()
             return []
         if word == b"PAUSED":
             return []

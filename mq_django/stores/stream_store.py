@@ -15,6 +15,7 @@ from mq_django.errors import AlreadyPublished, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.cancel_requests import CancelRequests
 from mq_django.stores.counters import Slots
+from mq_django.stores.order_switch import OrderSwitch
 from mq_django.stores.results import end_cancelled, ready_command
 from mq_django.stores.settling import Settling
 from mq_django.stores.sources import Source, StreamSource, Taken
@@ -43,6 +44,7 @@ class StreamStore:
         self._slots = Slots(config.keys)
         self._source = source or StreamSource(config, wire)
         self._settling = Settling(wire, self._source.receipts)
+        self._order = OrderSwitch(config, wire)
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
@@ -100,7 +102,10 @@ class StreamStore:
         keys = self.keys
         key_names = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
         command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
-        if reply_or_raise(self._wire.trip([command])[0]) == b"RECREATED":
+        word, has_order = reply_or_raise(self._wire.trip([command])[0])
+        if has_order and not self.config.ordered:
+            self._order.begin()
+        if word == b"RECREATED":
             logger.error(
                 "Another program removed %s of queue %s, or its consumer group: messages that were being handled are "
                 "delivered again",
@@ -124,7 +129,7 @@ class StreamStore:
 
     def rest(self) -> float:
         """See Store.rest()."""
-        return 0.0
+        return self._order.rest()
 
     def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
         """See Store.admit()."""

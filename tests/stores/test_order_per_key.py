@@ -14,6 +14,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -352,6 +353,23 @@ def test_a_priority_is_refused_before_anything_is_written(store, redis_client):
     assert redis_client.xlen(keys().ready) == 0
 
 
+def test_order_is_switched_off_only_when_nobody_goes_by_the_other_setting(opened, redis_client, caplog):
+    ordered = opened()
+    publish("a1", "a2", "a3")
+    held = ordered.take("c0", count=10)
+    redis_client.hset(keys().consumers, "supervisor:old", '{"host":"web1","ordered":true}')
+    plain = opened(ORDERED=False)
+    assert plain.rest() > 0
+    assert "started with another ORDERED" in caplog.text
+    assert plain.promote(limit=10).moved == 0
+    redis_client.hdel(keys().consumers, "supervisor:old")
+    settle(ordered, held, consumer="c0")
+    wait_until(lambda: plain.rest() == 0)
+    assert not redis_client.exists(keys().permits)
+    plain.promote(limit=10)
+    assert data(plain.take("c1", count=10)) == ["a2", "a3"]
+
+
 def test_order_is_switched_on_only_when_nobody_goes_by_the_other_setting(opened, redis_client, caplog):
     plain = opened(ORDERED=False)
     publish("a1", "a2")
@@ -366,5 +384,5 @@ def test_order_is_switched_on_only_when_nobody_goes_by_the_other_setting(opened,
     assert ordered.take("c1", count=10) == []
     redis_client.hdel(keys().consumers, "supervisor:old")
     redis_client.hset(keys().consumers, "supervisor:new", '{"host":"web1","ordered":true}')
-    assert ordered.take("c1", count=10) == []
+    wait_until(lambda: ordered.rest() == 0)
     assert data(ordered.take("c1", count=10)) == ["a3"]

@@ -9,6 +9,7 @@
 -- KEYS[5]  freed      {queue}:freed       STREAM   an entry wakes a consumer
 -- KEYS[6]  checks     {queue}:checks      ZSET     hashes of keys by the time at which their line is looked at, ms
 -- KEYS[7]  turns      {queue}:turns       ZSET     the same of an earlier version, with the keys themselves
+-- KEYS[8]  permits    {queue}:permits     ZSET     see parts/tokens
 -- ARGV[1]  group
 -- ARGV[2]  order      '1' if the messages of a key run in their order, else '0'
 -- ARGV[3]  hold       '1' if a key waits for its dead letter, else '0'
@@ -46,6 +47,10 @@ if (redis.call('hget', control, 'ordered') or '0') ~= order then
       return 'WAIT'
     end
   end
+end
+if order == '0' and redis.call('hget', control, 'ordered') then
+  -- Nothing runs. What waits without order holds no key.
+  redis.call('del', KEYS[8])
 end
 for field, value in pairs({ ordered = order, hold = ARGV[3] }) do
   if value == '1' then

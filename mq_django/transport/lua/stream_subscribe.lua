@@ -1,11 +1,12 @@
 -- Create the consumer group of a queue's streams at their beginnings, where it does not exist.
 --
--- KEYS[1]  control  {queue}:control   HASH     grouped: see stream_check; damage
+-- KEYS[1]  control  {queue}:control   HASH     grouped: see stream_check; damage; ordered: see lines_begin
 -- KEYS[2]  urgent   {queue}:urgent    STREAM   not created when it does not exist, as is usual
 -- KEYS[3]  ready    {queue}:ready     STREAM   and further streams
 -- ARGV[1]  group
 --
--- Returns 'SUBSCRIBED', or 'RECREATED' when another program removed the group of `ready`, or the stream.
+-- Returns {'SUBSCRIBED', or 'RECREATED' when another program removed the group of `ready`, or the stream; 1 if the queue
+-- is used with ORDERED, else 0}.
 
 -- with clock
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
@@ -23,4 +24,4 @@ for i = 3, #KEYS do
     redis.call('hset', KEYS[1], 'damage', string.format('%.0f DESTROYED 0', now_ms()))
   end
 end
-return word
+return { word, redis.call('hget', KEYS[1], 'ordered') == '1' and 1 or 0 }

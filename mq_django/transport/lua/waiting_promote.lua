@@ -12,7 +12,7 @@
 -- KEYS[10] urgent     {queue}:urgent      STREAM
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
--- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too
+-- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
 --
 -- Returns {moved, microseconds until the next is due or -1, 1 if the queue is paused, unhandled messages}.
 
@@ -34,7 +34,8 @@ end
 local micros = now_us()
 local now = math.floor(micros / 1000)
 local from, members = due, redis.call('zrangebyscore', due, '-inf', now, 'limit', 0, ARGV[1])
-if #members == 0 and ARGV[3] == '1' then
+local frees = ARGV[3] == '1' and redis.call('hget', control, 'ordered') ~= '1'
+if #members == 0 and frees then
   from, members = parked, redis.call('zrange', parked, 0, ARGV[1] - 1)
 end
 local moved, failed = 0, nil
@@ -57,7 +58,7 @@ if failed and moved == 0 then
 end
 
 local head = redis.call('zrange', due, 0, 0, 'withscores')[2]
-if ARGV[3] == '1' and redis.call('zcard', parked) > 0 then
+if frees and redis.call('zcard', parked) > 0 then
   head = now
 end
 local paused = redis.call('hget', control, 'paused') == '1' and 1 or 0
