@@ -25,7 +25,8 @@ Taken = list[Delivery | Undecodable]
 class Source(ABC):
     """The streams that a store's deliveries come from.
 
-    Methods that take messages return None when the consumer group does not exist.
+    Methods that take messages return None when the queue has to be prepared: its consumer group does not exist, or it
+    is used with ORDERED.
     """
 
     def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
@@ -112,14 +113,14 @@ class StreamSource(Source):
             return [self._ordered_command(consumer, count)]
         keys = self._keys
         read = self._read_command(consumer, count, [keys.ready], block_ms=None)
-        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked"), read]
+        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked", "ordered"), read]
 
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
         """See Source.taken()."""
         if len(replies) == 1:
             return self._taken_in_order(replies[0], count)
         urgent, control, read = replies
-        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None]
+        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None, None]
         if (found := self._read(read)) != []:
             return found
         # Urgent messages may have come since the check: only the script can tell that there are none.
@@ -144,9 +145,9 @@ class StreamSource(Source):
         return scripts.command("stream_fetch", keys=key_names, args=[keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> Taken | None:
-        if is_gone(reply):
+        if is_gone(reply) or reply_or_raise(reply) == b"ORDERED":
             return None
-        if reply_or_raise(reply) == b"PAUSED":
+        if reply == b"PAUSED":
             return []
         ready, urgent, ranked, lead = reply
         self.ranked = bool(ranked)

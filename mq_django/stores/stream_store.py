@@ -100,7 +100,7 @@ class StreamStore:
     def create_groups(self) -> None:
         """Create the consumer group at the stream's beginning, if it does not exist."""
         keys = self.keys
-        key_names = [keys.control, keys.urgent, keys.ready, *self._more_streams()]
+        key_names = [keys.control, keys.urgent, keys.ready]
         command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
         word, has_order = reply_or_raise(self._wire.trip([command])[0])
         if has_order and not self.config.ordered:
@@ -111,10 +111,6 @@ class StreamStore:
                 "delivered again",
                 *(keys.ready, self.config.name),
             )
-
-    def _more_streams(self) -> list[str]:
-        """Return further streams that need the consumer group."""
-        return []
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
@@ -228,7 +224,7 @@ class StreamStore:
         return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
 
     def _taken(self, found: Taken | None) -> Taken:
-        """Return the deliveries; create the group if it did not exist."""
+        """Return the deliveries; prepare the queue if that is necessary."""
         if found is None:
             self.create_groups()
         return found or []

@@ -359,6 +359,7 @@ def test_order_is_switched_off_only_when_nobody_goes_by_the_other_setting(opened
     held = ordered.take("c0", count=10)
     redis_client.hset(keys().consumers, "supervisor:old", '{"host":"web1","ordered":true}')
     plain = opened(ORDERED=False)
+    assert plain.take("c1", count=10) == []
     assert plain.rest() > 0
     assert "started with another ORDERED" in caplog.text
     assert plain.promote(limit=10).moved == 0

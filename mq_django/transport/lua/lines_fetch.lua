@@ -2,6 +2,10 @@
 -- is put into the line of its key. Nothing else reads the consumer group of such a queue: a message that is read before
 -- its key is asked for could overtake others.
 --
+-- A call reads `urgent`, then lets the first messages of lines go on whose keys may run again, and then reads `ready`. Each
+-- message without a token is decided about: it gets one, or gets into the line of its key. With FAIR all that is ready gets
+-- into lines while messages wait, and the turns of the keys decide.
+--
 -- KEYS[1..12] and ARGV[1..8]: see parts/line_keys
 -- KEYS[13..15]  due, unhandled, dead
 -- KEYS[16] tags     {queue}:tags   ZSET   hashes of the keys whose lines may go on, by their turn; only with FAIR

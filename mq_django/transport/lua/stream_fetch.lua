@@ -10,12 +10,16 @@
 -- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
 -- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many entries of urgent
--- precede those of ready}, each entry {id, {field, value, ...}}; or 'PAUSED'.
+-- precede those of ready}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
+-- see lines_begin.
 
 -- with take_by_priority
 local ready, urgent, control, priority, waiting = unpack(KEYS)
 local group, consumer, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local state = redis.call('hmget', control, 'paused', 'ranked')
+local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered')
+if state[3] == '1' then
+  return 'ORDERED'
+end
 if state[1] == '1' then
   return 'PAUSED'
 end
