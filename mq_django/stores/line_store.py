@@ -29,8 +29,8 @@ MAX_REST = 60.0
 TICK_MS = 100
 #: The longest sleep without noticing new messages, in seconds, when the next look at a line is near.
 MAX_SLEEP = 0.02
-#: The longest wait with lines, in milliseconds: what another program has removed wakes nobody.
-LINE_WAIT_MS = 1000
+#: The longest wait while messages are in lines, in milliseconds: a message that is cancelled or deleted wakes nobody.
+LINE_WAIT_MS = 2000
 
 
 class LineStore(StreamStore):
@@ -111,10 +111,8 @@ class LineStore(StreamStore):
     def _wait(self, block_ms: int) -> bool:
         """Wait until something may be there. Return False if the streams or the group do not exist."""
         keys = self.keys
-        if self._limits.of_keys:
-            block_ms = min(block_ms, LINE_WAIT_MS)
         if self._next_ms is not None:
-            block_ms = min(block_ms, self._next_ms - TICK_MS)
+            block_ms = min(block_ms, LINE_WAIT_MS, self._next_ms - TICK_MS)
         # One name for all, because nothing is read for long: a consumer of its own would stay behind.
         who = ("XREADGROUP", "GROUP", "wake", "any", "COUNT", 1, "BLOCK", max(1, block_ms), "NOACK")
         streams = [keys.permit_wakeups] if self._full else [keys.permit_wakeups, keys.ready]
