@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import QueueConfig
+from mq_django.core.numbers import whole
 from mq_django.inspector.noisy_keys import KeyShare, noisy_command, noisy_keys
 from mq_django.stores.line_store import LineStore
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -54,7 +55,7 @@ def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 5
             granted=used,
             concurrent=held,
             next_check_ms=next_check,
-            hash=int(key_hash),
+            hash=whole(key_hash) or 0,
         )
         for key, waits, used, held, next_check, key_hash in zip(*[iter(rows)] * 6, strict=True)
     ]

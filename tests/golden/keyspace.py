@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,9 @@ _SLOT, _BUCKET = re.compile(r"^\d+(?=\|)"), re.compile(r"(?<=\|t)\d+(?=\|)")
 
 #: How many entries a group has read, which Redis tells from 7 on.
 _READ = re.compile(r"(?<= position -> <now> <entry> <entry> )(?:-|\d+)")
+
+#: The length of an id among packed fields: ids have the number of their process in them.
+_LENGTH = re.compile(r"\d+(?=:<id \d+>,)")
 
 #: The server of the last check.
 _RUN_ID = re.compile(r"(?<= counted-by -> )\S+")
@@ -35,7 +38,14 @@ def dump(client: redis.Redis, namespace: str, *patterns: str) -> str:
     """
     keyspace = _Keyspace(client, namespace, _normal(client))
     lines = (line.rstrip() for pattern in patterns or ["*"] for line in keyspace.lines(pattern))
-    return "".join(f"{_RUN_ID.sub('<run id>', _READ.sub('<read>', line))}\n" for line in lines)
+    parts = ((_RUN_ID, "<run id>"), (_READ, "<read>"), (_LENGTH, "<length>"))
+    return "".join(f"{_replaced(line, parts)}\n" for line in lines)
+
+
+def _replaced(line: str, parts: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, text in parts:
+        line = pattern.sub(text, line)
+    return line
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from tests.stores.lua_names import free_names
 FOLDER = files("mq_django.transport").joinpath("lua", "parts")
 PARTS = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir())
 
-#: What the scripts of limits share takes its names from them; so far each stands in these scripts only. None is added.
-OF_LIMITS = {"limits", "release_parked", "permits", "capacity"}
+#: What the script of lines is made of shares its names; each stands in this script and its reader only. None is added.
+OF_LINES = {"line_keys", "line_permits", "lines", "line_turns", "capacity"}
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_takes_no_names_from_the_script_it_stands_in(name):
-    assert bool(free_names(scripts._read(f"parts/{name}"))) == (name in OF_LIMITS)
+    assert bool(free_names(scripts._read(f"parts/{name}"))) == (name in OF_LINES)
 
 
 def test_only_a_part_follows_the_word_that_inserts_it():
@@ -49,7 +49,7 @@ def test_a_part_does_nothing_where_it_stands(name):
         FOLDER.joinpath(f"{name}.lua").read_text(),
         re.M,
     )
-    assert bool(outside) == (name == "limits")
+    assert bool(outside) == (name == "line_keys")
 
 
 @pytest.mark.parametrize("name", sorted(lua_files()))

@@ -6,10 +6,12 @@
 -- message without a token is decided about: it gets one, or gets into the line of its key. With FAIR all that is ready gets
 -- into lines while messages wait, and the turns of the keys decide.
 --
--- KEYS[1..12] and ARGV[1..8]: see parts/line_keys
+-- KEYS[1..6]   ready, urgent, control, priority, waiting, unique: see parts/line_keys
+-- KEYS[7..12]  limits, rates, permits, parked, checks, freed: see parts/line_keys
 -- KEYS[13..15]  due, unhandled, dead
 -- KEYS[16] tags     {queue}:tags   ZSET   hashes of the keys whose lines may go on, by their turn; only with FAIR
 -- KEYS[17] noisy    {queue}:noisy:<hour>   HASH   see parts/noisy_keys; optional
+-- ARGV[1..8]        see parts/line_keys
 -- ARGV[9]  count    messages, at most 1000
 -- ARGV[10] turn     when the last reply told the consumer to ask again, microseconds since 1970, or 0
 -- ARGV[11] order    '1' if the messages of a key run in their order, one at a time, else '0'
