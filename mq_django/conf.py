@@ -24,7 +24,7 @@ from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
 from mq_django.core.thresholds import Thresholds
 from mq_django.core.times import use_time_zone
-from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency
+from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency, NotSupported
 
 __all__ = [
     "EMBEDDED",
@@ -173,7 +173,7 @@ class _Reader:
             return False
         try:
             scheduled.publication(config)
-        except InvalidMessage as error:
+        except (InvalidMessage, NotSupported) as error:
             self.refuse(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
             return False
         return True

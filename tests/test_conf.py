@@ -250,6 +250,12 @@ def test_wrong_weights_are_named(weights):
     assert "a dict of up to 1,000 keys and their weights, from 0.001 to 1,000" in problem.message
 
 
+def test_a_schedule_with_a_priority_needs_a_queue_without_order():
+    entry = {"queue": "emails", "message": "report", "every": 60, "priority": 5}
+    problem = one_problem({"QUEUES": {"emails": {"ORDERED": True}}, "SCHEDULES": {"nightly": entry}})
+    assert "has ORDERED or FAIR, which priorities would break" in problem.message
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -10,7 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
-from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency
+from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency, NotSupported
 
 
 def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple[bytes, Scheduled]:
@@ -34,7 +34,7 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
         _check_time(entry)
     except (MissingDependency, InvalidMessage):
         raise
-    except (TypeError, ConfigurationError) as error:
+    except (TypeError, ConfigurationError, NotSupported) as error:
         raise InvalidSchedule(f"Schedule {name!r}: {error}") from error
     return definition, entry
 
