@@ -3,6 +3,8 @@
 local tags = KEYS[16]
 -- With order one message of a key runs at a time.
 local most_of_key = ARGV[11] == '1' and 1 or key_most
+-- Without any of these, as with limits of the queue alone, no message is asked for its key.
+local uses_keys = most_of_key > 0 or key_rate > 0 or ARGV[12] == '1'
 -- A key at its limit is looked at again after this time, ms: another program may have removed what runs.
 local LOOK_AGAIN_MS = 10000
 

@@ -64,6 +64,10 @@ end
 -- Put those messages into lines that were read from a stream since the last call and may not run. Return how many.
 -- `takes_turns`: all of them, with FAIR.
 local function line_up(taking, number, takes_turns)
+  if not uses_keys then
+    taking.seen[number] = #taking.taken[number]
+    return 0
+  end
   local taken, gone, kept, seen, lead = taking.taken[number], {}, {}, taking.seen[number], taking.lead or 0
   for at, found in ipairs(taken) do
     local runs = at <= seen or keep_taken(taking, may_run, number, found[1], found[2], takes_turns)
