@@ -43,6 +43,8 @@ class LineStore(StreamStore):
         receipts = [line_receipts(keys, stream) for stream in keys.streams()]
         super().__init__(config, wire, StreamSource(config, wire, receipts))
         self._limits = config.limits
+        #: For each key with a weight: its hash, 1000 divided by the weight.
+        self._weights = [word for key, weight in config.fair or () for word in (key_hash(key), f"{1000 / weight:.3f}")]
         #: Until when no message can be taken, by the monotonic clock.
         self._rest_until = 0.0
         #: When the rate limit allows this consumer to ask again, in microseconds since 1970, as Redis replied.
@@ -168,8 +170,7 @@ class LineStore(StreamStore):
     def _fetch_command(self, consumer: str, count: int) -> Command:
         keys, limits, fair = self.keys, self._limits, self._limits.fair
         args = [*self._arguments(consumer), count, self._turn, _flag(limits.ordered), _flag(fair is not None)]
-        for key, weight in fair or ():
-            args += (key_hash(key), f"{1000 / weight:.3f}")
+        args += self._weights
         key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
         if limits.of_keys:
             key_names.append(keys.noisy(clock.now_ms() // 3_600_000))
