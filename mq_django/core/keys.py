@@ -60,7 +60,7 @@ KINDS = (
 )
 
 #: The last part of a key, where it is not the kind with "-" for "_".
-_KEY_NAMES = {"next_checks": "checks", "permit_wakeups": "freed"}
+_KEY_NAMES = {"parked": "lines", "next_checks": "checks", "permit_wakeups": "freed"}
 
 #: The prefixes of members of `due` that are unique keys, and of members of `parked`. No id starts with them.
 UNIQUE_PREFIX = "u:"
@@ -157,6 +157,11 @@ class QueueKeys:
     def hours(self, day: int) -> str:
         """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
+
+    @property
+    def earlier_parked(self) -> str:
+        """ZSET: what earlier versions have in the place of `parked`. They cannot read what is there."""
+        return self._key("parked")
 
     @property
     def earlier_checks(self) -> str:

@@ -14,7 +14,7 @@ def test_keys_are_those_of_the_protocol():
     assert KEYS.hours(7) == "mq:{emails}:counters:h:7"
     assert KEYS.totals == "mq:{emails}:counters:total"
     assert KEYS.result("a1") == "mq:{emails}:result:a1"
-    assert KEYS.parked == "mq:{emails}:parked"
+    assert KEYS.parked == "mq:{emails}:lines"
 
 
 def test_all_keys_of_a_queue_carry_its_name_as_hash_tag():

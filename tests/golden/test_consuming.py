@@ -52,7 +52,7 @@ ENDS = {
     "{worked}:dead": 2,
     "{unknown}:unhandled": 1,
     "{limited}:ready": 0,
-    "{limited}:parked": 1,
+    "{limited}:lines": 1,
     "{scheduled}:ready": 1,
     "{default}:ready": 0,
     "{default}:due": 1,

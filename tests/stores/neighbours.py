@@ -116,7 +116,7 @@ def _awaits(group: Mapping[str, Any], pending: Collection[bytes], entry: bytes) 
 def _bodies(key: bytes) -> bytes:
     """Return the key of the bodies of what waits in another one."""
     name, _, kind = key.rpartition(b":")
-    return name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked") else key + b":Q"
+    return name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked", b"lines") else key + b":Q"
 
 
 def _marks(fields: Mapping[bytes, bytes] | None) -> set[bytes]:

@@ -446,17 +446,17 @@ def test_what_an_earlier_version_has_parked_comes_next(opened, redis_client):
     member = "p:001795000000000-0000000000-0"
     redis_client.hset(keys().waiting, member, '{"partitionkey":"a","type":"sms","data":"old"}')
     redis_client.hset(keys().unique, mapping={member: "id1", "id1": member})
-    redis_client.zadd(keys().parked, {member: key_hash("a")})
-    redis_client.zadd(keys().earlier_checks, {"a": 1})
+    redis_client.zadd(keys().earlier_parked, {member: key_hash("a")})
+    # It is found when nothing else can be taken.
+    assert store.take("c1", count=10) == []
     publish("a")
-    store.create_groups()
     order = []
     while held := store.take("c1", count=10):
         order += [(item.message.id, item.message.data) for item in held]
         ack(store, held)
     assert order[0] == ("id1", "old")
     assert [text for _, text in order] == ["old", "a"]
-    assert not redis_client.exists(keys().earlier_checks, keys().unique, keys().waiting)
+    assert not redis_client.exists(keys().earlier_parked, keys().unique, keys().waiting)
 
 
 def test_a_paused_queue_gives_nothing(opened, redis_client):

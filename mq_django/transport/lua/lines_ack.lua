@@ -1,6 +1,6 @@
 -- Acknowledge handled deliveries of a queue with lines, and let the next messages of their keys run.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  minutes    {queue}:counters:m:<hour>   HASH     counters; optional, with the next
 -- KEYS[7]  hours      {queue}:counters:h:<day>    HASH     counters
 -- ARGV[1]  group

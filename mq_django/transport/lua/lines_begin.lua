@@ -7,16 +7,13 @@
 -- KEYS[3]  ready      {queue}:ready       STREAM
 -- KEYS[4]  urgent     {queue}:urgent      STREAM
 -- KEYS[5]  freed      {queue}:freed       STREAM   an entry wakes a consumer
--- KEYS[6]  checks     {queue}:checks      ZSET     hashes of keys by the time at which their line is looked at, ms
--- KEYS[7]  turns      {queue}:turns       ZSET     the same of an earlier version, with the keys themselves
--- KEYS[8]  permits    {queue}:permits     ZSET     see parts/tokens
+-- KEYS[6]  permits    {queue}:permits     ZSET     see parts/tokens
 -- ARGV[1]  group
 -- ARGV[2]  order      '1' if the messages of a key run in their order, else '0'
 -- ARGV[3]  hold       '1' if a key waits for its dead letter, else '0'
 --
 -- Returns 'BEGUN', or 'WAIT' while the queue is used with the other setting of order.
 
--- with key_hash
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', KEYS[1], '')
 for _, stream in ipairs({ KEYS[3], KEYS[5] }) do
@@ -24,12 +21,6 @@ for _, stream in ipairs({ KEYS[3], KEYS[5] }) do
   if made.err and not string.find(made.err, 'BUSYGROUP') then
     return made
   end
-end
-
--- Lines that an earlier version has begun are looked at, too.
-for _, key in ipairs(redis.call('type', KEYS[7]).ok == 'zset' and redis.call('zrange', KEYS[7], 0, 999) or {}) do
-  redis.call('zadd', KEYS[6], 0, hash_of(key))
-  redis.call('zrem', KEYS[7], key)
 end
 
 local control, order = KEYS[1], ARGV[2]
@@ -50,7 +41,7 @@ if (redis.call('hget', control, 'ordered') or '0') ~= order then
 end
 if order == '0' and redis.call('hget', control, 'ordered') then
   -- Nothing runs. What waits without order holds no key.
-  redis.call('del', KEYS[8])
+  redis.call('del', KEYS[6])
 end
 for field, value in pairs({ ordered = order, hold = ARGV[3] }) do
   if value == '1' then

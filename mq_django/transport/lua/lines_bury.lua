@@ -1,7 +1,7 @@
 -- Move deliveries of a queue with lines to the dead-letter queue. With `hold` in control their keys wait until the dead
 -- letter is gone, else their next messages may run.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  dead       {queue}:dead               STREAM
 -- KEYS[7]  dead ids   {queue}:dead-ids           HASH   message id -> entry of `dead`
 -- KEYS[8]  groups     {queue}:dead-groups        HASH   see parts/dead_groups

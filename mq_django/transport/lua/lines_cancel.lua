@@ -1,7 +1,7 @@
 -- Delete deliveries of a queue with lines that were cancelled, forget the requests for that, and let the next messages of
 -- their keys run.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  cancels   {queue}:cancels            ZSET   ids of messages that are to be cancelled
 -- KEYS[7]  notes     {queue}:step-notes         HASH   see parts/step_notes
 -- ARGV[1]  group

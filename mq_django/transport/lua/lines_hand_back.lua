@@ -1,6 +1,6 @@
 -- Return deliveries of a queue with lines to the front of it, with their tokens. No attempt is counted.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  ready      {queue}:ready              STREAM
 -- KEYS[7]  urgent     {queue}:urgent             STREAM
 -- ARGV[1]  group

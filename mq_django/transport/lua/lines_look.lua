@@ -1,7 +1,7 @@
 -- Read the line of a key: its first parked messages, and where those of its messages are that have a token. Changes
 -- nothing.
 --
--- KEYS[1]  parked     {queue}:parked      ZSET     see parts/line_keys
+-- KEYS[1]  parked     {queue}:lines       ZSET     see parts/line_keys
 -- KEYS[2]  permits    {queue}:permits     ZSET     see parts/tokens
 -- KEYS[3]  waiting    {queue}:waiting     HASH     member -> body
 -- KEYS[4]  unique     {queue}:unique      HASH     member -> id

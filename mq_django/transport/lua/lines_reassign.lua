@@ -1,6 +1,6 @@
 -- Reassign deliveries of a queue with lines to another consumer, or extend them if it is the same one. No attempt is counted.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- ARGV[1]  group
 -- ARGV[2]  consumer   must still hold each delivery
 -- ARGV[3]  new owner

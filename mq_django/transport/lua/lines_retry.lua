@@ -1,6 +1,6 @@
 -- Move deliveries of a queue with lines to `due`, for another attempt. With order their keys wait for that.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  due        {queue}:due                ZSET   score: due time, ms
 -- KEYS[7]  waiting    {queue}:waiting            HASH   member -> body
 -- KEYS[8]  minutes    {queue}:counters:m:<hour>   HASH     counters; optional, with the next

@@ -1,7 +1,7 @@
 -- Move deliveries of a queue with lines that no consumer can handle to `unhandled`. With order their keys wait. No attempt is
 -- counted.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  unhandled  {queue}:unhandled          ZSET   score: hash of the name
 -- KEYS[7]  waiting    {queue}:waiting            HASH   member -> body
 -- ARGV[1]  group

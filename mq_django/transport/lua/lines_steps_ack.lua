@@ -1,7 +1,7 @@
 -- Acknowledge deliveries of workflows' steps in a queue with lines, and note how they ended. See `lines_ack` for other
 -- messages.
 --
--- KEYS[1..5]  stream, permits, parked, checks, control: see parts/line_receipts
+-- KEYS[1..5]  stream, permits, lines, checks, control: see parts/line_receipts
 -- KEYS[6]  notes      {queue}:step-notes         HASH     see parts/step_notes
 -- KEYS[7]  minutes    {queue}:counters:m:<hour>   HASH     counters; optional, with the next
 -- KEYS[8]  hours      {queue}:counters:h:<day>    HASH     counters

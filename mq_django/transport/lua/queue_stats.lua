@@ -10,7 +10,7 @@
 -- KEYS[8]  consumers  {queue}:consumers   HASH
 -- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
 -- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
--- KEYS[11] parked     {queue}:parked      ZSET
+-- KEYS[11] parked     {queue}:lines       ZSET
 -- KEYS[12] dead job   {queue}:dead-job    HASH
 -- KEYS[13] job        {queue}:message-job HASH
 -- ARGV[1]  group

@@ -5,7 +5,7 @@
 -- KEYS[3]  due        {queue}:due         ZSET
 -- KEYS[4]  priority   {queue}:priority    ZSET
 -- KEYS[5]  unhandled  {queue}:unhandled   ZSET
--- KEYS[6]  parked     {queue}:parked      ZSET
+-- KEYS[6]  parked     {queue}:lines       ZSET
 -- KEYS[7]  waiting    {queue}:waiting     HASH   member -> body
 -- KEYS[8]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
 -- KEYS[9]  claims     {queue}:claims      HASH   claims of unique keys

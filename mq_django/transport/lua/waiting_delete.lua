@@ -1,6 +1,6 @@
 -- Delete waiting messages for a background job.
 --
--- KEYS[1]  waiters    {queue}:due, :unhandled, :parked or :priority   ZSET
+-- KEYS[1]  waiters    {queue}:due, :unhandled, :lines or :priority   ZSET
 -- KEYS[2]  waiting    {queue}:waiting       HASH   member -> body
 -- KEYS[3]  unique     {queue}:unique        HASH   unique member -> id, and id -> member
 -- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys

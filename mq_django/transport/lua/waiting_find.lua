@@ -3,7 +3,7 @@
 -- KEYS[1]  due        {queue}:due         ZSET   score: due time, ms
 -- KEYS[2]  unhandled  {queue}:unhandled   ZSET
 -- KEYS[3]  priority   {queue}:priority    ZSET
--- KEYS[4]  parked     {queue}:parked      ZSET
+-- KEYS[4]  parked     {queue}:lines       ZSET
 -- KEYS[5]  waiting    {queue}:waiting     HASH   member -> body
 -- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
 -- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys

@@ -7,7 +7,7 @@
 -- KEYS[5]  priority   {queue}:priority    ZSET    score: see parts/ranks
 -- KEYS[6]  unhandled  {queue}:unhandled   ZSET
 -- KEYS[7]  control    {queue}:control     HASH
--- KEYS[8]  parked     {queue}:parked      ZSET    score: the key's hash
+-- KEYS[8]  parked     {queue}:lines       ZSET    score: the key's hash
 -- KEYS[9]  permits    {queue}:permits     ZSET    see parts/tokens; optional, with the next
 -- KEYS[10] urgent     {queue}:urgent      STREAM
 -- ARGV[1]  limit      messages, at most 500

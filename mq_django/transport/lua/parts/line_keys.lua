@@ -8,7 +8,7 @@
 --                                                   may be waiting, ms
 -- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
 -- KEYS[9]      permits   {queue}:permits   ZSET     see parts/tokens
--- KEYS[10]     parked    {queue}:parked    ZSET     the lines: members by the hash of their key, and by their place
+-- KEYS[10]     parked    {queue}:lines     ZSET     the lines: members by the hash of their key, and by their place
 -- KEYS[11]     checks    {queue}:checks    ZSET     hashes of keys by the time at which their line is looked at, ms
 -- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes a consumer that waits
 -- ARGV[1..2]   group, consumer
