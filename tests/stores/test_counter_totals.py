@@ -7,6 +7,7 @@ from mq_django.errors import StoreError
 from mq_django.stores.counter_totals import KINDS, read_totals
 from mq_django.stores.counters import Slots, add_command
 from mq_django.transport.connections import open_session
+from mq_django.transport.scripts import load
 from tests import places
 
 HOUR_MS = 3_600_000
@@ -54,6 +55,22 @@ def test_they_include_hours_of_weeks_and_no_hour_twice(keys, redis_client, total
     for ago, number in ((0, 1), (1, 20), (2, 300), (30, 4000), (24 * 30, 50_000)):
         count(redis_client, keys, hour - ago, "published", number)
     assert [totals()["published"] for _ in range(3)] == [54_321] * 3
+
+
+def test_in_the_first_hour_of_a_day_the_days_before_it_are_not_enough(keys, redis_client, hour):
+    midnight = hour - hour % 24
+    count(redis_client, keys, midnight, "published", 3)
+    clock = "math.floor(now_ms() / 3600000)"
+    assert clock in load("counters_totals").text
+    text = load("counters_totals").text.replace(clock, str(midnight))
+
+    def ask(day):
+        names = [keys.totals, *(keys.hours(day + after) for after in range(3))]
+        return redis_client.eval(text, len(names), *names, day, (midnight // 24 - 36) * 24, "published")
+
+    redis_client.hset(keys.totals, "hour", midnight - 50)
+    assert ask(midnight // 24 - 3) == [midnight - 1]
+    assert ask(midnight // 24 - 1) == [midnight - 1, 3]
 
 
 def test_they_keep_what_has_expired(keys, redis_client, totals, hour):

@@ -60,7 +60,8 @@ if hour > first then
     first = hour
   end
 end
-if hour < closed then
+-- In the first hour of a day the last closed hour is of the day before, and these days may not have the current one.
+if hour < closed or stop <= this_hour then
   return { first }
 end
 -- What a fast clock has counted in later hours is added when they begin.
