@@ -97,15 +97,14 @@ def _ideal(contender: Contender, *, consumers: int = 4, threads: int = 8, count:
 def _quiet_wait(contender: Contender, *, crowd: bool) -> float:
     """Return the p99 of the ms that messages of quiet keys wait while 8 threads are busy.
 
-    They are busy with a key that has a crowd of messages waiting, or else with as many messages of single keys a second
-    as they can handle.
+    They are busy with a key that has a crowd of messages waiting, or else with messages of single keys.
     """
     with Trial(contender) as trial, trial.consumer():
         warm(trial)
         stop = threading.Event()
         if crowd:
             _publish(trial.client, WORK, itertools.repeat("noisy", CROWD))
-        busy = threading.Thread(target=lambda: None if crowd else _stream(trial.url, stop))
+        busy = threading.Thread(target=lambda: None if crowd else _stream(trial, stop))
         busy.start()
         try:
             _pace(trial.client)
@@ -120,14 +119,15 @@ def _quiet_wait(contender: Contender, *, crowd: bool) -> float:
 _QUIET_FROM = 1_000_000
 
 
-def _stream(url: str, stop: threading.Event) -> None:
-    """Publish messages of single keys, about as many as eight threads handle in 50 ms each."""
-    with redis.Redis.from_url(url) as client:
-        for number in itertools.count():
-            data = messages.encode(messages.make(number))
-            client.xadd("mq:{bench0}:ready", {"type": WORK, "data": data, "partitionkey": f"single-{number}"})
-            if stop.wait(0.05 / 8 / 0.95):
-                return
+def _stream(trial: Trial, stop: threading.Event) -> None:
+    """Publish messages of single keys, so that each of eight threads runs one and as many wait."""
+    number = 0
+    with redis.Redis.from_url(trial.url) as client:
+        while not stop.wait(0.002):
+            for _ in range(16 - trial.contender.remaining(client)):
+                data = messages.encode(messages.make(number))
+                client.xadd("mq:{bench0}:ready", {"type": WORK, "data": data, "partitionkey": f"single-{number}"})
+                number += 1
 
 
 def _pace(client: redis.Redis) -> None:

@@ -83,6 +83,12 @@ class Store(Protocol):
         The others wait for a permit, and the consumer no longer holds them.
         """
 
+    def line_up(self, consumer: str) -> bool:
+        """Put ready messages into the lines of their keys, for a consumer that has no room; return whether more may be.
+
+        With FAIR only a message in a line can get its turn.
+        """
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 

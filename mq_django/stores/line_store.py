@@ -105,6 +105,14 @@ class LineStore(StreamStore):
         places = {(item.stream, item.entry) for item in gone}
         return [item for item in deliveries if (item.stream, item.entry) not in places]
 
+    def line_up(self, consumer: str) -> bool:
+        """See Store.line_up()."""
+        if self._limits.fair is None:
+            return False
+        (reply,) = self._wire.trip([self._fetch_command(consumer, 0)])
+        word = [b""] if is_gone(reply) else reply_or_raise(reply)
+        return bool(word[0] == b"LINED" and word[1])
+
     def look_command(self, start: int, count: int) -> Command:
         """Return the command that reads the usage of the limits, and `count` of the keys with parked messages."""
         args = [*self._arguments(""), start, count]

@@ -116,6 +116,10 @@ class RsmqStore:
         """See Store.admit(): there are no limits here."""
         return deliveries
 
+    def line_up(self, consumer: str) -> bool:
+        """See Store.line_up(): there are no lines here."""
+        return False
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
         return self._settling.settle(consumer, settlements, also=also)[0]

@@ -131,6 +131,10 @@ class StreamStore:
         """See Store.admit()."""
         return deliveries
 
+    def line_up(self, consumer: str) -> bool:
+        """See Store.line_up(): there are no lines here."""
+        return False
+
     def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
         """See Store.settle()."""
         return self._settling.settle(consumer, settlements, also=also)[0]

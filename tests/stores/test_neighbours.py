@@ -277,6 +277,7 @@ def be_fair(client, mq_settings):
     store.create_groups()
     for key in ("a", "a", "a", "b", None):
         queues["emails"].publish("welcome", marked(), key=key)
+    assert not store.line_up(ME)
     for count in (1, 2, 10):
         settle(store, ACK, store.take(ME, count=count))
 

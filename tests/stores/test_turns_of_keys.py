@@ -89,6 +89,34 @@ def test_a_queue_that_is_not_behind_is_read_as_it_is(opened, redis_client):
     assert not redis_client.exists(keys.parked, keys.permits, keys.tags, keys.waiting)
 
 
+def test_a_consumer_without_room_puts_what_is_ready_into_lines(opened):
+    store = opened()
+    publish_many("many", 700)
+    publish_many("one", 1)
+    assert store.line_up("c1")
+    assert (store.depths().parked, store.depths().pending) == (300, 0)
+    while store.line_up("c1"):
+        pass
+    assert (store.depths().parked, store.depths().ready) == (701, 0)
+    assert "one" in take_and_ack(store, 2)
+
+
+@pytest.mark.parametrize("options", [{"CONCURRENCY": 1}, {"RATE_LIMIT": "1/h"}], ids=str)
+def test_it_does_so_too_while_the_queue_is_at_its_limit(opened, options):
+    store = opened(**options)
+    publish_many("many", 100)
+    assert len(store.take("c1", count=1)) == 1
+    assert not store.line_up("c1")
+    assert store.depths().ready == 0
+
+
+def test_a_queue_without_turns_is_left_as_it_is(opened):
+    store = opened(FAIR=False, CONCURRENCY={"key": 1})
+    publish_many("a", 5)
+    assert not store.line_up("c1")
+    assert store.depths().ready == 5
+
+
 def test_messages_of_one_key_keep_their_order_in_its_turns(opened):
     store = opened(ORDERED=True)
     publish_many("a", 50)

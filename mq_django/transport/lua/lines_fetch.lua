@@ -13,16 +13,16 @@
 -- KEYS[17] parked   {queue}:parked   ZSET   lines of an earlier version
 -- KEYS[18] noisy    {queue}:noisy:<hour>   HASH   see parts/noisy_keys; optional
 -- ARGV[1..8]        see parts/line_keys
--- ARGV[9]  count    messages, at most 1000
+-- ARGV[9]  count    messages, at most 1000; 0: only put what is ready into lines, with FAIR
 -- ARGV[10] turn     when the last reply told the consumer to ask again, microseconds since 1970, or 0
 -- ARGV[11] order    '1' if the messages of a key run in their order, one at a time, else '0'
 -- ARGV[12] fair     '1' if keys take turns, else '0'
 -- then for each key with a weight: its hash, 1000 divided by the weight
 --
 -- Returns 'PAUSED'; 'OTHER' when the queue is used with another ORDERED: see lines_begin; {'FULL'} when the concurrency
--- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; or {'TAKEN', entries of ready, entries
--- of urgent, how many of these precede those of ready, ms until the next look at a line or -1, 1 if priorities were ever
--- used, 1 if there may be more to take at once}.
+-- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; with a count of 0 {'LINED', 1 if there may
+-- be more, else 0}; or {'TAKEN', entries of ready, entries of urgent, how many of these precede those of ready, ms until
+-- the next look at a line or -1, 1 if priorities were ever used, 1 if there may be more to take at once}.
 
 -- with line_keys
 -- with windows
@@ -43,14 +43,20 @@ end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', limits, '')
 
+local taking = taking_from({ ready, urgent }, group, consumer)
+taking.seen = { 0, 0 }
+if ARGV[9] == '0' then
+  local left = read(taking, 1, MOST_READ)
+  line_up(taking, 1, true)
+  return taking.failed or { 'LINED', left == 0 and 1 or 0 }
+end
+
 local count, words, concurrent = capacity(tonumber(ARGV[9]), number_of(ARGV[10]))
 if not count then
   return words
 end
 
 -- Read the next messages by their rank, and return how many of them were put into lines, and how many may still be taken.
-local taking = taking_from({ ready, urgent }, group, consumer)
-taking.seen = { 0, 0 }
 local function read_next(left)
   if state[2] then
     local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from mq_django import queues
 from mq_django.consumers.shared_state import HANDLED
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside
@@ -59,6 +60,22 @@ def test_of_slow_work_it_takes_what_is_idle(rig, publish, slow):
     rig.settler.seconds = slow
     turn(rig)
     assert waiting(rig) == 2
+
+
+def test_while_all_threads_are_busy_it_puts_messages_into_the_lines_of_their_keys(mq_settings):
+    mq_settings(QUEUES={"default": {"FAIR": True}})
+    rig = Rig(threads=2, act=lambda message: None)
+    rig.store.create_groups()
+    rig.settler.seconds = 60.0
+    queues["default"].publish_many([("act", None)] * 700, key="many")
+    try:
+        turn(rig)
+        assert waiting(rig) == 2
+        while turn(rig) == 0:
+            pass
+        assert (rig.store.depths().ready, rig.store.depths().parked) == (0, 698)
+    finally:
+        rig.close()
 
 
 def test_paused_or_not_announced_it_takes_nothing(rig, publish):

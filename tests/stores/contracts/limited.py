@@ -208,12 +208,15 @@ def of_turns(stage: Stage) -> None:
     store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "b"), (6, None))])
     with stage.under("the first as it comes, all others get into lines"):
         store.take(ME, count=1)
+    store.publish([message_of(7, key="a")])
+    with stage.under("into lines, without room for any"):
+        assert not store.line_up(ME)
     with stage.under("by turns"):
         store.take(ME, count=2)
     with stage.under("of lines that wait for their turn"):
         limit_use(store.config, stage.wire())
     with stage.under("the rest by turns"):
-        assert len(store.take(ME, count=10)) == 3
+        assert len(store.take(ME, count=10)) == 4
 
 
 def of_another_setting(stage: Stage) -> None:
