@@ -7,6 +7,7 @@ program receives a message after it became visible again, the count differs, and
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from mq_django.conf import QueueConfig, RsmqConfig
@@ -57,12 +58,9 @@ class RsmqStore:
     def create_groups(self) -> None:
         """Create the queue if it does not exist."""
         config = self._config
-        try:
-            RsmqQueues(config.namespace, self._wire).create(
-                config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize
-            )
-        except QueueExists:
-            return
+        found = RsmqQueues(config.namespace, self._wire)
+        with suppress(QueueExists):
+            found.create(config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize)
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""

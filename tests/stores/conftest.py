@@ -3,10 +3,11 @@
 import pytest
 
 from mq_django import queues
+from mq_django.conf import get_config
 from mq_django.stores import open_store
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
+from mq_django.transport.sessions import Pooled, Session
 from tests.stores.declared import guarded, in_one_slot
 
 #: The scripts that the tests of this process have run.
@@ -35,3 +36,22 @@ def store(emails):
     found = open_store(emails.config, Pooled(get_client("consume")))
     found.create_groups()
     return found
+
+
+@pytest.fixture
+def open_queue(mq_settings):
+    """Configure the queue `emails` and open it, on connections of their own: one store, or a list of `number` ones."""
+    sessions = []
+
+    def open_with(number=1, **options):
+        mq_settings(QUEUES={"emails": options})
+        found = []
+        for _ in range(number):
+            sessions.append(Session(get_client("consume")))
+            found.append(open_store(get_config().queue("emails"), sessions[-1]))
+        found[0].create_groups()
+        return found if number > 1 else found[0]
+
+    yield open_with
+    for session in sessions:
+        session.close()

@@ -11,33 +11,10 @@ from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
 from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.stream_store import StreamStore
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def opened(mq_settings):
-    """Configure the limits of a queue and open it on connections of their own."""
-    sessions = []
-
-    def open_with(number=1, **limits):
-        mq_settings(QUEUES={"emails": limits})
-        config = get_config().queue("emails")
-        found = []
-        for _ in range(number):
-            sessions.append(Session(get_client("consume")))
-            found.append(open_store(config, sessions[-1]))
-        found[0].create_groups()
-        return found if number > 1 else found[0]
-
-    yield open_with
-    for session in sessions:
-        session.close()
 
 
 def publish(*keys, **options):
@@ -66,13 +43,13 @@ def now_us(client):
     return seconds * 1_000_000 + micros
 
 
-def test_a_queue_without_limits_has_the_plain_store(opened):
-    assert type(opened()) is StreamStore
-    assert type(opened(RATE_LIMIT="10/s")) is LineStore
+def test_a_queue_without_limits_has_the_plain_store(open_queue):
+    assert type(open_queue()) is StreamStore
+    assert type(open_queue(RATE_LIMIT="10/s")) is LineStore
 
 
-def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(opened, redis_client):
-    store = opened(RATE_LIMIT="3/m")
+def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT="3/m")
     publish("a", "b", "c", "d", "e")
     assert data(store.take("c1", count=10)) == ["a", "b", "c"]
     assert store.take("c1", count=10) == []
@@ -81,8 +58,8 @@ def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(opened, r
     assert store.depths().ready == 2
 
 
-def test_a_window_that_is_past_gives_its_grants_again(opened, redis_client):
-    store = opened(RATE_LIMIT="3/m")
+def test_a_window_that_is_past_gives_its_grants_again(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT="3/m")
     publish("a", "b", "c", "d")
     now = now_us(redis_client)
     redis_client.hset(keys().limits, "r", f"{now - 61_000_000}:2 {now - 30_000_000}:1")
@@ -93,8 +70,8 @@ def test_a_window_that_is_past_gives_its_grants_again(opened, redis_client):
 
 @pytest.mark.parametrize("word", ["{digits}:{digits}", "{ahead}:1000", "{ahead}:{digits}", "0:{digits}"])
 @pytest.mark.parametrize("field", ["r", "r:a"])
-def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(opened, redis_client, field, word):
-    store = opened(RATE_LIMIT={"queue": "3/m", "key": "3/m"})
+def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(open_queue, redis_client, field, word):
+    store = open_queue(RATE_LIMIT={"queue": "3/m", "key": "3/m"})
     publish("a", "b")
     ahead = now_us(redis_client) + 20_000_000
     redis_client.hset(keys().limits, field, word.format(digits="9" * 5000, ahead=ahead))
@@ -103,9 +80,9 @@ def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(opened, re
 
 
 @pytest.mark.parametrize("rate", ["10/s", "100/s"])
-def test_eight_consumers_never_take_more_in_any_window_and_use_nearly_all(opened, redis_client, rate):
+def test_eight_consumers_never_take_more_in_any_window_and_use_nearly_all(open_queue, redis_client, rate):
     limit, seconds = int(rate.partition("/")[0]), 3.0
-    stores = opened(8, RATE_LIMIT=rate)
+    stores = open_queue(8, RATE_LIMIT=rate)
     queues["emails"].publish_many([("sms", n) for n in range(limit * 10)])
     seen, stop, lock = set(), threading.Event(), threading.Lock()
 
@@ -141,11 +118,11 @@ def test_eight_consumers_never_take_more_in_any_window_and_use_nearly_all(opened
     assert handled <= limit * (int(took) + 1)
 
 
-def test_those_who_find_nothing_free_are_told_different_times_to_come_again(opened, redis_client):
+def test_those_who_find_nothing_free_are_told_different_times_to_come_again(open_queue, redis_client):
     publish(*"abcdefgh" * 10)
 
     def told():
-        stores = opened(4, RATE_LIMIT="4/s")
+        stores = open_queue(4, RATE_LIMIT="4/s")
         redis_client.delete(keys().limits)
         began, now = time.monotonic(), now_us(redis_client)
         redis_client.hset(keys().limits, "r", " ".join(f"{now - 900_000 + n * 200_000}:1" for n in range(4)))
@@ -163,8 +140,8 @@ def test_those_who_find_nothing_free_are_told_different_times_to_come_again(open
     assert abs(again - rests[0]) < 0.1
 
 
-def test_no_more_are_handled_at_once_than_may_be(opened):
-    first, second = opened(2, CONCURRENCY=2)
+def test_no_more_are_handled_at_once_than_may_be(open_queue):
+    first, second = open_queue(2, CONCURRENCY=2)
     publish("a", "b", "c")
     held = first.take("c1", count=10)
     assert data(held) == ["a", "b"]
@@ -174,8 +151,8 @@ def test_no_more_are_handled_at_once_than_may_be(opened):
 
 
 @pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no")])
-def test_every_way_to_settle_gives_the_permit_back(opened, redis_client, outcome):
-    store = opened(CONCURRENCY={"queue": 1, "key": 1})
+def test_every_way_to_settle_gives_the_permit_back(open_queue, redis_client, outcome):
+    store = open_queue(CONCURRENCY={"queue": 1, "key": 1})
     publish("a", "b")
     held = store.take("c1", count=10)
     assert len(held) == 1
@@ -183,8 +160,8 @@ def test_every_way_to_settle_gives_the_permit_back(opened, redis_client, outcome
     assert len(store.take("c1", count=10)) == 1
 
 
-def test_who_waits_for_a_permit_is_woken_when_one_is_given_back(opened, redis_client):
-    first, second = opened(2, CONCURRENCY=1)
+def test_who_waits_for_a_permit_is_woken_when_one_is_given_back(open_queue, redis_client):
+    first, second = open_queue(2, CONCURRENCY=1)
     publish("a", "b")
     held = first.take("c1", count=10)
     assert second.take("c2", count=10) == []
@@ -200,8 +177,8 @@ def test_who_waits_for_a_permit_is_woken_when_one_is_given_back(opened, redis_cl
     assert time.monotonic() - began < 7
 
 
-def test_permits_that_come_back_together_wake_all_who_wait(opened, redis_client):
-    stores = opened(4, CONCURRENCY=3)
+def test_permits_that_come_back_together_wake_all_who_wait(open_queue, redis_client):
+    stores = open_queue(4, CONCURRENCY=3)
     publish(*"abcdef")
     held = stores[0].take("c0", count=10)
     got, threads = [], []
@@ -221,8 +198,8 @@ def test_permits_that_come_back_together_wake_all_who_wait(opened, redis_client)
     assert sorted(data(got)) == ["d", "e", "f"]
 
 
-def test_a_new_message_reaches_who_waits_for_one(opened, redis_client):
-    store = opened(RATE_LIMIT={"queue": "10/s", "key": "5/s"}, CONCURRENCY={"queue": 5, "key": 2})
+def test_a_new_message_reaches_who_waits_for_one(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"queue": "10/s", "key": "5/s"}, CONCURRENCY={"queue": 5, "key": 2})
     assert store.take("c1", count=10) == []
     got = []
     waiter = threading.Thread(target=lambda: got.extend(store.fetch("c1", count=10, block_ms=20_000)))
@@ -235,8 +212,8 @@ def test_a_new_message_reaches_who_waits_for_one(opened, redis_client):
     assert sum(count for _, count in log(redis_client)) == 1
 
 
-def test_what_a_blocked_read_brings_over_the_limit_goes_back_uncharged(opened, redis_client):
-    first, second = opened(2, CONCURRENCY=1)
+def test_what_a_blocked_read_brings_over_the_limit_goes_back_uncharged(open_queue, redis_client):
+    first, second = open_queue(2, CONCURRENCY=1)
     for number, store in ((1, first), (2, second)):
         assert store.take(f"c{number}", count=1) == []
     publish("a", "b")
@@ -246,8 +223,8 @@ def test_what_a_blocked_read_brings_over_the_limit_goes_back_uncharged(opened, r
     assert first.depths().ready == 1
 
 
-def test_over_the_limit_of_its_key_a_message_is_parked_once_and_others_go_on(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_over_the_limit_of_its_key_a_message_is_parked_once_and_others_go_on(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     ids = publish("a", "a", "a", "b", "c")
     held = store.take("c1", count=10)
     assert data(held) == ["a", "b", "c"]
@@ -260,8 +237,8 @@ def test_over_the_limit_of_its_key_a_message_is_parked_once_and_others_go_on(ope
     assert "cmdstat_zadd" not in redis_client.info("commandstats")
 
 
-def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     ids = publish(*"aaaa")
     order = []
     for _ in range(4):
@@ -276,8 +253,8 @@ def test_parked_messages_come_back_one_by_one_in_their_order_with_their_attempt(
     )
 
 
-def test_new_messages_of_a_key_stand_behind_its_parked_ones(opened):
-    store = opened(CONCURRENCY={"key": 1})
+def test_new_messages_of_a_key_stand_behind_its_parked_ones(open_queue):
+    store = open_queue(CONCURRENCY={"key": 1})
     _, second = publish("a", "a")
     held = store.take("c1", count=10)
     (third,) = publish("a")
@@ -289,8 +266,8 @@ def test_new_messages_of_a_key_stand_behind_its_parked_ones(opened):
     assert order == [second, third]
 
 
-def test_a_released_permit_of_a_key_reaches_a_blocked_reader(opened, redis_client):
-    first, second = opened(2, CONCURRENCY={"key": 1})
+def test_a_released_permit_of_a_key_reaches_a_blocked_reader(open_queue, redis_client):
+    first, second = open_queue(2, CONCURRENCY={"key": 1})
     publish("a", "a")
     held = first.take("c1", count=10)
     assert second.take("c2", count=10) == []
@@ -304,8 +281,8 @@ def test_a_released_permit_of_a_key_reaches_a_blocked_reader(opened, redis_clien
     assert data(got) == ["a"]
 
 
-def test_a_rate_of_each_key_holds_for_each_and_parks_the_rest(opened, redis_client):
-    store = opened(RATE_LIMIT={"key": "2/m"})
+def test_a_rate_of_each_key_holds_for_each_and_parks_the_rest(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"key": "2/m"})
     publish("a", "a", "a", "b", "b", "b", "c")
     assert data(store.take("c1", count=10)) == ["a", "a", "b", "b", "c"]
     assert store.depths().parked == 2
@@ -316,8 +293,8 @@ def test_a_rate_of_each_key_holds_for_each_and_parks_the_rest(opened, redis_clie
     assert store.take("c1", count=10) == []
 
 
-def test_the_turn_of_a_parked_key_is_met_without_a_new_message(opened, redis_client):
-    store = opened(RATE_LIMIT={"key": "5/s"})
+def test_the_turn_of_a_parked_key_is_met_without_a_new_message(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"key": "5/s"})
     publish(*["a"] * 12)
     began, got = time.monotonic(), []
     while len(got) < 12 and time.monotonic() - began < 60:
@@ -332,8 +309,8 @@ def test_the_turn_of_a_parked_key_is_met_without_a_new_message(opened, redis_cli
     assert 2.0 <= got[-1][0] < 6
 
 
-def test_a_permit_of_a_consumer_that_was_killed_comes_back_with_its_messages(opened, redis_client):
-    first, second = opened(2, CONCURRENCY={"queue": 3, "key": 1})
+def test_a_permit_of_a_consumer_that_was_killed_comes_back_with_its_messages(open_queue, redis_client):
+    first, second = open_queue(2, CONCURRENCY={"queue": 3, "key": 1})
     publish("a", "a", "b")
     assert data(first.take("dead", count=10)) == ["a", "b"]
     assert second.take("c2", count=10) == []
@@ -344,8 +321,8 @@ def test_a_permit_of_a_consumer_that_was_killed_comes_back_with_its_messages(ope
     assert {item.message.attempt for item in again} == {1}
 
 
-def test_a_permit_whose_delivery_vanished_is_found_out(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_a_permit_whose_delivery_vanished_is_found_out(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     publish("a", "a")
     (held,) = store.take("c1", count=10)
     redis_client.xack(keys().ready, "mq", held.entry)
@@ -354,15 +331,15 @@ def test_a_permit_whose_delivery_vanished_is_found_out(opened, redis_client):
     assert data(store.take("c1", count=10)) == ["a"]
 
 
-def test_what_is_parked_uses_nothing_of_the_queue_s_own_rate(opened, redis_client):
-    store = opened(RATE_LIMIT="10/m", CONCURRENCY={"key": 1})
+def test_what_is_parked_uses_nothing_of_the_queue_s_own_rate(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT="10/m", CONCURRENCY={"key": 1})
     publish("a", "a", "a", "b")
     assert data(store.take("c1", count=10)) == ["a", "b"]
     assert sum(count for _, count in log(redis_client)) == 2
 
 
-def test_a_parked_message_can_be_cancelled_and_purged(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_a_parked_message_can_be_cancelled_and_purged(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     ids = publish("a", "a", "a")
     held = store.take("c1", count=10)
     assert queues["emails"].cancel(ids[1]) is CancelResult.CANCELLED
@@ -374,8 +351,8 @@ def test_a_parked_message_can_be_cancelled_and_purged(opened, redis_client):
     assert not redis_client.exists(keys().parked, keys().next_checks, keys().waiting, keys().unique)
 
 
-def test_limits_and_priorities_go_together(opened):
-    store = opened(CONCURRENCY={"queue": 1, "key": 1})
+def test_limits_and_priorities_go_together(open_queue):
+    store = open_queue(CONCURRENCY={"queue": 1, "key": 1})
     for level in (-5, 0, 5):
         queues["emails"].publish("sms", level, priority=level, key=f"k{level}")
     order = []
@@ -385,8 +362,8 @@ def test_limits_and_priorities_go_together(opened):
     assert order == [5, 0, -5]
 
 
-def test_a_flood_of_one_key_does_not_hold_up_another(opened):
-    store = opened(CONCURRENCY={"key": 2})
+def test_a_flood_of_one_key_does_not_hold_up_another(open_queue):
+    store = open_queue(CONCURRENCY={"key": 2})
     queues["emails"].publish_many([("sms", n) for n in range(500)], key="flood")
     publish("other")
     seen, rounds = [], 0
@@ -399,8 +376,8 @@ def test_a_flood_of_one_key_does_not_hold_up_another(opened):
     assert store.depths().parked == 498
 
 
-def test_logs_of_keys_that_are_past_are_cleared_away(opened, redis_client):
-    store = opened(RATE_LIMIT={"key": "5/s"})
+def test_logs_of_keys_that_are_past_are_cleared_away(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"key": "5/s"})
     redis_client.hset(keys().limits, "r:old", "1:5")
     redis_client.zadd(keys().rates, {"old": 1})
     publish("a")
@@ -409,8 +386,8 @@ def test_logs_of_keys_that_are_past_are_cleared_away(opened, redis_client):
     assert redis_client.zrange(keys().rates, 0, -1) == [b"a"]
 
 
-def test_logs_of_many_keys_do_not_pile_up(opened, redis_client):
-    store = opened(RATE_LIMIT={"key": "5/s"})
+def test_logs_of_many_keys_do_not_pile_up(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"key": "5/s"})
     for at in range(0, 3000, 500):
         past = [f"key-{n}" for n in range(at, at + 500)]
         redis_client.hset(keys().limits, mapping=dict.fromkeys((f"r:{key}" for key in past), "1:5"))
@@ -427,12 +404,12 @@ def test_logs_of_many_keys_do_not_pile_up(opened, redis_client):
     assert redis_client.hlen(keys().limits) == redis_client.zcard(keys().rates) + 1
 
 
-def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     publish("a", "a", "a")
     ack(store, store.take("c1", count=1))
     held = store.take("c1", count=10)
-    free = opened()
+    free = open_queue()
     assert free.depths().parked == 1
     promoted = free.promote(limit=500)
     assert promoted.moved == 1
@@ -441,8 +418,8 @@ def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(opened, red
     ack(free, held)
 
 
-def test_what_an_earlier_version_has_parked_comes_next(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_what_an_earlier_version_has_parked_comes_next(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     member = "p:001795000000000-0000000000-0"
     redis_client.hset(keys().waiting, member, '{"partitionkey":"a","type":"sms","data":"old"}')
     redis_client.hset(keys().unique, mapping={member: "id1", "id1": member})
@@ -459,8 +436,8 @@ def test_what_an_earlier_version_has_parked_comes_next(opened, redis_client):
     assert not redis_client.exists(keys().earlier_parked, keys().unique, keys().waiting)
 
 
-def test_a_paused_queue_gives_nothing(opened, redis_client):
-    store = opened(RATE_LIMIT="10/s")
+def test_a_paused_queue_gives_nothing(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT="10/s")
     publish("a")
     redis_client.hset(keys().control, "paused", 1)
     assert store.take("c1", count=10) == []
@@ -468,8 +445,8 @@ def test_a_paused_queue_gives_nothing(opened, redis_client):
     assert data(store.take("c1", count=10)) == ["a"]
 
 
-def test_deliveries_that_came_unseen_go_back_and_then_need_a_permit_of_their_key(opened, redis_client):
-    store = opened(CONCURRENCY={"key": 1})
+def test_deliveries_that_came_unseen_go_back_and_then_need_a_permit_of_their_key(open_queue, redis_client):
+    store = open_queue(CONCURRENCY={"key": 1})
     publish("a", "a")
     redis_client.xreadgroup("mq", "c1", {keys().ready: ">"}, count=10)
     assert store.admit("c1", store.held_by("c1", limit=10)) == []
@@ -479,8 +456,8 @@ def test_deliveries_that_came_unseen_go_back_and_then_need_a_permit_of_their_key
     assert store.depths().parked == 1
 
 
-def test_a_full_redis_can_be_emptied_through_its_limits(opened, redis_client):
-    store = opened(RATE_LIMIT={"queue": "1000/s", "key": "1000/s"}, CONCURRENCY={"queue": 10, "key": 5})
+def test_a_full_redis_can_be_emptied_through_its_limits(open_queue, redis_client):
+    store = open_queue(RATE_LIMIT={"queue": "1000/s", "key": "1000/s"}, CONCURRENCY={"queue": 10, "key": 5})
     publish(*"abcdefghij", *"aaaaaaaaaa")
     redis_client.config_set("maxmemory", 1)
     try:

@@ -18,23 +18,9 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def opened(mq_settings):
-    """Configure an ordered queue and open it on connections of their own."""
-    sessions = []
-
-    def open_with(number=1, **options):
-        mq_settings(QUEUES={"emails": {"ORDERED": True, **options}})
-        config = get_config().queue("emails")
-        found = []
-        for _ in range(number):
-            sessions.append(Session(get_client("consume")))
-            found.append(open_store(config, sessions[-1]))
-        found[0].create_groups()
-        return found if number > 1 else found[0]
-
-    yield open_with
-    for session in sessions:
-        session.close()
+def opened(open_queue):
+    """Open an ordered queue."""
+    return lambda number=1, **options: open_queue(number, **{"ORDERED": True, **options})
 
 
 @pytest.fixture
