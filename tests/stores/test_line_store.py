@@ -11,9 +11,12 @@ from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
 from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.inspector.limit_use import limit_use
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.stream_store import StreamStore
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
 
 
@@ -434,6 +437,37 @@ def test_what_an_earlier_version_has_parked_comes_next(open_queue, redis_client)
     assert order[0] == ("id1", "old")
     assert [text for _, text in order] == ["old", "a"]
     assert not redis_client.exists(keys().earlier_parked, keys().unique, keys().waiting)
+
+
+@pytest.mark.parametrize("kind", ["next_checks", "tags", "permits", "parked"])
+@pytest.mark.parametrize("options", [{"ORDERED": True}, {"FAIR": True}, {"CONCURRENCY": {"key": 1}}], ids=str)
+def test_members_that_other_programs_write_stop_nothing(open_queue, redis_client, options, kind):
+    store = open_queue(**options)
+    strange = {b"\xff": "-inf", "a b": 0, "nan": 1, "-5": 2, "1e3": 3, "9" * 40: 4, "": 5, "p:9": "inf", "7": "inf"}
+    redis_client.zadd(getattr(keys(), kind), strange)
+    for number in range(6):
+        queues["emails"].publish("sms", number, key="ab"[number % 2])
+    assert limit_use(store.config, Session(get_client("consume"))).now_ms
+    seen = []
+    for _ in range(30):
+        held = store.take("c1", count=10)
+        seen += data(held)
+        ack(store, held)
+    assert sorted(seen) == list(range(6))
+
+
+@pytest.mark.parametrize("body", [b"", b"4:type", b"{broken", b"\xff", b"9" * 100])
+def test_a_body_that_another_program_has_broken_is_delivered_to_be_buried(open_queue, redis_client, body):
+    store = open_queue(CONCURRENCY={"key": 1})
+    publish("a", "a", "a")
+    held = store.take("c1", count=10)
+    (first, _) = redis_client.zrange(keys().parked, 0, -1)
+    redis_client.hset(keys().waiting, first, body)
+    ack(store, held)
+    (broken,) = store.take("c1", count=1)
+    assert broken.fields[2:] == [b"message", body]
+    ack(store, [broken], outcome=Bury("undecodable"))
+    assert data(wait_until(lambda: store.take("c1", count=10))) == ["a"]
 
 
 def test_a_paused_queue_gives_nothing(open_queue, redis_client):

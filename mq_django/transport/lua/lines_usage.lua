@@ -30,16 +30,18 @@ if #found / 2 < count then
   end
 end
 for at = 1, #found, 2 do
-  local hash = found[at]
-  local member = redis.call('zrangebyscore', parked, hash, hash, 'limit', 0, 1)[1]
-  local body = member and redis.call('hget', waiting, member)
-  local fields = body and fields_in(body, '')
-  local key = fields and key_of(fields) or ''
-  reply[#reply + 1] = key
-  reply[#reply + 1] = redis.call('zcount', parked, hash, hash)
-  reply[#reply + 1] = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
-  reply[#reply + 1] = redis.call('zcount', permits, hash, hash)
-  reply[#reply + 1] = math.floor(number_of(found[at + 1]))
-  reply[#reply + 1] = hash
+  if only_hashes({ found[at] })[1] then
+    local hash = found[at]
+    local member = redis.call('zrangebyscore', parked, hash, hash, 'limit', 0, 1)[1]
+    local body = member and redis.call('hget', waiting, member)
+    local fields = body and fields_in(body, '')
+    local key = fields and key_of(fields) or ''
+    reply[#reply + 1] = key
+    reply[#reply + 1] = redis.call('zcount', parked, hash, hash)
+    reply[#reply + 1] = key_rate > 0 and used('r:' .. key, key_rate, key_width) or 0
+    reply[#reply + 1] = redis.call('zcount', permits, hash, hash)
+    reply[#reply + 1] = math.floor(number_of(found[at + 1]))
+    reply[#reply + 1] = hash
+  end
 end
 return reply

@@ -1,12 +1,10 @@
 -- with entry_key
 -- with packed_fields
--- The messages in lines. An earlier version has put JSON there.
+-- The messages in lines. An earlier version has put JSON there, and another program may have put anything: that becomes a
+-- message that cannot be decoded, and is not lost.
 
 local function fields_in(body, id)
-  if string.sub(body, 1, 1) == '{' then
-    return { 'id', id, 'message', body }
-  end
-  return unpacked(body)
+  return unpacked(body) or { 'id', id, 'message', body }
 end
 
 -- Add a message from a line to a stream. Return the error if that fails.

@@ -27,6 +27,10 @@ local function is_valid(token)
   return not pending.err and #pending > 0 or is_undelivered(stream, name)
 end
 
+local function is_full(hash)
+  return most_of_key > 0 and redis.call('zcount', permits, hash, hash) >= most_of_key
+end
+
 local function drop_invalid(hash)
   for _, token in ipairs(redis.call('zrangebyscore', permits, hash, hash, 'limit', 0, most_of_key)) do
     local is_known, valid = pcall(is_valid, token)
@@ -38,9 +42,9 @@ end
 
 -- Return a function that notes that an entry of a key runs, given its token; or nil and the time of the next look, ms.
 local function permit_of(key, hash)
-  if most_of_key > 0 and redis.call('zcount', permits, hash, hash) >= most_of_key then
+  if is_full(hash) then
     drop_invalid(hash)
-    if redis.call('zcount', permits, hash, hash) >= most_of_key then
+    if is_full(hash) then
       return nil, ms + LOOK_AGAIN_MS
     end
   end

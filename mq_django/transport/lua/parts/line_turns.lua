@@ -13,7 +13,8 @@ end
 
 -- Give turns to the keys whose lines may go on.
 local function give_due_turns(time)
-  for _, hash in ipairs(redis.call('zrangebyscore', checks, '-inf', at_once, 'limit', 0, MOST_READ)) do
+  local due = redis.call('zrangebyscore', checks, '-inf', at_once, 'limit', 0, MOST_READ)
+  for _, hash in ipairs(hashes_in(checks, due)) do
     if line_goes_on(hash) and not redis.call('zscore', tags, hash) then
       give_turn(hash, time)
     end
@@ -25,7 +26,7 @@ end
 local function take_turn(hash, time)
   local is_released, next_look = release_first(hash)
   if is_released and line_goes_on(hash) then
-    if most_of_key == 0 or redis.call('zcount', permits, hash, hash) < most_of_key then
+    if not is_full(hash) then
       give_turn(hash, time)
       return 1
     end
@@ -59,8 +60,10 @@ local function take_in_turn(taking, left, read_next)
       if not first[1] then
         break
       end
-      time = math.max(time, tonumber(first[2]))
-      released = released + take_turn(first[1], time)
+      if hashes_in(tags, { first[1] })[1] then
+        time = math.max(time, number_of(first[2]))
+        released = released + take_turn(first[1], time)
+      end
     end
     redis.call('hset', control, 'turn', string.format('%.3f', time))
   end)

@@ -15,6 +15,23 @@ local function line_goes_on(hash)
   return redis.call('zcount', parked, hash, hash) > 0
 end
 
+-- Return the hashes among the members of a sorted set, and remove the others, which would otherwise stand before them.
+local function hashes_in(set, members)
+  local hashes = only_hashes(members)
+  if #hashes < #members then
+    local is_hash = {}
+    for _, hash in ipairs(hashes) do
+      is_hash[hash] = true
+    end
+    for _, member in ipairs(members) do
+      if not is_hash[member] then
+        redis.call('zrem', set, member)
+      end
+    end
+  end
+  return hashes
+end
+
 -- Put a message into a line, but do not remove its entry. `is_returning`: to the front.
 local function put_into_line(hash, entry, fields, is_returning)
   local id, has_time
@@ -140,18 +157,18 @@ local function take_due(taking, left)
   local released = 0
   keep_taken(taking, function()
     -- The queue had FAIR before.
-    for _, hash in ipairs(redis.call('zrange', tags, 0, left - 1)) do
+    for _, hash in ipairs(hashes_in(tags, redis.call('zrange', tags, 0, left - 1))) do
       redis.call('zadd', checks, at_once, hash)
       redis.call('zrem', tags, hash)
     end
     while released < left do
       local due = redis.call('zrangebyscore', checks, '-inf', at_once, 'limit', 0, left - released)
-      for _, hash in ipairs(due) do
+      for _, hash in ipairs(hashes_in(checks, due)) do
         local is_released, next_look = release_first(hash)
         released = released + (is_released and 1 or 0)
         if is_released and line_goes_on(hash) then
           -- Behind the others, or not before the one that was released ends.
-          next_look = most_of_key == 1 and ms + LOOK_AGAIN_MS or ms + 1
+          next_look = is_full(hash) and ms + LOOK_AGAIN_MS or ms + 1
         end
         if next_look then
           redis.call('zadd', checks, string.format('%.0f', next_look), hash)

@@ -20,5 +20,5 @@ local function unpacked(text)
     fields[#fields + 1] = string.sub(text, colon + 1, colon + size)
     at = colon + size + 2
   end
-  return #fields % 2 == 0 and fields or nil
+  return #fields > 0 and #fields % 2 == 0 and fields or nil
 end
