@@ -456,6 +456,23 @@ def test_members_that_other_programs_write_stop_nothing(open_queue, redis_client
     assert sorted(seen) == list(range(6))
 
 
+@pytest.mark.parametrize("count", ["0", "x", "", None])
+def test_a_count_of_places_that_another_program_resets_loses_no_message(open_queue, redis_client, count):
+    store = open_queue(CONCURRENCY={"key": 1})
+    ids = publish(*"aaaa")
+    held = store.take("c1", count=10)
+    redis_client.hdel(keys().control, "line-places")
+    if count is not None:
+        redis_client.hset(keys().control, "line-places", count)
+    ids += publish(*"aaaa")
+    order = []
+    while held:
+        order += [item.message.id for item in held]
+        ack(store, held)
+        held = store.take("c1", count=10)
+    assert order == ids
+
+
 @pytest.mark.parametrize("body", [b"", b"4:type", b"{broken", b"\xff", b"9" * 100])
 def test_a_body_that_another_program_has_broken_is_delivered_to_be_buried(open_queue, redis_client, body):
     store = open_queue(CONCURRENCY={"key": 1})

@@ -45,8 +45,17 @@ local function put_into_line(hash, entry, fields, is_returning)
   if not has_time then
     fields[#fields + 1], fields[#fields + 2] = 'time', string.match(entry, '^%d+')
   end
-  local member = string.format('p:%.0f', (is_returning and RETURNING or ARRIVING) + increment(control, 'line-places', 1))
-  redis.call('hset', waiting, member, packed(fields))
+  local base, body, member = is_returning and RETURNING or ARRIVING, packed(fields), nil
+  repeat
+    local place = increment(control, 'line-places', 1)
+    member = string.format('p:%.0f', base + place)
+    local is_new = not (place == 1 and redis.call('exists', parked) == 1)
+      and redis.call('hsetnx', waiting, member, body) == 1
+    if not is_new then
+      -- Another program has reset the count. The time is beyond all places that were counted.
+      redis.call('hset', control, 'line-places', string.format('%.0f', now_us() / 1000))
+    end
+  until is_new
   redis.call('hset', unique, member, id or entry, id or entry, member)
   redis.call('zadd', parked, hash, member)
 end
