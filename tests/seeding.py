@@ -54,6 +54,13 @@ def take(queue: str, count: int) -> list[Delivery | Undecodable]:
     return found.take(CONSUMER, count=count)
 
 
+def take_with(queue: str, message_id: str) -> list[Delivery | Undecodable]:
+    """Make every ready message pending, this one too: a test that did not get it would go on with another state."""
+    deliveries = take(queue, 500)
+    assert message_id in [each.message.id for each in deliveries if isinstance(each, Delivery)]
+    return deliveries
+
+
 def settle(queue: str, deliveries: list[Delivery | Undecodable], outcome: Any) -> None:
     assert store(queue).settle(CONSUMER, [Settlement(delivery, outcome) for delivery in deliveries]) == []
 
@@ -61,8 +68,9 @@ def settle(queue: str, deliveries: list[Delivery | Undecodable], outcome: Any) -
 def bury(queue: str, name: str = "welcome", data: Any = None, *, error: str = "ValueError: no", **options: Any) -> str:
     """Publish a message, fail it for good, and return its id."""
     message_id = publish(queue, name, data, **options)
-    settle(queue, take(queue, 500), Bury(error=error, traceback=f"Traceback ...\n{error}", reason="attempts"))
-    return str(message_id)
+    deliveries = take_with(queue, message_id)
+    settle(queue, deliveries, Bury(error=error, traceback=f"Traceback ...\n{error}", reason="attempts"))
+    return message_id
 
 
 def handle(
@@ -78,7 +86,7 @@ def handle(
     message_id = publish(queue, name, data, **options)
     found = store(queue)
     keeping = replace(found.config, keep_handled=timedelta(days=1), keep_handled_data=keeps_data)
-    settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take(queue, 500)]
+    settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take_with(queue, message_id)]
     assert found.settle(CONSUMER, settlements, also=handled_commands(keeping, CONSUMER, settlements)) == []
     return str(message_id)
 
@@ -145,8 +153,8 @@ def bury_garbage(client: redis.Redis, queue: str, fields: dict[Any, Any]) -> str
 def set_aside(queue: str, name: str, data: Any = None) -> str:
     """Publish a message whose name nobody knows, and return its id."""
     message_id = publish(queue, name, data)
-    settle(queue, take(queue, 500), SetAside())
-    return str(message_id)
+    settle(queue, take_with(queue, message_id), SetAside())
+    return message_id
 
 
 def keep(queue: str, supervisor: str = "keeper") -> None:

@@ -12,10 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import redis
 from django.conf import settings
 
+from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
-from tests.processes import is_stopped, processes
+from tests.processes import alive, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,11 +59,16 @@ class Tree:
         self.process.send_signal(number)
 
     def kill_all(self) -> None:
-        """End the whole tree as a machine does that loses its power."""
+        """End the whole tree as a machine does that loses its power, and wait until Redis no longer serves it."""
         children = self.children()
         for pid in (self.pid, *children):
             kill(pid)
         self.wait(10)
+        wait_until(lambda: not any(map(alive, children)))
+        # Redis gives the next message to a blocked reader that has died, until it has looked at the closed connection:
+        # it looks at those that were closed before a command when it handles the command.
+        with suppress(redis.RedisError):
+            get_client("inspect").ping()
 
     def stop(self) -> int:
         """Ask it to stop, and return its exit code. It does not wait for the usual grace of 30 s."""
