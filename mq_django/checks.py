@@ -19,7 +19,8 @@ from mq_django.middleware import async_handling_chain, handling_chain, publishin
 from mq_django.producers.schedule_checks import check_task
 from mq_django.registry import groups, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
-from mq_django.transport.locations import is_django_redis, make_pool, servers_of
+from mq_django.transport.cluster_urls import is_cluster
+from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
 
 TAG = "mq_django"
 
@@ -50,7 +51,9 @@ def _check_server(config: Config, connection: str) -> list[CheckMessage]:
     location = connection or config.connection
     if location == EMBEDDED:
         return []
-    if location.startswith(URL_SCHEMES):
+    if is_cluster(location):
+        found = []
+    elif location.startswith(URL_SCHEMES):
         found = list(_neighbours(None, _database(location)))
     else:
         found = _check_alias(location, config.where_is(connection))
@@ -60,7 +63,10 @@ def _check_server(config: Config, connection: str) -> list[CheckMessage]:
 def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
     """Create a connection pool, which does not connect yet, to check its options."""
     try:
-        make_pool(config, {}, connection)
+        if is_cluster(connection or config.connection):
+            make_cluster(config, {}, connection)
+        else:
+            make_pool(config, {}, connection)
     except ConfigurationError as error:
         hint = "Correct the URL or the alias. docs/settings.md shows what they may have."
         yield Error(str(error), hint=hint, id="mq_django.E008")

@@ -171,6 +171,9 @@ class AlreadyPublished(PublishError):
 class StoreError(MQError):
     """Redis could not execute a command."""
 
+    #: False: no connection could be made, so that nothing was executed.
+    was_sent = True
+
 
 class ConnectionLost(StoreError):
     """Redis cannot be reached or did not answer in time. The command may have been executed."""

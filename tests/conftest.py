@@ -24,7 +24,7 @@ from mq_django.errors import NoServer
 from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
-from tests import one_slot
+from tests import on_cluster, one_slot
 from tests.clusters import cluster_binary, delete_keys
 
 #: The port of other people's Redis. No test may touch it.
@@ -94,6 +94,12 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
 
 
+@pytest.fixture(autouse=True)
+def _routed(monkeypatch: pytest.MonkeyPatch) -> None:
+    if on_cluster.URL:
+        on_cluster.route_wires(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None) -> None:
     """Tell consumers that run as processes of their own where this process has its database."""
@@ -123,7 +129,7 @@ class Restored:
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """The URL of the Redis of this process: MQ_REDIS_URL, or one started for it."""
-    url = configured_url()
+    url = on_cluster.URL or configured_url()
     if url:
         yield url
         return
@@ -133,6 +139,10 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def session_client(redis_url: str) -> Iterator[redis.Redis]:
+    if on_cluster.URL:
+        with on_cluster.raw_client() as client:
+            yield client
+        return
     with redis.Redis.from_url(redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)) as client:
         yield client
 
@@ -149,9 +159,13 @@ def namespace(redis_client: redis.Redis) -> Iterator[str]:
     name = f"t{secrets.token_hex(6)}"
     yield name
     # Every key of a namespace starts with it, some inside a hash tag.
-    for pattern in (f"{name}:*", f"{{{name}}}:*"):
+    for pattern in (f"{name}:*", f"{{{name}*"):
         keys = list(redis_client.scan_iter(match=pattern, count=1000))
         for start in range(0, len(keys), 500):
+            if isinstance(redis_client, redis.RedisCluster):
+                for key in keys[start : start + 500]:
+                    redis_client.delete(key)
+                continue
             redis_client.delete(*keys[start : start + 500])
 
 
@@ -169,7 +183,7 @@ def mq_settings(settings: Settings, redis_url: str, namespace: str) -> MQSetting
             "QUEUES": {"default": {}, "emails": {}},
             **overrides,
         }
-        settings.MQ_DJANGO = values
+        settings.MQ_DJANGO = on_cluster.tagged(values) if on_cluster.URL else values
         return values
 
     configure()

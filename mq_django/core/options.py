@@ -18,6 +18,8 @@ from mq_django.core.times import MAX_DELAY, read_duration
 from mq_django.errors import ConfigurationError, InvalidValue
 
 URL_SCHEMES = ("redis://", "rediss://", "unix://")
+#: Of a Redis Cluster.
+CLUSTER_SCHEMES = ("redis+cluster://", "rediss+cluster://")
 
 Value = TypeVar("Value")
 
@@ -219,11 +221,13 @@ read_rsmq_namespace = _reader(
 def _is_connection(value: str) -> bool:
     # A URL with one slash is a mistake and may contain a password. As an alias it would be shown in full.
     is_url = ":/" in value or "@" in value
-    return value.startswith(URL_SCHEMES) if is_url else bool(value)
+    return value.startswith((*URL_SCHEMES, *CLUSTER_SCHEMES)) if is_url else bool(value)
 
 
 read_connection = _reader(
-    str, 'a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"', _is_connection
+    str,
+    'a django-redis alias, a redis://, rediss://, unix://, redis+cluster:// or rediss+cluster:// URL, or "embedded"',
+    _is_connection,
 )
 
 

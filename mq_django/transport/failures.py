@@ -38,6 +38,7 @@ _CODE = re.compile(r"[A-Z]+(?= |$)")
 #: What the code says with which an error reply begins.
 _CODES: dict[str, type[StoreError]] = {
     "ASK": WrongNode,
+    "TRYAGAIN": ConnectionLost,
     "BUSY": ServerBusy,
     "CLUSTERDOWN": ConnectionLost,
     "LOADING": ConnectionLost,
@@ -57,6 +58,7 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.NoPermissionError, NotPermitted),
     (exceptions.AskError, WrongNode),
     (exceptions.ClusterDownError, ConnectionLost),
+    (exceptions.TryAgainError, ConnectionLost),
     (exceptions.ConnectionError, ConnectionLost),
     (exceptions.TimeoutError, ConnectionLost),
     (OSError, ConnectionLost),
@@ -67,7 +69,8 @@ _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script:
 _ADVICE: dict[type[StoreError], str] = {
     ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
     NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
-    WrongNode: "Another node of the Redis Cluster has the key, and mq_django talks to one: {}",
+    WrongNode: "Redis is a node of a Redis Cluster, and another node has the key. Write redis+cluster:// instead of "
+    "redis:// in CONNECTION, or rediss+cluster:// instead of rediss://: {}",
 }
 
 #: Errors of a broken connection that has TLS. All other SSL errors are errors of TLS itself.

@@ -25,6 +25,8 @@ from redis.retry import Retry
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
+from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster_urls import read_cluster_url
 
 #: Options for asking Sentinels for the master. Short timeouts, so that a silent one does not delay the next.
 _SENTINEL_OPTIONS: dict[str, Any] = {
@@ -77,6 +79,22 @@ def make_pool(config: Config, ours: Mapping[str, Any], connection: str = "") -> 
     pool = redis.ConnectionPool.from_url(_without_ours(name, setting), **ours)
     _try(pool, setting)
     return pool
+
+
+def make_cluster(config: Config, ours: Mapping[str, Any], connection: str = "", *, patience: float = 0.0) -> Cluster:
+    """Return the Redis Cluster that a CONNECTION names. It connects when it is used.
+
+    Args:
+        config, ours, connection: see make_pool().
+        patience: see Cluster.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+    """
+    setting = config.where_is(connection)
+    nodes, where = read_cluster_url(connection or config.connection, setting, _without_ours)
+    _try(redis.ConnectionPool(host=nodes[0][0], port=nodes[0][1], **{**where, **ours}), setting)
+    return Cluster(nodes, where, ours, patience=patience, named_by=setting)
 
 
 def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:

@@ -136,13 +136,19 @@ class Session(Wire):
         try:
             return self._pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
-            raise translate_connecting(error, self._pool, during=during) from error
+            failure = translate_connecting(error, self._pool, during=during)
+            failure.was_sent = False
+            raise failure from error
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
         # As one bytes object. redis-py itself checks each argument, and sends long commands in several pieces.
         if _pack_command is None:
             return [b"".join(self._connection.pack_commands(commands))]
         return [b"".join(map(_pack_command, commands))]
+
+    def ping(self) -> None:
+        """Send PING on the connection that there is, without waiting for its reply."""
+        self.send([("PING",)])
 
     def receive(self) -> Any:
         """Return the next reply. An error reply is returned, not raised."""

@@ -14,8 +14,9 @@ import redis
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import test_mode
+from mq_django.transport.cluster_urls import is_cluster
 from mq_django.transport.failures import address, translated
-from mq_django.transport.locations import make_pool
+from mq_django.transport.locations import make_cluster, make_pool
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.scripts import use_moved_clock
 from mq_django.transport.test_clock import follow_python, inherit_time, standing
@@ -218,6 +219,9 @@ def _is_same(pool: redis.ConnectionPool, config: Config, connection: str) -> boo
     if (connection or config.connection) == EMBEDDED:
         return _Server.url == EMBEDDED
     try:
+        if is_cluster(connection or config.connection):
+            nodes = make_cluster(config, {}, connection).nodes
+            return any(_place(pool)[1] == ("localhost" if host == "127.0.0.1" else host, port) for host, port in nodes)
         other = make_pool(config, {}, connection)
     except ConfigurationError:
         return False

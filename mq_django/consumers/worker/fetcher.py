@@ -10,8 +10,8 @@ from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import Settlement, Store, StreamEntry
+from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import BLOCK_MS
-from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Fetcher(Service):
     def __init__(
         self,
         store: Store,
-        session: Session,
+        session: AnySession,
         consumer: str,
         *,
         dispatcher: Dispatcher,

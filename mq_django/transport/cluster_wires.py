@@ -1,0 +1,291 @@
+"""Send trips to the nodes of a Redis Cluster that have their slots.
+
+A node refuses a command whose slot it does not have, or has only in part while the slot is moved. Such a command was
+not executed, so it is sent again: to another node (MOVED, and for one time ASK), or later (TRYAGAIN, CLUSTERDOWN). No
+other command is: one whose reply is missing may have been executed.
+
+Protocol: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis import exceptions
+
+from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
+from mq_django.transport.cluster import Cluster
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.hash_slots import hash_slot, keys_of
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Pooled, Session, Wire
+
+#: Errors of commands that a node has not executed. MovedError is an AskError.
+_REFUSALS = (exceptions.AskError, exceptions.TryAgainError, exceptions.ClusterDownError)
+_ASKING: Command = ("ASKING",)
+#: Seconds until a refused command is sent again, at random between them.
+PAUSES = 0.02, 0.1
+#: Redirections that are followed without a pause: nodes may name each other until they agree.
+QUICKLY = 2
+#: Seconds for which a session does not ask a node again that did not reply.
+LOST_FOR = 1.0
+
+T = TypeVar("T")
+
+#: Sends commands to a node in one round trip.
+Send = Callable[[redis.Redis, Sequence[Command]], list[Any]]
+
+
+def slot_of(commands: Sequence[Command]) -> int:
+    """Return the hash slot of a trip. Channels are assigned to nodes like keys.
+
+    Raises:
+        NotSupported: no command has a key, so that it could be any node's.
+    """
+    for command in commands:
+        keys = command[1:2] if command[0] in ("SUBSCRIBE", "PUBLISH") else keys_of(command)
+        if keys:
+            return hash_slot(keys[0])
+    raise NotSupported(f"{commands[0][0]!s} has no key, so no node of the Redis Cluster can be chosen for it")
+
+
+class ClusterWire(Wire):
+    """A wire for any thread, which takes a connection to the node of each trip."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        return _routed(self._cluster, commands, _pooled, waits=True)
+
+    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Wire.trips(). Nodes are asked at the same time; see fan_out() for those that cannot be reached."""
+        sent = [commands for commands in trips if commands]
+        if not sent:
+            return [[] for _ in trips]
+        wires: dict[redis.Redis, Wire] = {}
+        owners = [self._cluster.owner(slot_of(commands)) for commands in sent]
+        try:
+            found = fan_out([wires.setdefault(owner, Pooled(owner)) for owner in owners], sent)
+        except ConnectionLost:
+            self._cluster.changed()
+            raise
+        replies = iter(_followed(self._cluster, sent, found, _pooled))
+        return [next(replies) if commands else [] for commands in trips]
+
+
+class ClusterSession(Wire):
+    """A wire for one thread, with a connection of its own to each node that it sends to; see Session."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sessions: dict[redis.Redis, Session] = {}
+        #: Node -> why it cannot be reached, and until when it is not asked again.
+        self._lost: dict[redis.Redis, tuple[str, float]] = {}
+        #: That of the latest command, which another thread may interrupt.
+        self._current: Session | None = None
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        return _routed(self._cluster, commands, self._send_to)
+
+    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Wire.trips(). A node that cannot be reached has an error in the place of its replies."""
+        replies: list[list[Any]] = [[] for _ in trips]
+        shares: dict[redis.Redis, list[int]] = {}
+        for number, commands in enumerate(trips):
+            if commands:
+                shares.setdefault(self._cluster.owner(slot_of(commands)), []).append(number)
+        lost: list[ConnectionLost | ConnectionRejected] = []
+        for owner, numbers in shares.items():
+            sent = [trips[number] for number in numbers]
+            try:
+                found = self._trips_to(owner, sent)
+                found = _followed(self._cluster, sent, found, self._send_to)
+            except (ConnectionLost, ConnectionRejected) as error:
+                self._cluster.changed()
+                lost.append(error)
+                found = [[error for _ in commands] for commands in sent]
+            for number, each in zip(numbers, found, strict=True):
+                replies[number] = each
+        if lost and len(lost) == len(shares):
+            raise lost[0]
+        return replies
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send commands to the node of their slot, without waiting for their replies."""
+        owner = self._cluster.owner(slot_of(commands))
+        self._current = self._session_to(owner)
+        try:
+            self._current.send(commands)
+        except ConnectionLost:
+            self._cluster.changed()
+            raise
+
+    def ping(self) -> None:
+        """Send PING to the node of the latest command, without waiting for its reply."""
+        self._sent_by.ping()
+
+    def receive(self) -> Any:
+        """Return the next reply to what send() has sent. An error reply is returned, not raised."""
+        return self._sent_by.receive()
+
+    def can_receive(self, seconds: float = 0.0) -> bool:
+        """See Session.can_receive()."""
+        return self._sent_by.can_receive(seconds)
+
+    def is_at(self, commands: Sequence[Command]) -> bool:
+        """Return whether the latest command went to the node that has the slot of these now."""
+        return self._sessions.get(self._cluster.owner(slot_of(commands))) is self._current
+
+    @property
+    def _sent_by(self) -> Session:
+        if self._current is None:
+            raise ConnectionLost("The connection has been closed")
+        return self._current
+
+    @property
+    def socket(self) -> Any:
+        """The socket of the latest command, for select(); None while not connected."""
+        return self._current.socket if self._current is not None else None
+
+    def another(self) -> "ClusterSession":
+        """Return a session on connections of its own to the same cluster."""
+        return ClusterSession(self._cluster)
+
+    def interrupt(self) -> None:
+        """End another thread's wait for a reply. That thread gets ConnectionLost."""
+        current = self._current
+        if current is not None:
+            current.interrupt()
+
+    def release(self) -> None:
+        """Put the connections back into their pools, with no reply outstanding."""
+        for session in self._sessions.values():
+            session.release()
+        self._sessions.clear()
+
+    def close(self) -> None:
+        """Disconnect, so that a late reply cannot be taken for the reply to another command."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+        self._current = None
+
+    def _session_to(self, node: redis.Redis) -> Session:
+        session = self._sessions.get(node)
+        if session is None:
+            session = self._sessions[node] = Session(node)
+        return session
+
+    def _send_to(self, node: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+        return self._at(node, lambda session: session.trip(commands))
+
+    def _trips_to(self, node: redis.Redis, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        return self._at(node, lambda session: session.trips(trips))
+
+    def _at(self, node: redis.Redis, send: Callable[[Session], list[T]]) -> list[T]:
+        reason, until = self._lost.get(node, ("", 0.0))
+        if time.monotonic() < until:
+            raise ConnectionLost(reason)
+        self._current = self._session_to(node)
+        try:
+            replies = send(self._current)
+        except ConnectionLost as error:
+            # A service asks for one queue after another: for all those on a silent node, it waits once.
+            self._lost[node] = str(error), time.monotonic() + LOST_FOR
+            self._sessions.pop(node).close()
+            raise
+        self._lost.pop(node, None)
+        return replies
+
+
+#: A wire on connections of its own, for one thread.
+AnySession = Session | ClusterSession
+
+
+def _pooled(node: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+    return Pooled(node).trip(commands)
+
+
+def _followed(
+    cluster: Cluster, trips: Sequence[Sequence[Command]], replies: Sequence[list[Any]], send: Send
+) -> list[list[Any]]:
+    """Return the replies of trips, after those commands were sent again that their node has refused."""
+    found: list[list[Any]] = []
+    for commands, each in zip(trips, replies, strict=True):
+        if any(isinstance(reply, ConnectionLost) for reply in each):
+            cluster.changed()
+        is_refused = any(isinstance(reply, _REFUSALS) for reply in each)
+        found.append(_routed(cluster, commands, send, each) if is_refused else each)
+    return found
+
+
+def _routed(
+    cluster: Cluster,
+    commands: Sequence[Command],
+    send: Send,
+    replies: Sequence[Any] | None = None,
+    *,
+    waits: bool = False,
+) -> list[Any]:
+    """Send a trip to the node that has its slot, and again what that refuses, in the same order.
+
+    Args:
+        cluster: the nodes.
+        commands: a trip.
+        send: sends commands to a node.
+        replies: of the trip, if it was sent already.
+        waits: try again, too, when no connection can be made. Services do that themselves, and not this long.
+    """
+    slot, ends, tries = slot_of(commands), time.monotonic() + cluster.patience, 0
+    found: list[Any] = [*(replies or [None] * len(commands))]
+    left: Sequence[int] = range(len(commands))
+    node: redis.Redis | None = None
+    asking = False
+    if replies is not None:
+        left = _refused(found, left)
+        node, asking = _redirected(cluster, slot, found[left[0]])
+    while True:
+        part = [commands[at] for at in left]
+        try:
+            node = node or cluster.owner(slot)
+            got = send(node, [word for command in part for word in (_ASKING, command)] if asking else part)
+        except ConnectionLost as error:
+            cluster.changed()
+            if error.was_sent or not waits or time.monotonic() > ends:
+                raise
+            node, asking = None, False
+        else:
+            for at, reply in zip(left, got[1::2] if asking else got, strict=True):
+                found[at] = reply
+            left = _refused(found, left)
+            if not left or time.monotonic() > ends:
+                return found
+            node, asking = _redirected(cluster, slot, found[left[0]], asked=node)
+        tries += 1
+        if node is None or tries > QUICKLY:
+            time.sleep(random.uniform(*PAUSES))  # noqa: S311 - so that not all come back at once
+
+
+def _refused(replies: Sequence[Any], among: Sequence[int]) -> Sequence[int]:
+    return [at for at in among if isinstance(replies[at], _REFUSALS)]
+
+
+def _redirected(
+    cluster: Cluster, slot: int, refusal: Exception, asked: redis.Redis | None = None
+) -> tuple[redis.Redis | None, bool]:
+    """Return the node that a refused command is to be sent to, or None for its owner later; and whether by ASKING."""
+    if not isinstance(refusal, exceptions.AskError):
+        cluster.changed()
+        return None, False
+    host = refusal.host
+    if not host and asked is not None:
+        # The node does not know its own address: its neighbour is on the same host.
+        host = str(asked.connection_pool.connection_kwargs.get("host"))
+    if isinstance(refusal, exceptions.MovedError):
+        return cluster.moved(slot, (host, refusal.port)), False
+    return cluster.importer((host, refusal.port)), True
