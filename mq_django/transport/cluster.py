@@ -155,7 +155,7 @@ class Cluster:
         self._is_stale = False
         try:
             slots = self._read()
-        except (exceptions.RedisError, OSError) as error:
+        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
             self._is_stale, self._manager = True, None
             # The nodes that were known may be back before those that tell of them.
             if not self._owners:
