@@ -97,9 +97,7 @@ def translate(error: Exception) -> StoreError:
 
 def _not_executed(text: str) -> ConnectionLost:
     """Return the error for what a node of a Redis Cluster could not execute now."""
-    failure = ConnectionLost(
-        f"The Redis Cluster moves the keys, or has no master for them, so nothing was done: {text}"
-    )
+    failure = ConnectionLost(f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {text}")
     failure.was_sent = False
     return failure
 

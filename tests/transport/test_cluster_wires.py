@@ -171,14 +171,14 @@ def test_a_node_that_is_down_hides_no_reply_of_the_others(own_cluster):
 
 def test_a_session_waits_once_for_a_node_that_is_silent(own_cluster, monkeypatch):
     silent = own_cluster.owner("{a}")
+    monkeypatch.setattr(cluster_wires, "LOST_FOR", 60.0)
     session = open_session("inspect")
     session.trip([("SET", "{a}", 1)])
     silent.suspend()
     try:
         with pytest.raises(ConnectionLost, match=str(silent.port)):
             session.trip([("GET", "{a}")])
-        monkeypatch.setattr(cluster_wires, "Session", None)
-        # It does not try: that it would fail otherwise.
+        monkeypatch.setattr(cluster_wires, "Session", None)  # it does not try
         with pytest.raises(ConnectionLost, match=str(silent.port)):
             session.trip([("GET", "{a}")])
     finally:
@@ -305,6 +305,18 @@ def test_a_subscription_ends_when_its_slot_has_moved(cluster, key):
     subscription.close()
     assert subscription.open()
     subscription.close()
+
+
+def test_a_session_counts_how_often_another_node_has_its_slots(cluster, key):
+    session = open_session("consume")
+    session.trip([("SET", key, 1)])
+    session.trip([("GET", key)])
+    assert session.moves == 0
+    cluster.move_slots([hash_slot(key)], another(cluster, key))
+    session.trip([("GET", key)])
+    session.trip([("GET", key)])
+    assert session.moves == 1
+    session.close()
 
 
 def test_a_wait_for_a_node_can_be_interrupted(cluster):
