@@ -298,7 +298,7 @@ def test_every_option_of_a_queue_can_be_wrong():
         ("CONNECTION", None),
         ("CONNECTION", 6379),
         ("CONNECTION", "http://localhost"),
-        ("CONNECTION", "redis+sentinel://localhost"),
+        ("CONNECTION", "redis+sentinels://localhost"),
         ("NAMESPACE", ""),
         ("NAMESPACE", "a b"),
         ("NAMESPACE", "a{b}"),

@@ -17,7 +17,10 @@ from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, ch
 from mq_django.core.times import MAX_DELAY, read_duration
 from mq_django.errors import ConfigurationError, InvalidValue
 
-URL_SCHEMES = ("redis://", "rediss://", "unix://")
+#: Schemes of URLs that name one server, and of those that name a master by its Sentinels.
+SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
+SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
+URL_SCHEMES = (*SERVER_SCHEMES, *SENTINEL_SCHEMES)
 
 Value = TypeVar("Value")
 
@@ -222,9 +225,7 @@ def _is_connection(value: str) -> bool:
     return value.startswith(URL_SCHEMES) if is_url else bool(value)
 
 
-read_connection = _reader(
-    str, 'a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"', _is_connection
-)
+read_connection = _reader(str, f'a django-redis alias, a URL ({", ".join(URL_SCHEMES)}), or "embedded"', _is_connection)
 
 
 def read_test(value: Any) -> str:
