@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import redis
@@ -26,11 +26,14 @@ MASTER = "shop"
 class Pair:
     """A master, and a replica that has all of its data."""
 
-    def __init__(self, *, binary: ServerBinary | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, master: PrivateServer | None = None) -> None:
+        self.master = master or PrivateServer(tcp=True).start()
+        self.replica = PrivateServer(tcp=True, binary=self.master.binary, settings=self.master.settings).start()
         # By default a master waits for five seconds for more replicas before it sends its data to the first.
-        common = {"repl-diskless-sync-delay": "0", **(settings or {})}
-        self.master = PrivateServer(tcp=True, binary=binary, settings=common).start()
-        self.replica = PrivateServer(tcp=True, binary=binary, settings=common).start()
+        for server in (self.master, self.replica):
+            server.settings = {**server.settings, "repl-diskless-sync-delay": "0"}
+            with client_of(server) as client:
+                client.config_set("repl-diskless-sync-delay", "0")
         with client_of(self.replica) as client:
             client.replicaof("127.0.0.1", self.master.port)
             wait_until(lambda: client.info("replication")["master_link_status"] == "up")
@@ -57,7 +60,9 @@ class Pair:
 class RunningSentinel:
     """A Sentinel that watches one master."""
 
-    def __init__(self, master_port: int | None, *, binary: ServerBinary | None = None, lines: str = "") -> None:
+    def __init__(
+        self, master_port: int | None, *, binary: ServerBinary | None = None, lines: str = "", again_ms: int = 5000
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="mq-sentinel-"))
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -67,7 +72,7 @@ class RunningSentinel:
             f"port {self.port}\nbind 127.0.0.1\ndir {self._folder}\n"
             f"sentinel monitor {MASTER} 127.0.0.1 {master_port} 1\n"
             f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n"
-            f"sentinel failover-timeout {MASTER} 5000\n{lines}",
+            f"sentinel failover-timeout {MASTER} {again_ms}\n{lines}",
             encoding="utf-8",
         )
         with (self._folder / "log").open("wb") as output:
