@@ -122,6 +122,10 @@ def master_pool(found: SentinelURL, where: Mapping[str, Any], ours: Mapping[str,
     return pool
 
 
+#: Name of a master, and its Sentinels -> the address that was found last in this process.
+_found: dict[tuple[str, frozenset[str]], tuple[str, int]] = {}
+
+
 class NoMaster(MasterNotFoundError):
     """No Sentinel names a master that can be used."""
 
@@ -156,11 +160,29 @@ class MasterFinder(Sentinel):
             else:
                 if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                     self.sentinels.sort(key=lambda each: each is not sentinel)
-                    return getattr(self, "_force_master_ip", None) or state["ip"], state["port"]
+                    address = (getattr(self, "_force_master_ip", None) or state["ip"], state["port"])
+                    _found[self._key(service_name)] = address
+                    return address
                 reason, passes = ("sees that it is down", True) if state else ("does not know this name", False)
             said.append(f"{sentinel_address(sentinel.connection_pool.connection_kwargs)} {reason}")
             may_pass |= passes
         raise NoMaster(f"{', '.join(said)}.", may_pass=may_pass)
+
+    def is_old(self, service_name: str, connection: Any) -> bool:
+        """Return whether this process has found another master since a connection was made.
+
+        A master that was frozen does not know that it is none any more until the Sentinels tell it, which may take ten
+        seconds: what it accepts until then is lost.
+        """
+        found = _found.get(self._key(service_name))
+        return found is not None and found != (connection.host, connection.port)
+
+    def _key(self, service_name: str) -> tuple[str, frozenset[str]]:
+        key = vars(self).get("_mq_django_key")
+        if key is None:
+            options = (each.connection_pool.connection_kwargs for each in self.sentinels)
+            key = self._mq_django_key = (service_name, frozenset(map(sentinel_address, options)))
+        return key
 
 
 def sentinel_address(options: Mapping[str, Any]) -> str:

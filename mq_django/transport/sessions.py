@@ -19,6 +19,7 @@ from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
+from mq_django.transport.sentinel_urls import MasterFinder
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
@@ -98,6 +99,10 @@ class Session(Wire):
         self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
+        #: Set if Sentinels name the master.
+        finder = vars(self._pool).get("sentinel_manager")
+        self._finder = finder if isinstance(finder, MasterFinder) else None
+        self._master = str(vars(self._pool).get("service_name", ""))
         #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = _poll()
@@ -123,6 +128,8 @@ class Session(Wire):
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._set_timeout()
+        if self._finder and self._connection and self._finder.is_old(self._master, self._connection):
+            self.close()
         if self._connection is None:
             self._connection = self._connect()
         try:

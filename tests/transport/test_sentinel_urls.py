@@ -11,8 +11,9 @@ from mq_django.core.redaction import redact_text
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected
 from mq_django.producers.queues import queues
 from mq_django.transport.capabilities import examine
-from mq_django.transport.connections import TIMEOUTS, get_client
+from mq_django.transport.connections import TIMEOUTS, get_client, open_session
 from mq_django.transport.private_server import PrivateServer
+from mq_django.transport.sentinel_urls import MasterFinder
 from tests.sentinel_rig import MASTER, running_sentinel
 
 
@@ -128,6 +129,29 @@ def test_messages_are_published_to_the_master(mq_settings, sentinel, master):
     assert message_id
     pool = get_client("produce").connection_pool
     assert pool.master_address == ("127.0.0.1", master.port)
+
+
+def test_no_session_stays_with_a_master_when_another_has_found_a_new_one(mq_settings, sentinel, master, monkeypatch):
+    mq_settings(CONNECTION=sentinel.url)
+    session, other = open_session("consume"), open_session("chores")
+    (before,) = session.trip([("CLIENT", "ID")])
+    with PrivateServer(tcp=True) as new:
+        # Two connections of other pools, one after the failover.
+        monkeypatch.setattr(
+            MasterFinder, "check_master_state", lambda _, state, __: state.update(port=new.port) or True
+        )
+        (port,) = other.trip([("CONFIG", "GET", "port")])
+        assert int(port[1]) == new.port
+        (port,) = session.trip([("CONFIG", "GET", "port")])
+        assert int(port[1]) == new.port
+        monkeypatch.undo()
+        other.close()
+        (port,) = other.trip([("CONFIG", "GET", "port")])
+        (after,) = session.trip([("CLIENT", "ID")])
+    assert int(port[1]) == master.port
+    assert after != before
+    session.close()
+    other.close()
 
 
 def test_sentinels_that_do_not_answer_are_named(mq_settings):
