@@ -128,15 +128,23 @@ class Session(Wire):
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._set_timeout()
-        if self._finder and self._connection and self._finder.is_old(self._master, self._connection):
+        if self._is_old():
             self.close()
         if self._connection is None:
             self._connection = self._connect()
+            if self._is_old():
+                # A frozen master answers when it goes on. Meanwhile another connection has found its successor.
+                self.close()
+                self._connection = self._connect()
         try:
             self._connection.send_packed_command(self._packed(_with_new_scripts(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _is_old(self) -> bool:
+        """Return whether this process has found another master since this connection was made."""
+        return bool(self._finder and self._connection and self._finder.is_old(self._master, self._connection))
 
     def _connect(self) -> Any:
         during = sys.exception()

@@ -13,8 +13,8 @@ from tests.chaos.trees import send
 from tests.sentinel_rig import MASTER, client_of
 from tests.waiting import wait_until
 
-#: Seconds of a freeze after which nobody waits for the answer of a master: consumers wait longest, with the time of a
-#: blocking read. What a master does for them when it goes on is lost, and they must know.
+#: Seconds from the promotion after which nobody waits for an answer of the old master. Who connected to it just before
+#: waits longest: a consumer, with the time of a blocking read. What the old master then does for it is lost.
 ALL_GAVE_UP = 9.0
 #: Seconds before its death in which a master that copies too little copies nothing.
 CUT = 0.4
@@ -29,32 +29,33 @@ def around(_: ServerBinary) -> Iterator[Surroundings]:
 def play(stage: Stage, rounds: int) -> None:
     """Kill a master that has not copied its last moment, freeze the next one, and kill one that copies well."""
     for number in range(rounds):
-        stage.pause(1.0, 2.0)
+        stage.pause(0.5, 1.0)
         match number % 3:
             case 0:
                 _fail_over(stage, "failover-behind", _kill_behind, TAIL - CUT)
                 _comes_back(stage)
             case 1:
-                began = time.monotonic()
-                _fail_over(stage, "failover-freeze", _freeze, TAIL)
-                _thaws(stage, began, is_last=number + 1 == rounds)
+                promoted = _fail_over(stage, "failover-freeze", _freeze, TAIL)
+                _thaws(stage, promoted, is_last=number + 1 == rounds)
             case _:
                 _fail_over(stage, "failover-kill", _kill, TAIL)
                 _comes_back(stage)
 
 
-def _fail_over(stage: Stage, kind: str, hit: Callable[[Stage], None], tail: float) -> None:
-    """End a master, wait until the Sentinel has another one, and until publishes go on."""
+def _fail_over(stage: Stage, kind: str, hit: Callable[[Stage], None], tail: float) -> float:
+    """End a master, wait until publishes go on, and return when the Sentinel had another one."""
     pair, sentinel, before = stage.pair, stage.sentinel, stage.producer.published
     assert pair is not None
     assert sentinel is not None
     loses_from = time.monotonic() - tail
     name = stage.strike(kind, lambda: hit(stage), pids=stage.pids(), loses_from=loses_from)
     wait_until(lambda: sentinel.master_port() == pair.replica.port, timeout=60, message="the Sentinel has a new master")
+    promoted = time.monotonic()
     stage.heal(name)
     pair.swap()
     stage.server = pair.master
     wait_until(lambda: stage.producer.published > before + 200, timeout=60, message="publishes go on")
+    return promoted
 
 
 def _kill(stage: Stage) -> None:
@@ -90,10 +91,10 @@ def _comes_back(stage: Stage) -> None:
     _has_caught_up(stage)
 
 
-def _thaws(stage: Stage, began: float, *, is_last: bool) -> None:
+def _thaws(stage: Stage, promoted: float, *, is_last: bool) -> None:
     """Let the old master go on, and wait until the Sentinel has made it a replica, which takes it ten seconds."""
     assert stage.pair is not None
-    time.sleep(max(0.0, began + ALL_GAVE_UP - time.monotonic()))
+    time.sleep(max(0.0, promoted + ALL_GAVE_UP - time.monotonic()))
     old = stage.pair.replica.pid
     assert old is not None
     send([old], signal.SIGCONT)
