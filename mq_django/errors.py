@@ -22,6 +22,7 @@ MQError
 │   ├── ReadOnly              Redis accepts no writes: a replica, or its disk is full
 │   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
+│   ├── NotReplicated         the master has the messages, and no replica has confirmed them in time
 │   └── NotSupported          the queue or topic does not support that
 ├── WorkflowError             a workflow cannot do what is asked for
 │   ├── InvalidWorkflow       a definition that cannot run; nothing was written (also ValueError)
@@ -202,6 +203,17 @@ class ServerBusy(StoreError):
 
 class WrongNode(StoreError):
     """The key is on another node of a Redis Cluster. The command did not run."""
+
+
+class NotReplicated(StoreError):
+    """The master has accepted the messages, and no replica has confirmed them in time: a failover may lose them.
+
+    They are handled like all others. To publish them again may double them, unless they have a `unique` key or a
+    `message_id`.
+    """
+
+    #: The ids of these messages.
+    message_ids: Sequence[str] = ()
 
 
 class NotSupported(StoreError):

@@ -153,6 +153,7 @@ def read_retry(value: Any) -> RetryPolicy:
 
 
 read_expired = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)
+read_durability = _reader(str, '"master" or "replica"', ("master", "replica").__contains__)
 read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
 
 

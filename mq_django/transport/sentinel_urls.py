@@ -168,13 +168,13 @@ class MasterFinder(Sentinel):
             may_pass |= passes
         raise NoMaster(f"{', '.join(said)}.", may_pass=may_pass)
 
-    def is_old(self, service_name: str, connection: Any) -> bool:
+    def is_old(self, connection: Any) -> bool:
         """Return whether this process has found another master since a connection was made.
 
         A master that was frozen does not know that it is none any more until the Sentinels tell it, which may take ten
         seconds: what it accepts until then is lost.
         """
-        found = _found.get(self._key(service_name))
+        found = _found.get(self._key(connection.connection_pool.service_name))
         return found is not None and found != (connection.host, connection.port)
 
     def _key(self, service_name: str) -> tuple[str, frozenset[str]]:

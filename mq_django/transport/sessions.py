@@ -102,7 +102,6 @@ class Session(Wire):
         #: Set if Sentinels name the master.
         finder = vars(self._pool).get("sentinel_manager")
         self._finder = finder if isinstance(finder, MasterFinder) else None
-        self._master = str(vars(self._pool).get("service_name", ""))
         #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = _poll()
@@ -128,14 +127,10 @@ class Session(Wire):
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._set_timeout()
-        if self._is_old():
+        # Connecting may take long: meanwhile another connection may have found the next master.
+        while self._connection is None or self._is_old():
             self.close()
-        if self._connection is None:
             self._connection = self._connect()
-            if self._is_old():
-                # A frozen master answers when it goes on. Meanwhile another connection has found its successor.
-                self.close()
-                self._connection = self._connect()
         try:
             self._connection.send_packed_command(self._packed(_with_new_scripts(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
@@ -144,7 +139,7 @@ class Session(Wire):
 
     def _is_old(self) -> bool:
         """Return whether this process has found another master since this connection was made."""
-        return bool(self._finder and self._connection and self._finder.is_old(self._master, self._connection))
+        return bool(self._finder and self._connection and self._finder.is_old(self._connection))
 
     def _connect(self) -> Any:
         during = sys.exception()
@@ -186,7 +181,9 @@ class Session(Wire):
         """Run the scripts that the server did not know again, by their text, and return all replies."""
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if unknown:
-            self.send([in_full(commands[at]) for at in unknown])
+            # What waits for replicas waits for the scripts, too.
+            unknown += [at for at, command in enumerate(commands) if command[0] == "WAIT"]
+            self.send([in_full(commands[at]) if commands[at][0] == "EVALSHA" else commands[at] for at in unknown])
             for at in unknown:
                 replies[at] = self.receive()
         return replies
