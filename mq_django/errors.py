@@ -60,8 +60,6 @@ MQError
     └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
 
-from collections.abc import Sequence
-
 from django.core.exceptions import ImproperlyConfigured
 
 
@@ -206,14 +204,9 @@ class WrongNode(StoreError):
 
 
 class NotReplicated(StoreError):
-    """The master has accepted the messages, and no replica has confirmed them in time: a failover may lose them.
+    """The master has accepted the messages, and no replica has confirmed them in time: a failover may lose them."""
 
-    They are handled like all others. To publish them again may double them, unless they have a `unique` key or a
-    `message_id`.
-    """
-
-    #: The ids of these messages.
-    message_ids: Sequence[str] = ()
+    message_ids: tuple[str, ...] = ()
 
 
 class NotSupported(StoreError):
@@ -223,8 +216,7 @@ class NotSupported(StoreError):
 class RSMQError(MQError):
     """The base of RSMQ's own errors."""
 
-    #: RSMQ's name of the error.
-    name = ""
+    name = ""  #: RSMQ's name of the error.
 
 
 class InvalidFormat(RSMQError, ValueError):
@@ -286,8 +278,7 @@ class InvalidWait(CannotWait, ValueError):
 class WaitTimeout(MQError, TimeoutError):
     """Results have not ended within the timeout. Their tasks go on."""
 
-    #: The ids of these results.
-    missing: Sequence[str] = ()
+    missing: list[str] | tuple[str, ...] = ()  #: The ids of these results.
 
 
 class Cancelled(MQError):
@@ -321,8 +312,7 @@ class NotResumable(MQError, ValueError):
 class TestKitError(MQError):
     """`mq_django.testing` cannot do what a test asks for."""
 
-    #: pytest would collect a class of this name.
-    __test__ = False
+    __test__ = False  # pytest would collect a class of this name
 
 
 class EndlessRun(TestKitError):

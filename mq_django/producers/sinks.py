@@ -153,7 +153,7 @@ class RedisSink(Generic[StoreT]):
         self._announce(batch, ids)
         if not wire.is_confirmed():
             error = NotReplicated(NOT_REPLICATED.format(where=self._where, ms=REPLICA_MS))
-            error.message_ids = [message_id for message_id in ids if message_id is not None]
+            error.message_ids = tuple(message_id for message_id in ids if message_id is not None)
             raise error
         return ids
 

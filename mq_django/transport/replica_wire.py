@@ -17,20 +17,20 @@ class ReplicaWire(Wire):
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         #: Of each thread: whether a replica has confirmed all trips since `begin()`.
-        self._told = threading.local()
+        self._state = threading.local()
 
     def begin(self) -> None:
         """Begin what `is_confirmed()` is about."""
-        self._told.confirmed = True
+        self._state.confirmed = True
 
     def is_confirmed(self) -> bool:
         """Return whether a replica had in time what this thread has written since `begin()`."""
-        return bool(self._told.confirmed)
+        return bool(self._state.confirmed)
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
         *replies, confirming = self._wire.trip([*commands, ("WAIT", 1, REPLICA_MS)])
         # An error, such as that of a user without the right, confirms nothing.
         if not (isinstance(confirming, int) and confirming > 0):
-            self._told.confirmed = False
+            self._state.confirmed = False
         return replies

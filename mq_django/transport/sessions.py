@@ -181,7 +181,7 @@ class Session(Wire):
         """Run the scripts that the server did not know again, by their text, and return all replies."""
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if unknown:
-            # What waits for replicas waits for the scripts, too.
+            # WAIT is about what was written before it.
             unknown += [at for at, command in enumerate(commands) if command[0] == "WAIT"]
             self.send([in_full(commands[at]) if commands[at][0] == "EVALSHA" else commands[at] for at in unknown])
             for at in unknown:
