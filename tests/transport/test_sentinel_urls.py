@@ -1,6 +1,9 @@
 """A URL names a master by its Sentinels: what it may say, and what is said when it leads nowhere."""
 
+import contextlib
 import re
+import shutil
+import socket
 
 import pytest
 from redis.connection import SSLConnection
@@ -14,7 +17,17 @@ from mq_django.transport.capabilities import examine
 from mq_django.transport.connections import TIMEOUTS, get_client, open_session
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sentinel_urls import MasterFinder
+from tests.certificates import TLSServer
 from tests.sentinel_rig import MASTER, running_sentinel
+from tests.waiting import wait_until
+
+FILES = {"cert": "server.pem", "key": "server.key", "ca-cert": "ca.pem"}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -219,3 +232,34 @@ def test_passwords_of_urls_are_hidden_in_texts(text):
     found = redact_text(f"CONNECTION is {text}.")
     assert "hidden1" not in found
     assert "s1" in found
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+def test_with_tls_the_master_is_found_and_used(mq_settings, tmp_path):
+    port, sentinel_port = free_port(), free_port()
+    try:
+        server = TLSServer(tmp_path, port)
+        server.server.settings = {**server.server.settings, "tls-replication": "yes"}
+        server.__enter__()
+    except ConnectionLost:
+        pytest.skip("this server has no TLS")
+    lines = [f"tls-{kind}-file {tmp_path / name}" for kind, name in FILES.items()]
+    lines += [f"tls-port {sentinel_port}", "tls-auth-clients no", "tls-replication yes"]
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.__exit__)
+        stack.enter_context(running_sentinel(port, lines="\n".join(lines) + "\n"))
+        url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{MASTER}/0"
+        mq_settings(CONNECTION=f"{url}?ssl_ca_certs={server.ca}")
+        wait_until(can_publish)
+        mq_settings(CONNECTION=url)
+        with pytest.raises(ConnectionLost, match=r"does not answer .*certificate verify failed"):
+            queues["emails"].publish("welcome", 1)
+        mq_settings(CONNECTION=url.replace("rediss", "redis"))
+        with pytest.raises(ConnectionLost, match="does not answer"):
+            queues["emails"].publish("welcome", 1)
+
+
+def can_publish():
+    """Return an id when the Sentinel has seen that the master is up."""
+    with contextlib.suppress(ConnectionLost):
+        return queues["emails"].publish("welcome", 1)
