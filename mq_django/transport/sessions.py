@@ -19,7 +19,6 @@ from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
 from mq_django.transport.scripts import Command, in_full
-from mq_django.transport.sentinel_urls import MasterFinder
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
@@ -99,9 +98,10 @@ class Session(Wire):
         self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
-        #: Set if Sentinels name the master.
-        finder = vars(self._pool).get("sentinel_manager")
-        self._finder = finder if isinstance(finder, MasterFinder) else None
+        #: MasterFinder.is_old(), if Sentinels name the master.
+        self._names_old = getattr(vars(self._pool).get("sentinel_manager"), "is_old", None)
+        #: How often it has left a master that is none any more.
+        self.moves = 0
         #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = _poll()
@@ -129,6 +129,7 @@ class Session(Wire):
             self._set_timeout()
         # Connecting may take long: meanwhile another connection may have found the next master.
         while self._connection is None or self._is_old():
+            self.moves += self._connection is not None
             self.close()
             self._connection = self._connect()
         try:
@@ -139,7 +140,7 @@ class Session(Wire):
 
     def _is_old(self) -> bool:
         """Return whether this process has found another master since this connection was made."""
-        return bool(self._finder and self._connection and self._finder.is_old(self._connection))
+        return bool(self._names_old and self._connection and self._names_old(self._connection))
 
     def _connect(self) -> Any:
         during = sys.exception()

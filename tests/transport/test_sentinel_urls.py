@@ -157,6 +157,7 @@ def test_no_session_stays_with_a_master_when_another_has_found_a_new_one(mq_sett
         assert int(port[1]) == new.port
         (port,) = session.trip([("CONFIG", "GET", "port")])
         assert int(port[1]) == new.port
+        assert (session.moves, other.moves) == (1, 0)
         monkeypatch.undo()
         other.close()
         (port,) = other.trip([("CONFIG", "GET", "port")])

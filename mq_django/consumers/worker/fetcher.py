@@ -64,6 +64,8 @@ class Fetcher(Service):
         self._busy, self._has_waited = True, False
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
+        #: How often the session had left an old master when that was last checked.
+        self._moves = 0
 
     def run_once(self) -> float:
         """Fetch as many messages as the pools have room for."""
@@ -91,6 +93,9 @@ class Fetcher(Service):
 
     def _pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Run what was taken, except what this consumer runs already, or has run and acked just now."""
+        if self._moves != self._session.moves:
+            self._moves = self._session.moves
+            self._check_soon()
         # Only a new master, which does not have the last writes of the old one, delivers something again.
         if self._checks and taken:
             taken = self._settler.not_again(taken)
@@ -99,6 +104,9 @@ class Fetcher(Service):
     def recover(self, error: Exception) -> None:
         """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
         self._busy = True
+        self._check_soon()
+
+    def _check_soon(self) -> None:
         now = time.monotonic()
         self._checks = [now + seconds for seconds in CHECK_AFTER]
 
