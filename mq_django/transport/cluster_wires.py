@@ -294,7 +294,7 @@ def _routed(
     node: redis.Redis | None = None
     asking = False
     if replies is not None:
-        left = _refused(found, left)
+        left = _refused(commands, found, left)
         node, asking = _redirected(cluster, slot, found[left[0]])
     while True:
         part = [commands[at] for at in left]
@@ -309,7 +309,7 @@ def _routed(
         else:
             for at, reply in zip(left, got[1::2] if asking else got, strict=True):
                 found[at] = reply
-            left = _refused(found, left)
+            left = _refused(commands, found, left)
             if not left:
                 return found
             if patience.ends_following():
@@ -318,8 +318,11 @@ def _routed(
         patience.pause(node)
 
 
-def _refused(replies: Sequence[Any], among: Sequence[int]) -> Sequence[int]:
-    return [at for at in among if isinstance(replies[at], _REFUSALS)]
+def _refused(commands: Sequence[Command], replies: Sequence[Any], among: Sequence[int]) -> Sequence[int]:
+    """Return which commands are to be sent again. WAIT is about what was written before it, so it goes with them."""
+    if not any(isinstance(replies[at], _REFUSALS) for at in among):
+        return ()
+    return [at for at in among if isinstance(replies[at], _REFUSALS) or commands[at][0] == "WAIT"]
 
 
 def _redirected(
