@@ -170,8 +170,7 @@ class AlreadyPublished(PublishError):
 class StoreError(MQError):
     """Redis could not execute a command."""
 
-    #: False: no connection could be made, so that nothing was executed.
-    was_sent = True
+    was_sent = True  #: False: nothing was executed, because no node could be reached or none could execute it.
 
 
 class ConnectionLost(StoreError):

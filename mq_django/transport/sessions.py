@@ -2,7 +2,6 @@
 
 import math
 import os
-import select
 import socket
 import sys
 import time
@@ -18,6 +17,7 @@ from redis import exceptions
 from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
+from mq_django.transport.polling import POLLIN, poll
 from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
@@ -76,21 +76,6 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-class _Select:
-    """Replaces `select.poll` for one socket on Windows, which has no poll."""
-
-    def register(self, sock: Any, _mask: int) -> None:
-        self._sock = sock
-
-    def poll(self, timeout: int) -> list[Any]:
-        return select.select([self._sock], [], [], timeout / 1000)[0]
-
-
-#: Returns an object that checks whether a socket can be read.
-_poll: Callable[[], Any] = getattr(select, "poll", _Select)
-_POLLIN: int = getattr(select, "POLLIN", 1)
-
-
 class Session(Wire):
     """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
@@ -102,9 +87,9 @@ class Session(Wire):
         self._names_old = getattr(vars(self._pool).get("sentinel_manager"), "is_old", None)
         #: How often it has left a master that is none any more.
         self.moves = 0
-        #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
+        #: The socket that is registered with `poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
-        self._poll = _poll()
+        self._poll = poll()
         #: The time on the monotonic clock by which replies must have arrived.
         self._ends = math.inf
 
@@ -222,8 +207,8 @@ class Session(Wire):
         if sock is None:
             return True
         if self._polled is not sock:
-            self._polled, self._poll = sock, _poll()
-            self._poll.register(sock, _POLLIN)
+            self._polled, self._poll = sock, poll()
+            self._poll.register(sock, POLLIN)
         return not self._poll.poll(0)
 
     def interrupt(self) -> None:

@@ -230,7 +230,7 @@ def test_after_another_node_has_its_queue_it_looks(rig, publish):
     (delivery,) = rig.store.take("me", count=1)
     rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
     rig.session.moves += 1
-    turn(rig)
+    turn(rig, 2)
     assert waiting(rig) == 0
     assert list(rig.settled().values()) == [Ack()]
     assert len(rig.fetcher._checks) == 4
