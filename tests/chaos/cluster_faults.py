@@ -31,12 +31,18 @@ def around(_: ServerBinary) -> Iterator[Surroundings]:
 def kills(stage: Stage, rounds: int) -> None:
     """Kill a master, stop another for too long, and let one without a replica be away, again and again."""
     assert isinstance(stage, ClusterStage)
+    _await_work(stage)
     for _ in range(rounds):
         replicated = stage.rng.sample(_with_replica(stage), 2)
         for fault, node in ((_kill, replicated[0]), (_suspend, replicated[1]), (_be_away, _alone(stage))):
-            stage.pause(0.8, 1.5)
+            stage.pause(0.4, 0.8)
             fault(stage, node)
-    stage.pause(1.0, 2.0)
+    stage.pause(0.5, 1.0)
+
+
+def _await_work(stage: Stage) -> None:
+    """Wait until all consumers work: new processes take seconds, in which nobody handles what waits."""
+    wait_until(lambda: all(len(stage.at_work(tree)) > 1 for tree in stage.trees), timeout=60, message="all work")
 
 
 def _with_replica(stage: ClusterStage) -> list[PrivateNode]:
@@ -66,7 +72,7 @@ def _fail_over(stage: ClusterStage, kind: str, node: PrivateNode, hit: Callable[
     slot = stage.slot(queues[0])
     wait_until(lambda: stage.has_new_master(slot, node), timeout=20, message="a replica becomes the master")
     stage.heal(name)
-    stage.pause(0.5, 1.5)
+    stage.pause(0.3, 0.8)
 
 
 def _be_away(stage: ClusterStage, node: PrivateNode) -> None:
@@ -80,6 +86,7 @@ def _be_away(stage: ClusterStage, node: PrivateNode) -> None:
 def reshard(stage: Stage, rounds: int) -> None:
     """Move the slots of all queues to other masters and back, also to a node that is added and removed again."""
     assert isinstance(stage, ClusterStage)
+    _await_work(stage)
     for _ in range(rounds):
         for queue in stage.rng.sample(SPREAD, len(SPREAD)):
             home = stage.cluster.owner(stage.slot(queue))
