@@ -14,7 +14,7 @@ from tests.chaos.surroundings import Surroundings
 from tests.waiting import wait_until
 
 #: Seconds that a node without a replica is away.
-AWAY = 4.0, 6.0
+AWAY = 3.0, 5.0
 #: Seconds of a slot that is half moved, in steps.
 STEP = 0.05, 0.25
 #: Keys that are moved in one step.
