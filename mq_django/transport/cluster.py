@@ -92,6 +92,10 @@ class Cluster:
         """Return host and port of the master that has a slot. Raises the errors of owner()."""
         return _shown(self._owner(slot))
 
+    def known_owner(self, slot: int) -> Address | None:
+        """Return the address of the master that had a slot at the last look, without another look."""
+        return self._owners.get(slot)
+
     def masters(self) -> list[redis.Redis]:
         """Return the client of each master that has slots, in the order of the slots. Raises the errors of owner()."""
         self._look()
@@ -155,7 +159,7 @@ class Cluster:
         self._is_stale = False
         try:
             slots = self._read()
-        except (exceptions.RedisError, OSError) as error:
+        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
             self._is_stale, self._manager = True, None
             # The nodes that were known may be back before those that tell of them.
             if not self._owners:

@@ -16,7 +16,7 @@ import redis
 from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
-from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster import Address, Cluster
 from mq_django.transport.failures import address
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.hash_slots import hash_slot, keys_of
@@ -31,7 +31,7 @@ PAUSES = 0.02, 0.1
 #: Redirections that are followed without a pause: nodes may name each other until they agree.
 QUICKLY = 2
 #: Seconds for which a session does not ask a node again that did not reply.
-LOST_FOR = 1.0
+LOST_FOR = 2.0
 
 T = TypeVar("T")
 
@@ -88,10 +88,18 @@ class ClusterSession(Wire):
         self._lost: dict[redis.Redis, tuple[str, float]] = {}
         #: That of the latest command, which another thread may interrupt.
         self._current: Session | None = None
+        #: The node of each slot that it has sent to, and how often another node was found to have one.
+        self._owners: dict[int, Address | None] = {}
+        self.moves = 0
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        return _routed(self._cluster, commands, self._send_to)
+        replies, slot = _routed(self._cluster, commands, self._send_to), slot_of(commands)
+        owner = self._cluster.known_owner(slot)
+        if self._owners.setdefault(slot, owner) != owner:
+            self._owners[slot] = owner
+            self.moves += 1
+        return replies
 
     def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """See Wire.trips(). A node that cannot be reached has an error in the place of its replies."""

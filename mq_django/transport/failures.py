@@ -38,9 +38,7 @@ _CODE = re.compile(r"[A-Z]+(?= |$)")
 #: What the code says with which an error reply begins.
 _CODES: dict[str, type[StoreError]] = {
     "ASK": WrongNode,
-    "TRYAGAIN": ConnectionLost,
     "BUSY": ServerBusy,
-    "CLUSTERDOWN": ConnectionLost,
     "LOADING": ConnectionLost,
     "MASTERDOWN": ConnectionLost,
     "MISCONF": ReadOnly,
@@ -57,12 +55,12 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.OutOfMemoryError, RedisOutOfMemory),
     (exceptions.NoPermissionError, NotPermitted),
     (exceptions.AskError, WrongNode),
-    (exceptions.ClusterDownError, ConnectionLost),
-    (exceptions.TryAgainError, ConnectionLost),
     (exceptions.ConnectionError, ConnectionLost),
     (exceptions.TimeoutError, ConnectionLost),
     (OSError, ConnectionLost),
 )
+#: What a node of a cluster replies while slots move, or have no master.
+_NOT_EXECUTED = (exceptions.ClusterDownError, exceptions.TryAgainError)
 #: How Redis and Valkey refuse, without a code, what a user may not do in a script.
 _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script: ")
 #: What is said with the server's own words.
@@ -83,6 +81,8 @@ def translate(error: Exception) -> StoreError:
         return error
     text, code = error_text(error), error_code(error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
+    if isinstance(error, _NOT_EXECUTED) or code in ("TRYAGAIN", "CLUSTERDOWN"):
+        return _not_executed(text)
     if text.startswith(_NOT_PERMITTED):
         kind = NotPermitted
     if kind is not None:
@@ -93,6 +93,13 @@ def translate(error: Exception) -> StoreError:
             f"Save its entries, and delete its key. ({text})"
         )
     return StoreError(text)
+
+
+def _not_executed(text: str) -> ConnectionLost:
+    """Return the error for what a node of a Redis Cluster could not execute now."""
+    failure = ConnectionLost(f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {text}")
+    failure.was_sent = False
+    return failure
 
 
 def error_text(error: Exception) -> str:

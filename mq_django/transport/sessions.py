@@ -94,6 +94,9 @@ _POLLIN: int = getattr(select, "POLLIN", 1)
 class Session(Wire):
     """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
+    #: How often another node of a cluster was found to have the keys: see ClusterSession.
+    moves = 0
+
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._pool = client.connection_pool

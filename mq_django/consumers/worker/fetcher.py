@@ -62,6 +62,7 @@ class Fetcher(Service):
         self._busy, self._has_waited = True, False
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
+        self._moves = session.moves
 
     def run_once(self) -> float:
         """Fetch as many messages as the pools have room for."""
@@ -71,6 +72,10 @@ class Fetcher(Service):
         if room < 1:
             # While all handlers run, a message of a quiet key gets its turn.
             return 0.0 if self._store.line_up(self._consumer) else NO_ROOM
+        if self._session.moves != self._moves:
+            # What a master executes after another one took its place is lost: also acks that it has confirmed.
+            self._moves = self._session.moves
+            self._check_soon()
         if self._checks and self._checks[0] <= time.monotonic():
             self._take_stranded()
             self._checks.pop(0)
@@ -89,6 +94,9 @@ class Fetcher(Service):
 
     def recover(self, error: Exception) -> None:
         """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
+        self._check_soon()
+
+    def _check_soon(self) -> None:
         self._busy = True
         now = time.monotonic()
         self._checks = [now + seconds for seconds in CHECK_AFTER]

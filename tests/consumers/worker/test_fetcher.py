@@ -224,6 +224,18 @@ def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):
     assert rig.fetcher._checks == []
 
 
+def test_after_another_node_has_its_queue_it_looks(rig, publish):
+    """An ack that the old master has executed last is lost, and nobody gets an error."""
+    publish()
+    (delivery,) = rig.store.take("me", count=1)
+    rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
+    rig.session.moves += 1
+    turn(rig)
+    assert waiting(rig) == 0
+    assert list(rig.settled().values()) == [Ack()]
+    assert len(rig.fetcher._checks) == 4
+
+
 def test_after_any_failure_it_looks(rig, publish, monkeypatch):
     publish()
     monkeypatch.setattr(rig.dispatcher, "dispatch", broken_once(rig.dispatcher.dispatch))
