@@ -32,12 +32,16 @@ def kills(stage: Stage, rounds: int) -> None:
     """Kill a master, stop another for too long, and let one without a replica be away, again and again."""
     assert isinstance(stage, ClusterStage)
     _await_work(stage)
-    for _ in range(rounds):
-        replicated = stage.rng.sample(_with_replica(stage), 2)
-        for fault, node in ((_kill, replicated[0]), (_suspend, replicated[1]), (_be_away, _alone(stage))):
-            stage.pause(0.4, 0.8)
-            fault(stage, node)
+    for number in range(rounds):
+        one, other = stage.rng.sample(_with_replica(stage), 2)
+        stage.pause(0.4, 0.8)
+        _kill(stage, one)
+        stage.pause(0.4, 0.8)
+        _suspend(stage, other)
+        stage.pause(0.4, 0.8)
+        _be_away(stage, _alone(stage), joins=number % 2 == 1)
     stage.pause(0.5, 1.0)
+    stage.joined()
 
 
 def _await_work(stage: Stage) -> None:
@@ -75,12 +79,20 @@ def _fail_over(stage: ClusterStage, kind: str, node: PrivateNode, hit: Callable[
     stage.pause(0.3, 0.8)
 
 
-def _be_away(stage: ClusterStage, node: PrivateNode) -> None:
+def _be_away(stage: ClusterStage, node: PrivateNode, *, joins: bool) -> None:
+    """Let a node be away for a while; `joins`: meanwhile a tree starts, which must handle the queues on other nodes."""
     name = stage.strike_node("away", stage.queues_on(node), node.kill)
-    stage.pause(*AWAY)
+    if joins:
+        stage.join()
+        guest = stage.trees[-1]
+        wait_until(lambda: stage.at_work(guest), timeout=60, message="a new consumer works while a node is away")
+    else:
+        stage.pause(*AWAY)
     node.start()
     stage.cluster.settle()
     stage.heal(name)
+    if joins:
+        stage.leave(guest)
 
 
 def reshard(stage: Stage, rounds: int) -> None:
