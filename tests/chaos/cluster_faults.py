@@ -17,6 +17,8 @@ from tests.waiting import wait_until
 AWAY = 3.0, 5.0
 #: Seconds of a slot that is half moved, in steps.
 STEP = 0.05, 0.25
+#: Seconds for which a move stands still, as if who moves the slot had died, and goes on by hand.
+INTERRUPTED = 5.0, 7.0
 #: Keys that are moved in one step.
 KEYS_AT_ONCE = 4
 
@@ -99,22 +101,25 @@ def reshard(stage: Stage, rounds: int) -> None:
     """Move the slots of all queues to other masters and back, also to a node that is added and removed again."""
     assert isinstance(stage, ClusterStage)
     _await_work(stage)
-    for _ in range(rounds):
+    for number in range(rounds):
+        interrupted = stage.rng.choice(SPREAD) if number else None
         for queue in stage.rng.sample(SPREAD, len(SPREAD)):
             home = stage.cluster.owner(stage.slot(queue))
             target = stage.rng.choice([node for node in stage.cluster.masters if node is not home])
-            _move_slowly(stage, queue, target)
+            _move_slowly(stage, queue, target, is_interrupted=queue == interrupted)
             _move_at_once(stage, queue, home)
         _add_and_remove(stage)
     stage.pause(0.5, 1.0)
 
 
-def _move_slowly(stage: ClusterStage, queue: str, target: PrivateNode) -> None:
+def _move_slowly(stage: ClusterStage, queue: str, target: PrivateNode, *, is_interrupted: bool = False) -> None:
     """Move the slot of a queue in steps, between which it is half moved."""
 
     def move() -> None:
-        for _step in stage.cluster.moving_slots([stage.slot(queue)], target, keys_at_once=KEYS_AT_ONCE):
-            stage.pause(*STEP)
+        steps = stage.cluster.moving_slots([stage.slot(queue)], target, keys_at_once=KEYS_AT_ONCE)
+        for number, _step in enumerate(steps):
+            # After the third some keys are here, and some there.
+            stage.pause(*(INTERRUPTED if is_interrupted and number == 2 else STEP))
         stage.cluster.settle()
 
     stage.heal(stage.strike_node("move", [queue], move, spares=True))
