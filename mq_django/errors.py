@@ -204,7 +204,7 @@ class ServerBusy(StoreError):
 
 
 class WrongNode(StoreError):
-    """The key is on another node of a Redis Cluster. The command did not run."""
+    """The key is on another node of a Redis Cluster, and CONNECTION names one server. The command did not run."""
 
 
 class NotSupported(StoreError):

@@ -34,6 +34,7 @@ class Config:
         metadata=option(
             read_connection,
             "A django-redis alias of `CACHES` that only queues use; or a `redis://`, `rediss://` or `unix://` URL; or "
+            "`redis+cluster://` or `rediss+cluster://` with nodes of a [Redis Cluster](howto/redis-cluster.md); or "
             '`"embedded"`: a private server for development, shared by all processes of the project.',
         ),
     )

@@ -17,7 +17,7 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
 from mq_django.transport.cluster import Address, Cluster
-from mq_django.transport.failures import address
+from mq_django.transport.failures import address, not_executed
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.hash_slots import hash_slot, keys_of
 from mq_django.transport.scripts import Command
@@ -284,7 +284,11 @@ def _routed(
             for at, reply in zip(left, got[1::2] if asking else got, strict=True):
                 found[at] = reply
             left = _refused(found, left)
-            if not left or time.monotonic() > ends:
+            if not left:
+                return found
+            if time.monotonic() > ends:
+                for at in left:
+                    found[at] = not_executed(str(found[at]))
                 return found
             node, asking = _redirected(cluster, slot, found[left[0]], asked=node)
         tries += 1

@@ -82,7 +82,7 @@ def translate(error: Exception) -> StoreError:
     text, code = error_text(error), error_code(error)
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
     if isinstance(error, _NOT_EXECUTED) or code in ("TRYAGAIN", "CLUSTERDOWN"):
-        return _not_executed(text)
+        return not_executed(text)
     if text.startswith(_NOT_PERMITTED):
         kind = NotPermitted
     if kind is not None:
@@ -95,7 +95,7 @@ def translate(error: Exception) -> StoreError:
     return StoreError(text)
 
 
-def _not_executed(text: str) -> ConnectionLost:
+def not_executed(text: str) -> ConnectionLost:
     """Return the error for what a node of a Redis Cluster could not execute now."""
     failure = ConnectionLost(f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {text}")
     failure.was_sent = False
