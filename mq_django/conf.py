@@ -18,7 +18,14 @@ from mq_django.core.configs import GroupConfig, QueueConfig, RsmqConfig, TopicCo
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
-from mq_django.core.options import CLUSTER_SCHEMES, URL_SCHEMES, WrongParts, options_of
+from mq_django.core.options import (
+    CLUSTER_SCHEMES,
+    SENTINEL_SCHEMES,
+    SERVER_SCHEMES,
+    URL_SCHEMES,
+    WrongParts,
+    options_of,
+)
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
@@ -28,6 +35,8 @@ from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependen
 
 __all__ = [
     "EMBEDDED",
+    "SENTINEL_SCHEMES",
+    "SERVER_SCHEMES",
     "URL_SCHEMES",
     "Config",
     "DeliveryOptions",

@@ -18,6 +18,7 @@ from redis.retry import Retry
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
 from mq_django.transport.failures import translate_connecting
+from mq_django.transport.sessions import interrupt
 
 #: Options for asking nodes for the topology. Short timeouts, so that a silent node does not delay the next.
 _ASKING: dict[str, Any] = {
@@ -188,7 +189,11 @@ class Cluster:
             gone = self._clients.keys() - set(self._owners.values()) - importers
             clients = [self._clients.pop(address) for address in gone]
         for client in clients:
-            client.connection_pool.disconnect()
+            pool = client.connection_pool
+            pool.disconnect(inuse_connections=False)
+            # A thread that reads from one gets the end of the connection, as from a server that has gone.
+            for connection in list(vars(pool).get("_in_use_connections", ())):
+                interrupt(connection)
 
     def _explained(self, error: Exception) -> StoreError:
         """Return the error of mq_django for a topology that could not be read."""

@@ -245,6 +245,32 @@ def _followed(
     return found
 
 
+class _Patience:
+    """Says for how long a trip is tried again, in seconds from its first refusal: a read may have blocked before it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._refused: float | None = None
+        self._tries = 0
+
+    def ends_connecting(self) -> bool:
+        """Return whether no further connection is tried: each may have taken seconds."""
+        self._tries += 1
+        return time.monotonic() > self._began + self._seconds
+
+    def ends_following(self) -> bool:
+        """Return whether no further refusal is followed. The first ones are, also when they came late."""
+        self._tries += 1
+        self._refused = self._refused or time.monotonic()
+        return self._tries > QUICKLY and time.monotonic() > self._refused + self._seconds
+
+    def pause(self, node: redis.Redis | None) -> None:
+        """Wait before the next try, unless a refusal has just named the node."""
+        if node is None or self._tries > QUICKLY:
+            time.sleep(random.uniform(*PAUSES))  # noqa: S311 - so that not all come back at once
+
+
 def _routed(
     cluster: Cluster,
     commands: Sequence[Command],
@@ -262,13 +288,13 @@ def _routed(
         replies: of the trip, if it was sent already.
         waits: try again, too, when no connection can be made. Services do that themselves, and not this long.
     """
-    slot, ends, tries = slot_of(commands), time.monotonic() + cluster.patience, 0
+    slot, patience = slot_of(commands), _Patience(cluster.patience)
     found: list[Any] = [*(replies or [None] * len(commands))]
     left: Sequence[int] = range(len(commands))
     node: redis.Redis | None = None
     asking = False
     if replies is not None:
-        left = _refused(found, left)
+        left = _refused(commands, found, left)
         node, asking = _redirected(cluster, slot, found[left[0]])
     while True:
         part = [commands[at] for at in left]
@@ -277,27 +303,26 @@ def _routed(
             got = send(node, [word for command in part for word in (_ASKING, command)] if asking else part)
         except ConnectionLost as error:
             cluster.changed()
-            if error.was_sent or not waits or time.monotonic() > ends:
+            if error.was_sent or not waits or patience.ends_connecting():
                 raise
             node, asking = None, False
         else:
             for at, reply in zip(left, got[1::2] if asking else got, strict=True):
                 found[at] = reply
-            left = _refused(found, left)
+            left = _refused(commands, found, left)
             if not left:
                 return found
-            if time.monotonic() > ends:
-                for at in left:
-                    found[at] = not_executed(str(found[at]))
-                return found
+            if patience.ends_following():
+                return [not_executed(str(reply)) if at in left else reply for at, reply in enumerate(found)]
             node, asking = _redirected(cluster, slot, found[left[0]], asked=node)
-        tries += 1
-        if node is None or tries > QUICKLY:
-            time.sleep(random.uniform(*PAUSES))  # noqa: S311 - so that not all come back at once
+        patience.pause(node)
 
 
-def _refused(replies: Sequence[Any], among: Sequence[int]) -> Sequence[int]:
-    return [at for at in among if isinstance(replies[at], _REFUSALS)]
+def _refused(commands: Sequence[Command], replies: Sequence[Any], among: Sequence[int]) -> Sequence[int]:
+    """Return which commands are to be sent again. WAIT is about what was written before it, so it goes with them."""
+    if not any(isinstance(replies[at], _REFUSALS) for at in among):
+        return ()
+    return [at for at in among if isinstance(replies[at], _REFUSALS) or commands[at][0] == "WAIT"]
 
 
 def _redirected(

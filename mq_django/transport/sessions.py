@@ -94,13 +94,14 @@ _POLLIN: int = getattr(select, "POLLIN", 1)
 class Session(Wire):
     """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
-    #: How often another node of a cluster was found to have the keys: see ClusterSession.
-    moves = 0
-
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
+        #: MasterFinder.is_old(), if Sentinels name the master.
+        self._names_old = getattr(vars(self._pool).get("sentinel_manager"), "is_old", None)
+        #: How often it has left a master that is none any more.
+        self.moves = 0
         #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = _poll()
@@ -126,13 +127,20 @@ class Session(Wire):
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._set_timeout()
-        if self._connection is None:
+        # Connecting may take long: meanwhile another connection may have found the next master.
+        while self._connection is None or self._is_old():
+            self.moves += self._connection is not None
+            self.close()
             self._connection = self._connect()
         try:
             self._connection.send_packed_command(self._packed(_with_new_scripts(self._connection, commands)))
         except (exceptions.RedisError, OSError) as error:
             self.close()
             raise translate(error) from error
+
+    def _is_old(self) -> bool:
+        """Return whether this process has found another master since this connection was made."""
+        return bool(self._names_old and self._connection and self._names_old(self._connection))
 
     def _connect(self) -> Any:
         during = sys.exception()
@@ -180,7 +188,9 @@ class Session(Wire):
         """Run the scripts that the server did not know again, by their text, and return all replies."""
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if unknown:
-            self.send([in_full(commands[at]) for at in unknown])
+            # WAIT is about what was written before it.
+            unknown += [at for at, command in enumerate(commands) if command[0] == "WAIT"]
+            self.send([in_full(commands[at]) if commands[at][0] == "EVALSHA" else commands[at] for at in unknown])
             for at in unknown:
                 replies[at] = self.receive()
         return replies

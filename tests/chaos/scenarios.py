@@ -11,7 +11,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import cluster_faults, flow_faults, hostile, in_order, neighbours
+from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
@@ -248,6 +248,7 @@ SCENARIOS = [
     Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
     Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
     Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
+    Scenario(name="sentinel-failover", play=failovers.play, rounds=2, around=failovers.around, stores=STORES),
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),

@@ -32,6 +32,7 @@ from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_dja
 from tests.chaos.spread import Spread
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
+from tests.sentinel_rig import Pair, RunningSentinel
 from tests.waiting import becomes_true, wait_until
 
 #: Seconds until the last of what a fault hit must have gone on. The promise is the visibility timeout and 2 s; the
@@ -70,6 +71,8 @@ class Stage:
         )
         self.road: Road | None = None
         self._with_road = road
+        self.pair: Pair | None = None
+        self.sentinel: RunningSentinel | None = None
         self.trees: list[Tree] = []
         self.producer: Producer | Spread
         self._leaving: list[Thread] = []
@@ -82,6 +85,11 @@ class Stage:
         self.start_server()
         if self._with_road:
             self.road = Road(self.server.url)
+        if self.surroundings.sentinel:
+            self.pair = Pair(self.server)
+            # It makes the next failover twice that time after the last one.
+            self.sentinel = RunningSentinel(self.server.port, binary=self.server.binary, again_ms=2000)
+            self.sentinel.wait_for_replicas()
         self.producer = Producer(self.history, random.Random(self.rng.random()), rate=rate, ms=ms)
 
     def start_server(self) -> None:
@@ -92,6 +100,8 @@ class Stage:
     @property
     def connection(self) -> str:
         """Return the URL that producers and consumers use."""
+        if self.sentinel:
+            return self.sentinel.url
         return self.road.url if self.road else self.server.url
 
     @property
@@ -157,13 +167,19 @@ class Stage:
         return sorted(pid for pid in tree.children() if (self.folder / f"{pid}.jsonl").exists())
 
     def strike(
-        self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False
+        self,
+        kind: str,
+        hit: Callable[[], Sequence[int] | None],
+        *,
+        pids: Sequence[int] = (),
+        spares: bool = False,
+        **told: float,
     ) -> str:
         """Do something to processes, note it, and return the fault's name for heal()."""
         name = f"{kind}-{next(self._faults)}"
         began = time.monotonic()
         more = hit() or ()
-        self.history.note("fault", fault=name, kind=kind, began=began, pids=[*pids, *more], spares=spares)
+        self.history.note("fault", fault=name, kind=kind, began=began, pids=[*pids, *more], spares=spares, **told)
         return name
 
     def heal(self, name: str) -> None:
@@ -235,6 +251,10 @@ class Stage:
                 tree.kill()
         if self.road:
             self.road.close()
+        if self.sentinel:
+            self.sentinel.close()
+        if self.pair:
+            self.pair.close()
         self.server.stop()
 
 

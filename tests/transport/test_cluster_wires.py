@@ -16,7 +16,7 @@ from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import script
-from mq_django.transport.sessions import reply_or_raise
+from mq_django.transport.sessions import Session, reply_or_raise
 from mq_django.transport.subscription import Subscription
 from tests.waiting import wait_until
 
@@ -318,6 +318,48 @@ def test_a_session_counts_how_often_another_node_has_its_slots(cluster, key):
     session.trip([("GET", key)])
     assert session.moves == 1
     session.close()
+
+
+def test_a_node_that_answers_late_that_it_has_moved_is_followed_all_the_same(cluster, key, monkeypatch):
+    """A blocked read, and a node that was frozen, reply after the patience has ended."""
+    monkeypatch.setattr(get_server("consume"), "patience", 0.1)
+    session = open_session("consume")
+    session.trip([("DEL", f"{key}list")])
+    mover = threading.Timer(0.5, lambda: cluster.move_slots([hash_slot(key)], another(cluster, key)))
+    mover.start()
+    # Redis ends the read when the slot moves; the next one finds the new node.
+    replies = session.trip([("SET", f"{key}before", 1), ("BLPOP", f"{key}list", 3)])
+    mover.join()
+    assert replies[0] == b"OK"
+    assert not isinstance(replies[1], WrongNode)
+    assert session.trip([("GET", f"{key}before")]) == [b"1"]
+    session.close()
+
+
+def test_a_node_that_lost_its_slots_ends_the_reads_of_its_connections(cluster):
+    server = get_server("consume")
+    node = server.owner(hash_slot("{a}"))
+    session = Session(node)
+    session.send([("SUBSCRIBE", "{a}:wake")])
+    session.receive()
+    failures = []
+
+    def listen():
+        try:
+            session.can_receive(20)
+            session.receive()
+        except ConnectionLost as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=listen)
+    reader.start()
+    owners = dict(server._owners)
+    server._owners = {slot: address for slot, address in owners.items() if server._clients.get(address) is not node}
+    server._forget_others()
+    reader.join(10)
+    assert len(failures) == 1
+    session.close()
+    server.changed()
 
 
 def test_a_wait_for_a_node_can_be_interrupted(cluster):

@@ -44,6 +44,7 @@ EXAMPLES = {
     "SMEMBERS": [("SMEMBERS", "k")],
     "SUBSCRIBE": [("SUBSCRIBE", "a", "b")],
     "UNLINK": [("UNLINK", "k")],
+    "WAIT": [("WAIT", 1, 500)],
     "XINFO": [("XINFO", "STREAM", "k"), ("XINFO", "GROUPS", "k")],
     "XLEN": [("XLEN", "k")],
     "XPENDING": [("XPENDING", "k", "g"), ("XPENDING", "k", "g", "-", "+", 1, "c")],

@@ -1,15 +1,17 @@
 """Fetch the messages of one queue, only as many as can run soon."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import stored_entry
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import Settlement, Store, StreamEntry
+from mq_django.stores.settling import message_id
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import BLOCK_MS
 
@@ -72,10 +74,6 @@ class Fetcher(Service):
         if room < 1:
             # While all handlers run, a message of a quiet key gets its turn.
             return 0.0 if self._store.line_up(self._consumer) else NO_ROOM
-        if self._session.moves != self._moves:
-            # What a master executes after another one took its place is lost: also acks that it has confirmed.
-            self._moves = self._session.moves
-            self._check_soon()
         if self._checks and self._checks[0] <= time.monotonic():
             self._take_stranded()
             self._checks.pop(0)
@@ -84,13 +82,24 @@ class Fetcher(Service):
         elif self._busy:
             taken = self._settler.settle_and_take(self._store, count=room, after_wait=self._has_waited)
             self._busy, self._has_waited = bool(taken), False
-            self._dispatcher.dispatch(taken)
+            self._pass_on(taken)
         else:
             with self._settler.no_more():
                 taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
             self._busy = self._has_waited = True
-            self._dispatcher.dispatch(taken)
+            self._pass_on(taken)
         return 0.0
+
+    def _pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
+        """Run what was taken, except what this consumer runs already, or has run and acked just now."""
+        if self._moves != self._session.moves:
+            # What a master executes after another one took its place is lost: also acks that it has confirmed.
+            self._moves = self._session.moves
+            self._check_soon()
+        # Only a new master, which does not have the last writes of the old one, delivers something again.
+        if self._checks and taken:
+            taken = self._settler.not_again(taken)
+        self._dispatcher.dispatch(taken)
 
     def recover(self, error: Exception) -> None:
         """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
@@ -130,7 +139,7 @@ class Fetcher(Service):
         done = self._handled()
         for item in stranded:
             if (item.stream, stored_entry(item.entry)) in done:
-                self._settler.in_hand.add((item.stream, item.entry))
+                self._settler.in_hand[item.stream, item.entry] = message_id(item)
                 self._settler.add(Settlement(item, ACK))
         stranded = [item for item in stranded if (item.stream, stored_entry(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))
