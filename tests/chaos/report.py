@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import mutations
-from tests.chaos.checker import FAILOVER_FIGURES, ORDER_FIGURES, Verdict, Violation
+from tests.chaos.checker import FAILOVER_FIGURES, ORDER_FIGURES, WINDOW_FIGURES, Verdict, Violation
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.settings import STORES
 from tests.chaos.surroundings import servers
@@ -185,7 +185,10 @@ def _p99(seconds: Sequence[float]) -> float:
 def _summary(whole: Verdict) -> dict[str, Any]:
     names = ("messages", "runs", "faults", "lost", "duplicates", "duplicates_per_fault_max", "duplicates_without_fault")
     return {
-        **{name: getattr(whole, name) for name in (*names, "early", "leaked", *FAILOVER_FIGURES, *ORDER_FIGURES)},
+        **{
+            name: getattr(whole, name)
+            for name in (*names, *WINDOW_FIGURES, "early", "leaked", *FAILOVER_FIGURES, *ORDER_FIGURES)
+        },
         "violations": len(whole.violations),
         "recovery_p99_s": round(_p99(whole.recoveries), 3),
         "handover_p99_s": round(_p99(whole.handovers), 3),
