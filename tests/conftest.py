@@ -21,9 +21,11 @@ from redis.retry import Retry
 
 from mq_django import registry
 from mq_django.errors import NoServer
+from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
 from tests import on_cluster, one_slot
+from tests.clusters import cluster_binary, delete_keys
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
@@ -186,6 +188,25 @@ def mq_settings(settings: Settings, redis_url: str, namespace: str) -> MQSetting
 
     configure()
     return configure
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[PrivateCluster]:
+    """A cluster of three masters, started for the first test that asks for one: tests/clusters.py says of what."""
+    with PrivateCluster(binary=cluster_binary()) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(session_cluster: PrivateCluster, mq_settings: MQSettings) -> Iterator[PrivateCluster]:
+    """A cluster that MQ_DJANGO names; its keys go when the test ends.
+
+    `mq_settings(CONNECTION=cluster.url, ...)` changes other settings. The tests of a process share it: one that moves
+    slots moves them back, and one that kills a node starts a `PrivateCluster` of its own.
+    """
+    mq_settings(CONNECTION=session_cluster.url)
+    yield session_cluster
+    delete_keys(session_cluster)
 
 
 @pytest.fixture
