@@ -71,6 +71,8 @@ class Cluster:
         #: Nodes to which slots are being moved, and when that was noted.
         self._importers: dict[Address, float] = {}
         self._lock = threading.Lock()
+        #: Held while the topology is read.
+        self._reading = threading.Lock()
         self._is_stale = True
         self._renew_at = 0.0
 
@@ -117,7 +119,7 @@ class Cluster:
             client.connection_pool.disconnect()
 
     def _owner(self, slot: int) -> Address:
-        if self._is_stale:
+        if self._is_stale or not self._owners:
             self._look()
         address = self._owners.get(slot)
         if address is None:
@@ -139,21 +141,21 @@ class Cluster:
 
     def _look(self) -> None:
         """Read the topology, unless another thread does, or it was read a moment ago."""
-        if not self._is_stale or (self._owners and time.monotonic() < self._renew_at):
+        if self._owners and (not self._is_stale or time.monotonic() < self._renew_at):
             return
-        if not self._lock.acquire(timeout=0 if self._owners else RENEW_WITHIN):
+        if not self._reading.acquire(timeout=0 if self._owners else RENEW_WITHIN):
             return
         try:
-            if self._is_stale:
+            if self._is_stale or not self._owners:
                 self._renew()
         finally:
-            self._lock.release()
+            self._reading.release()
 
     def _renew(self) -> None:
         self._is_stale = False
         try:
             slots = self._read()
-        except (exceptions.RedisError, OSError) as error:
+        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
             self._is_stale, self._manager = True, None
             # The nodes that were known may be back before those that tell of them.
             if not self._owners:
@@ -178,8 +180,11 @@ class Cluster:
         """Close the connections to nodes that have no slots any more. Threads that use them get ConnectionLost."""
         since = time.monotonic() - FORGET_AFTER
         importers = {address for address, noted in self._importers.items() if noted > since}
-        for address in self._clients.keys() - set(self._owners.values()) - importers:
-            self._clients.pop(address).connection_pool.disconnect()
+        with self._lock:
+            gone = self._clients.keys() - set(self._owners.values()) - importers
+            clients = [self._clients.pop(address) for address in gone]
+        for client in clients:
+            client.connection_pool.disconnect()
 
     def _explained(self, error: Exception) -> StoreError:
         """Return the error of mq_django for a topology that could not be read."""

@@ -17,6 +17,7 @@ from redis import exceptions
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
 from mq_django.transport.cluster import Cluster
+from mq_django.transport.failures import address
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.hash_slots import hash_slot, keys_of
 from mq_django.transport.scripts import Command
@@ -194,11 +195,12 @@ class ClusterSession(Wire):
         self._current = self._session_to(node)
         try:
             replies = send(self._current)
-        except ConnectionLost as error:
+        except ConnectionLost as raw:
+            error = _named(raw, node)
             # A service asks for one queue after another: for all those on a silent node, it waits once.
             self._lost[node] = str(error), time.monotonic() + LOST_FOR
             self._sessions.pop(node).close()
-            raise
+            raise error from raw
         self._lost.pop(node, None)
         return replies
 
@@ -208,7 +210,18 @@ AnySession = Session | ClusterSession
 
 
 def _pooled(node: redis.Redis, commands: Sequence[Command]) -> list[Any]:
-    return Pooled(node).trip(commands)
+    try:
+        return Pooled(node).trip(commands)
+    except ConnectionLost as error:
+        raise _named(error, node) from error
+
+
+def _named(error: ConnectionLost, node: redis.Redis) -> ConnectionLost:
+    """Return an error that names the node."""
+    at = address(node.connection_pool)
+    named = ConnectionLost(str(error) if at in str(error) else f"Node {at} of the Redis Cluster: {error}")
+    named.was_sent = error.was_sent
+    return named
 
 
 def _followed(

@@ -111,11 +111,13 @@ def examine_servers(queues: Sequence[QueueConfig]) -> None:
         ConnectionRejected: the server does not accept the CONNECTION settings.
         NotPermitted: the Redis user has no permission for any of the queues on a server.
     """
+    logged: set[str] = set()
     for share in by_server(queues).values():
-        _examine(share)
+        _examine(share, logged)
 
 
-def _examine(queues: ServerQueues) -> None:
+def _examine(queues: ServerQueues, logged: set[str]) -> None:
+    """Examine a server. What another one has, too, is logged once: the nodes of a cluster have the same settings."""
     connection = connection_of(queues)
     try:
         findings = examine(get_client("chores", connection, key=next(iter(queues.values())).keys.wake))
@@ -124,8 +126,10 @@ def _examine(queues: ServerQueues) -> None:
     except StoreError as error:
         logger.warning("Redis could not be examined: %s", error)
         findings = []
-    for finding in findings:
-        logger.warning("%s", finding.message)
+    for message in dict.fromkeys(finding.message for finding in findings):
+        if message not in logged:
+            logger.warning("%s", message)
+        logged.add(message)
     if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
     session = open_session("chores", connection)
