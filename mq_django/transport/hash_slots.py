@@ -13,7 +13,7 @@ from mq_django.transport.scripts import Argument, Command
 #: Commands without a key. They run on the server of their trip.
 _KEYLESS = frozenset(
     {
-        *("COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
+        *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
         *("INFO", "CONFIG", "SLOWLOG", "CLUSTER"),
     }
 )

@@ -9,7 +9,6 @@ from redis.sentinel import SentinelConnectionPool
 from mq_django.core.numbers import whole
 from mq_django.inspector.doctor.findings import DoctorFinding, Look, mib, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
-from mq_django.transport.connections import get_client
 
 #: Seconds without a reply of a replica that are too many: it replies each second. By default such a replica does not
 #: count for min-replicas-to-write either (min-replicas-max-lag).
@@ -106,7 +105,7 @@ def _lateness(replica: Replica) -> str:
 
 
 def _of_sentinels(server: ServerFacts) -> Iterator[DoctorFinding]:
-    pool = get_client("inspect", server.connection).connection_pool
+    pool = server.client.connection_pool
     if not isinstance(pool, SentinelConnectionPool):
         return
     masters: dict[str, list[str]] = {}
