@@ -45,7 +45,13 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 # The server program of clusters; empty for the one of all other tests.
 CLUSTER_SERVER ?=
 # Which tests `make cluster` runs.
-CLUSTER_TESTS ?= tests/stores tests/producers tests/consumers tests/workflows tests/inspector tests/admin tests/management
+# Those of consumers are the ones that send commands, and trees that fetch and settle.
+CLUSTER_TESTS ?= tests/stores tests/producers tests/workflows tests/inspector tests/management tests/consumers/worker \
+	$(addprefix tests/consumers/supervisor/test_,extender.py heartbeat.py listener.py next_checks.py promoter.py \
+		reclaimer.py redriver.py releaser.py scheduler.py trimmer.py history_trimmer.py) \
+	$(addprefix tests/consumers/test_,asking.py cancelling.py order.py pausing.py resuming.py \
+		running_tasks_of_trees.py settlements.py stacks.py topics.py) \
+	$(addprefix tests/admin/,consumers dead_letters messages queues topics workflows)
 
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60

@@ -268,8 +268,8 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
     with pytest.raises(WaitTimeout):
         wait(result, timeout=0)
     assert result_watcher.watcher("")._awaited == {}
-    waiters = config_of("default").keys.waiters
-    registered = get_client("produce", key=waiters).pttl(waiters)
+    key = config_of("default").keys.waiters
+    registered = get_client("produce", key=key).pttl(key)
     assert 0 < registered <= 30_000
 
 
@@ -296,7 +296,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_ba
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    client = get_client("produce")
+    client = get_client("produce", key=config_of("default").keys.waiters)
     client.hdel(config_of("default").keys.waiters, config_of("default").keys.result(result.id))
     work("default")
     assert not waiting.done()
@@ -493,7 +493,8 @@ def test_a_thousand_coroutines_share_one_subscription():
             assert not waited.done()
             await asyncio.sleep(0.05)
         process = result_watcher.watcher("")._process
-        assert get_client("produce").pubsub_numsub(config_of("default").keys.results_channel(process))[0][1] == 1
+        channel = config_of("default").keys.results_channel(process)
+        assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
         for _ in range(2):
             await asyncio.to_thread(work, "default", count=500)
         return await waited
