@@ -108,10 +108,10 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
 
 
-@pytest.fixture(autouse=True)
-def _routed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _routed(request: pytest.FixtureRequest) -> None:
     if on_cluster.URL:
-        on_cluster.route_wires(monkeypatch, lambda: request.getfixturevalue("redis_url"))
+        on_cluster.route_wires(request.getfixturevalue("redis_url"))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -82,16 +82,19 @@ def cluster(url: str) -> Cluster:
     return make_cluster(read({"CONNECTION": url})[0], _options("produce"), patience=2.0)
 
 
-def route_wires(monkeypatch: Any, url: Callable[[], str]) -> None:
-    """Let a test's `Session(client)` and `Pooled(client)` of a client of the cluster be wires to the cluster."""
+def route_wires(url: str) -> None:
+    """Let a test's `Session(client)` and `Pooled(client)` of a client of the cluster be wires to the cluster.
+
+    This lasts as long as the process: a class whose `__new__` was removed again cannot be called.
+    """
 
     def made_for(single: type, routed: type) -> None:
         def new(cls: type, client: Any) -> Any:
             # The product makes them for a node.
             by_test = sys._getframe(1).f_globals["__name__"].startswith("tests.")
-            return routed(cluster(url())) if by_test and _is_of(client, url()) else object.__new__(cls)
+            return routed(cluster(url)) if by_test and _is_of(client, url) else object.__new__(cls)
 
-        monkeypatch.setattr(single, "__new__", new, raising=False)
+        single.__new__ = new  # type: ignore[method-assign,assignment]
 
     made_for(Session, ClusterSession)
     made_for(Pooled, ClusterWire)
