@@ -24,7 +24,7 @@ from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import script
-from mq_django.transport.sessions import reply_or_raise
+from mq_django.transport.sessions import Session, reply_or_raise
 from mq_django.transport.subscription import Subscription
 from tests.waiting import wait_until
 
@@ -233,6 +233,18 @@ def test_one_node_that_answers_is_enough(cluster, mq_settings):
     assert {client.connection_pool.connection_kwargs["port"] for client in get_clients("produce")} == {
         node.port for node in cluster.masters
     }
+
+
+def test_a_session_that_another_thread_closes_is_lost(cluster, monkeypatch):
+    session = open_session("chores")
+
+    def closed(_, commands):
+        session.close()
+        raise ConnectionLost("closed")
+
+    monkeypatch.setattr(Session, "trip", closed)
+    with pytest.raises(ConnectionLost, match="closed"):
+        session.trip([("GET", "a")])
 
 
 @pytest.fixture
