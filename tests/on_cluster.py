@@ -58,7 +58,7 @@ class RawCluster(redis.RedisCluster):
         return summed
 
 
-_EVERYWHERE = ("CONFIG SET", "CONFIG RESETSTAT", "ACL SETUSER", "ACL DELUSER")
+_EVERYWHERE = ("CONFIG SET", "CONFIG RESETSTAT", "ACL SETUSER", "ACL DELUSER", "CLIENT KILL")
 #: Integers of INFO that are no counts.
 _TEXTS = frozenset({"process_id", "tcp_port", "uptime_in_seconds"})
 
