@@ -359,7 +359,8 @@ def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
 
 
 def test_registrations_of_processes_that_are_gone_are_removed():
-    client, keys = get_client("produce"), config_of("default").keys
+    keys = config_of("default").keys
+    client = get_client("produce", key=keys.waiters)
     client.hset(keys.waiters, mapping={f"gone{n}": "1000 abc\n" for n in range(3)})
     results = [tasks.shout.enqueue(str(n)) for n in range(20)]
     for each in results:
@@ -542,7 +543,8 @@ def test_a_result_is_found_by_its_id_alone(settings):
 
 def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(in_background):
     result = tasks.shout.enqueue("a")
-    client, keys = get_client("produce"), config_of("default").keys
+    keys = config_of("default").keys
+    client = get_client("produce", key=keys.waiters)
     copy_results((config_of("default"), Pooled(client)), (config_of("emails"), Pooled(client)), [result.id])
     client.delete(keys.result(result.id))
     waiting = in_background(wait, result, timeout=LONG)
