@@ -66,15 +66,29 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the plugin that shuffles
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests."""
+    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests.
+
+    On a Redis Cluster, skip what says why it needs one server: `@pytest.mark.single_server(why="...")`.
+    """
     for item in items:
         if item.get_closest_marker("flaky"):
             raise pytest.UsageError(f"{item.nodeid}: use the mark retried(why=...) in place of flaky")
-        for mark in item.iter_markers("retried"):
-            if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
-                raise pytest.UsageError(f"{item.nodeid}: the mark retried needs its reason: retried(why=...)")
+        if reasons_of(item, "retried"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        reasons = reasons_of(item, "single_server")
+        if reasons and on_cluster.URL:
+            item.add_marker(pytest.mark.skip(reason=f"not on a Redis Cluster: {reasons[0]}"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def reasons_of(item: pytest.Item, name: str) -> list[str]:
+    """Return the reasons of a mark of a test, the closest first. Each mark must have one."""
+    reasons = []
+    for mark in item.iter_markers(name):
+        if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
+            raise pytest.UsageError(f"{item.nodeid}: the mark {name} needs its reason: {name}(why=...)")
+        reasons.append(mark.kwargs["why"])
+    return reasons
 
 
 @pytest.fixture(autouse=True)
@@ -94,10 +108,10 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
 
 
-@pytest.fixture(autouse=True)
-def _routed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _routed(request: pytest.FixtureRequest) -> None:
     if on_cluster.URL:
-        on_cluster.route_wires(monkeypatch)
+        on_cluster.route_wires(request.getfixturevalue("redis_url"))
 
 
 @pytest.fixture(scope="session")
@@ -127,8 +141,11 @@ class Restored:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """The URL of the Redis of this process: MQ_REDIS_URL, or one started for it."""
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of the Redis of this process: MQ_REDIS_URL or MQ_CLUSTER_URL, or one started for it."""
+    if on_cluster.URL == on_cluster.OWN:
+        yield request.getfixturevalue("session_cluster").url
+        return
     url = on_cluster.URL or configured_url()
     if url:
         yield url
@@ -140,7 +157,7 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def session_client(redis_url: str) -> Iterator[redis.Redis]:
     if on_cluster.URL:
-        with on_cluster.raw_client() as client:
+        with on_cluster.raw_client(redis_url) as client:
             yield client
         return
     with redis.Redis.from_url(redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)) as client:

@@ -17,7 +17,7 @@ from redis.cluster import ClusterNode, NodesManager
 from redis.retry import Retry
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
-from mq_django.transport.failures import translate_connecting
+from mq_django.transport.failures import translate, translate_connecting
 from mq_django.transport.sessions import interrupt
 
 #: Options for asking nodes for the topology. Short timeouts, so that a silent node does not delay the next.
@@ -86,6 +86,7 @@ class Cluster:
         Raises:
             ConnectionLost: no node replies, or none has the slot.
             ConnectionRejected: the nodes are none of a cluster, or refuse the log-in.
+            NotPermitted: the user has no permission to ask for the nodes.
         """
         return self._client_at(self._owner(slot))
 
@@ -198,6 +199,9 @@ class Cluster:
     def _explained(self, error: Exception) -> StoreError:
         """Return the error of mq_django for a topology that could not be read."""
         cause = error.__cause__ or error.__context__ or error
+        # redis-py takes every error reply for that of a server without a cluster.
+        if isinstance(cause.__context__, exceptions.NoPermissionError):
+            return translate(cause.__context__)
         if "Cluster mode is not enabled" in str(cause):
             return ConnectionRejected(
                 f"{self._named_by} names a Redis Cluster, and the server at {_shown(self.nodes[0])} is none. Write "

@@ -168,14 +168,15 @@ class ClusterSession(Wire):
         reason, until = self._lost.get(node, ("", 0.0))
         if time.monotonic() < until:
             raise ConnectionLost(reason)
-        self._current = self._session_to(node)
+        session = self._current = self._session_to(node)
         try:
-            replies = send(self._current)
+            replies = send(session)
         except ConnectionLost as raw:
             error = _named(raw, node)
             # A service asks for one queue after another: for all those on a silent node, it waits once.
             self._lost[node] = str(error), time.monotonic() + LOST_FOR
-            self._sessions.pop(node).close()
+            # Another thread may have closed all of them.
+            self._sessions.pop(node, session).close()
             raise error from raw
         self._lost.pop(node, None)
         return replies

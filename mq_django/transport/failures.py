@@ -91,7 +91,7 @@ def translate(error: Exception) -> StoreError:
         return ConnectionRejected(f"The server runs no scripts, as a Sentinel does. {SENTINEL_ADVICE} ({text})")
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
     if isinstance(error, _NOT_EXECUTED) or code in ("TRYAGAIN", "CLUSTERDOWN"):
-        return not_executed(text)
+        return not_executed(error)
     if text.startswith(_NOT_PERMITTED):
         kind = NotPermitted
     if kind is not None:
@@ -104,11 +104,18 @@ def translate(error: Exception) -> StoreError:
     return StoreError(text)
 
 
-def not_executed(text: str) -> ConnectionLost:
-    """Return the error for what a node of a Redis Cluster could not execute now."""
-    failure = ConnectionLost(f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {text}")
-    failure.was_sent = False
+def not_executed(error: Exception) -> ConnectionLost:
+    """Return the error of mq_django for what a node of a Redis Cluster could not execute now."""
+    failure = ConnectionLost(
+        f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {error_text(error)}"
+    )
+    failure.was_sent, failure.__cause__ = False, error
     return failure
+
+
+def concerns_one_slot(error: BaseException) -> bool:
+    """Return whether an error is about a slot of a cluster that is being moved. Other slots of the node work."""
+    return isinstance(error.__cause__, exceptions.AskError | exceptions.TryAgainError)
 
 
 def error_text(error: Exception) -> str:

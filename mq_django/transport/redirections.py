@@ -127,7 +127,7 @@ def routed(
             if not left:
                 return found
             if patience.ends_following():
-                return [not_executed(str(reply)) if at in left else reply for at, reply in enumerate(found)]
+                return [not_executed(reply) if at in left else reply for at, reply in enumerate(found)]
             node, asking = _redirected(cluster, slot, found[left[0]], asked=node)
         patience.pause(node)
 

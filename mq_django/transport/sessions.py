@@ -307,5 +307,7 @@ def reply_or_raise(reply: Any) -> Any:
     """Return a reply, or raise the StoreError for an error reply."""
     if isinstance(reply, Exception):
         found = translate(reply)
-        raise found from (None if found is reply else reply)
+        if found is reply:
+            raise found
+        raise found from reply
     return reply

@@ -10,7 +10,7 @@ from tests.consumers.proxy import Proxy
 from tests.sentinel_rig import MASTER, Pair, client_of, running_sentinel
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.single_server(why="it has a master and a replica of its own")]
 
 #: Seconds in which consumers work again once there is a master.
 BACK = 10.0

@@ -7,7 +7,15 @@ import pytest
 import redis
 
 from mq_django.conf import get_config, read
-from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, NotSupported, StoreError, WrongNode
+from mq_django.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    ConnectionRejected,
+    NotPermitted,
+    NotSupported,
+    StoreError,
+    WrongNode,
+)
 from mq_django.transport import cluster_wires, connections
 from mq_django.transport.cluster import Cluster
 from mq_django.transport.cluster_wires import ClusterSession, ClusterWire
@@ -227,6 +235,35 @@ def test_one_node_that_answers_is_enough(cluster, mq_settings):
     assert {client.connection_pool.connection_kwargs["port"] for client in get_clients("produce")} == {
         node.port for node in cluster.masters
     }
+
+
+def test_a_session_that_another_thread_closes_is_lost(cluster, monkeypatch):
+    session = open_session("chores")
+
+    def closed(_, commands):
+        session.close()
+        raise ConnectionLost("closed")
+
+    monkeypatch.setattr(Session, "trip", closed)
+    with pytest.raises(ConnectionLost, match="closed"):
+        session.trip([("GET", "a")])
+
+
+@pytest.fixture
+def shut_out(cluster):
+    """The URL of a user who may not ask for the nodes."""
+    for node in cluster.masters:
+        node.command("ACL", "SETUSER", "shut-out", "on", ">secret", "~*", "+@all", "-cluster")
+    yield cluster.url.replace("://", "://shut-out:secret@")
+    connections.close_clients()
+    for node in cluster.masters:
+        node.command("ACL", "DELUSER", "shut-out")
+
+
+def test_a_user_who_may_not_ask_for_the_nodes_is_told_so(mq_settings, shut_out):
+    mq_settings(CONNECTION=shut_out)
+    with pytest.raises(NotPermitted, match=r"cluster.*docs/settings\.md lists the rights"):
+        open_wire("produce").trip([("GET", "a")])
 
 
 def test_a_server_that_is_no_cluster_is_refused_with_the_url_to_write(mq_settings):

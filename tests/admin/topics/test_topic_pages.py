@@ -91,7 +91,8 @@ def test_the_page_of_a_group_says_where_it_is_in_the_log(operator, billing, even
 
 def test_an_alarm_and_losses_come_first(operator, billing, events):
     Log(events.config, Pooled(get_client("produce"))).set_alarm("billing", 95)
-    get_client("produce").hset(events.config.keys.group("billing").control, "lost", 3)
+    control = events.config.keys.group("billing").control
+    get_client("produce", key=control).hset(control, "lost", 3)
 
     for address in (BASE, TOPIC, GROUP):
         first, second, *_ = operator.get(address).context["problems"]

@@ -89,7 +89,7 @@ def test_it_waits_at_redis_when_there_is_nothing(rig, publish):
     turn(rig)
     thread = threading.Thread(target=turn, args=(rig,))
     thread.start()
-    wait_until(lambda: rig.session._connection is not None)
+    wait_until(lambda: rig.session.socket is not None)
     publish()
     thread.join(3)
     assert not thread.is_alive()
