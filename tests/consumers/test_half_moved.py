@@ -20,7 +20,6 @@ def neighbours(cluster, namespace: str) -> tuple[str, str]:
     return next(pair for pair in combinations(owned, 2) if owned[pair[0]] is owned[pair[1]])
 
 
-@pytest.mark.xfail(strict=True, reason="services leave out the other queues of a node after the first TRYAGAIN")
 def test_other_queues_of_its_node_go_on(cluster, trees, publish, history, namespace):
     first, second = neighbours(cluster, namespace)
     options = {"VISIBILITY_TIMEOUT": VISIBILITY_SECONDS}
