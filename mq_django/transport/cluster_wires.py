@@ -28,7 +28,7 @@ class ClusterWire(Wire):
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
-        return routed(self._cluster, commands, _pooled, waits=True)
+        return routed(self._cluster, commands, _pooled, waits=True) if commands else []
 
     def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """See Wire.trips(). Nodes are asked at the same time; see fan_out() for those that cannot be reached."""
@@ -62,6 +62,8 @@ class ClusterSession(Wire):
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
+        if not commands:
+            return []
         replies, slot = routed(self._cluster, commands, self._send_to), slot_of(commands)
         owner = self._cluster.known_owner(slot)
         if self._owners.setdefault(slot, owner) != owner:

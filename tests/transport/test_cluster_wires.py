@@ -84,6 +84,11 @@ def test_several_trips_go_to_several_nodes(wire):
     assert wire.trips([[("GET", key)] for key in KEYS] + [[]]) == [[key.encode()] for key in KEYS] + [[]]
 
 
+def test_a_trip_without_commands_has_no_replies(wire):
+    assert wire.trip([]) == []
+    assert wire.trips([[], []]) == [[], []]
+
+
 def test_a_missing_value_is_a_reply(wire):
     assert wire.trip([("GET", "{a}none"), ("EXISTS", "{a}none")]) == [None, 0]
 

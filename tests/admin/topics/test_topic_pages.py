@@ -300,6 +300,7 @@ def test_the_history_of_a_topic_and_its_group_is_there(operator, billing):
     assert operator.get(f"{BASE}events/history/").status_code == 200
 
 
+@pytest.mark.single_server(why="counts the commands of one server")
 def test_pages_of_many_groups_send_few_commands(operator, mq_settings, redis_client):
     """Two for each topic and group that is shown, and twenty."""
     mq_settings(QUEUES={"emails": {}}, TOPICS={f"t{n}": {"RETENTION_COUNT": 100} for n in range(10)})

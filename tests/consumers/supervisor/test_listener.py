@@ -58,6 +58,7 @@ class Cut:
             return pipe.execute()[1:]
 
 
+@pytest.mark.single_server(why="cuts the connections of one server")
 def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(trees, redis_client):
     bury_many("default", 3)
     trees()
