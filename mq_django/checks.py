@@ -12,14 +12,16 @@ from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.checks import CheckMessage, Error
 from django.urls import URLResolver, get_resolver
 
-from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, read
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.producers.schedule_checks import check_task
 from mq_django.registry import groups, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
-from mq_django.transport.locations import is_django_redis, make_pool, servers_of
+from mq_django.transport.cluster_urls import is_cluster
+from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
+from mq_django.transport.sentinel_urls import SentinelURL
 
 TAG = "mq_django"
 
@@ -50,7 +52,9 @@ def _check_server(config: Config, connection: str) -> list[CheckMessage]:
     location = connection or config.connection
     if location == EMBEDDED:
         return []
-    if location.startswith(URL_SCHEMES):
+    if is_cluster(location):
+        found = []
+    elif location.startswith(URL_SCHEMES):
         found = list(_neighbours(None, _database(location)))
     else:
         found = _check_alias(location, config.where_is(connection))
@@ -60,7 +64,10 @@ def _check_server(config: Config, connection: str) -> list[CheckMessage]:
 def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
     """Create a connection pool, which does not connect yet, to check its options."""
     try:
-        make_pool(config, {}, connection)
+        if is_cluster(connection or config.connection):
+            make_cluster(config, {}, connection)
+        else:
+            make_pool(config, {}, connection)
     except ConfigurationError as error:
         hint = "Correct the URL or the alias. docs/settings.md shows what they may have."
         yield Error(str(error), hint=hint, id="mq_django.E008")
@@ -76,8 +83,10 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
         return [Error(f"{named}, a cache whose BACKEND is not django-redis.", hint=hint, id="mq_django.E003")]
     servers = servers_of(cache)
-    if not servers or not servers[0].startswith(URL_SCHEMES):
-        hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(URL_SCHEMES)}"
+    if not servers or not servers[0].startswith(SERVER_SCHEMES):
+        hint = f"Give CACHES[{alias!r}] a LOCATION that starts with one of {', '.join(SERVER_SCHEMES)}"
+        if servers and servers[0].startswith(SENTINEL_SCHEMES):
+            hint = f"Name this URL in {setting}. django-redis does not read it."
         return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
     return list(_neighbours(alias, _database(servers[0], cache)))
 
@@ -242,6 +251,10 @@ def _databases(cache: Mapping[str, Any]) -> list[Database]:
 def _database(location: str, cache: Mapping[str, Any] | None = None) -> Database:
     """Return the server and the database of a location in a normalized form."""
     try:
+        if location.startswith(SENTINEL_SCHEMES):
+            # A cache with django-redis's SENTINELS has the name in the place of the host, too.
+            found = SentinelURL.read(location)
+            location = found.server_url.replace("master/", f"{found.master}/", 1)
         parts = urlsplit(location)
     except ValueError:  # not a valid address
         return (location, "")

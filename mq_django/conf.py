@@ -18,7 +18,14 @@ from mq_django.core.configs import GroupConfig, QueueConfig, RsmqConfig, TopicCo
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
-from mq_django.core.options import URL_SCHEMES, WrongParts, options_of
+from mq_django.core.options import (
+    CLUSTER_SCHEMES,
+    SENTINEL_SCHEMES,
+    SERVER_SCHEMES,
+    URL_SCHEMES,
+    WrongParts,
+    options_of,
+)
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
@@ -28,6 +35,8 @@ from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependen
 
 __all__ = [
     "EMBEDDED",
+    "SENTINEL_SCHEMES",
+    "SERVER_SCHEMES",
     "URL_SCHEMES",
     "Config",
     "DeliveryOptions",
@@ -95,10 +104,18 @@ class _Reader:
         for name, options in self._named(raw, "QUEUES", _queue_config, connection):
             if options.get("store") == "rsmq":
                 found[name] = RsmqConfig(name=name, **options)
+                self._check_slot(found[name], found[name].connection or connection)
             else:
                 found[name] = QueueConfig(name=name, namespace=namespace, **options)
                 self._check_order(found[name])
         return found
+
+    def _check_slot(self, config: QueueConfig, connection: str) -> None:
+        if connection.startswith(CLUSTER_SCHEMES) and not re.search(r"\{[^}]+\}", config.namespace):
+            where = f'MQ_DJANGO["QUEUES"][{config.name!r}]'
+            message = f"{where} is in RSMQ's format on a Redis Cluster, and its keys would not be in one slot."
+            hint = f"Give it a NAMESPACE in braces, such as {{{config.namespace}}}, and all its programs the same `ns`."
+            self.refuse(where, message, hint)
 
     def _check_order(self, config: QueueConfig) -> None:
         where, most = f'MQ_DJANGO["QUEUES"][{config.name!r}]', config.concurrency.key

@@ -22,6 +22,7 @@ MQError
 │   ├── ReadOnly              Redis accepts no writes: a replica, or its disk is full
 │   ├── ServerBusy            Redis is running a script that does not end, and accepts no other command
 │   ├── WrongNode             the key is on another node of a Redis Cluster
+│   ├── NotReplicated         the master has the messages, and no replica has confirmed them in time
 │   └── NotSupported          the queue or topic does not support that
 ├── WorkflowError             a workflow cannot do what is asked for
 │   ├── InvalidWorkflow       a definition that cannot run; nothing was written (also ValueError)
@@ -58,8 +59,6 @@ MQError
 └── TestKitError              mq_django.testing cannot do what a test asks for
     └── EndlessRun            one message after another became ready: handlers publish endlessly
 """
-
-from collections.abc import Sequence
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -171,6 +170,8 @@ class AlreadyPublished(PublishError):
 class StoreError(MQError):
     """Redis could not execute a command."""
 
+    was_sent = True  #: False: nothing was executed, because no node could be reached or none could execute it.
+
 
 class ConnectionLost(StoreError):
     """Redis cannot be reached or did not answer in time. The command may have been executed."""
@@ -201,7 +202,13 @@ class ServerBusy(StoreError):
 
 
 class WrongNode(StoreError):
-    """The key is on another node of a Redis Cluster. The command did not run."""
+    """The key is on another node of a Redis Cluster, and CONNECTION names one server. The command did not run."""
+
+
+class NotReplicated(StoreError):
+    """The master has accepted the messages, and no replica has confirmed them in time: a failover may lose them."""
+
+    message_ids: tuple[str, ...] = ()
 
 
 class NotSupported(StoreError):
@@ -211,8 +218,7 @@ class NotSupported(StoreError):
 class RSMQError(MQError):
     """The base of RSMQ's own errors."""
 
-    #: RSMQ's name of the error.
-    name = ""
+    name = ""  #: RSMQ's name of the error.
 
 
 class InvalidFormat(RSMQError, ValueError):
@@ -274,8 +280,7 @@ class InvalidWait(CannotWait, ValueError):
 class WaitTimeout(MQError, TimeoutError):
     """Results have not ended within the timeout. Their tasks go on."""
 
-    #: The ids of these results.
-    missing: Sequence[str] = ()
+    missing: list[str] | tuple[str, ...] = ()  #: The ids of these results.
 
 
 class Cancelled(MQError):
@@ -309,8 +314,7 @@ class NotResumable(MQError, ValueError):
 class TestKitError(MQError):
     """`mq_django.testing` cannot do what a test asks for."""
 
-    #: pytest would collect a class of this name.
-    __test__ = False
+    __test__ = False  # pytest would collect a class of this name
 
 
 class EndlessRun(TestKitError):

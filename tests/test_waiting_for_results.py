@@ -70,7 +70,8 @@ def in_background():
 
 
 def waiters(queue="default"):
-    return get_client("produce").hgetall(config_of(queue).keys.waiters)
+    key = config_of(queue).keys.waiters
+    return get_client("produce", key=key).hgetall(key)
 
 
 def config_of(queue):
@@ -180,7 +181,7 @@ def test_a_task_that_is_running_has_not_ended(in_background):
     store = open_store(config_of("default"), Pooled(get_client("produce")))
     store.create_groups()
     (delivery,) = store.take("c1", count=1)
-    get_client("produce").hset(store.keys.consumers, "consumer:c1", "{}")
+    get_client("produce", key=store.keys.consumers).hset(store.keys.consumers, "consumer:c1", "{}")
     note_running(Pooled(get_client("produce")), store.config, "c1", [RunningTask(delivery, 1000)])
     assert get_result(result.id).status.value == "RUNNING"
     assert waiters()
@@ -267,7 +268,8 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
     with pytest.raises(WaitTimeout):
         wait(result, timeout=0)
     assert result_watcher.watcher("")._awaited == {}
-    registered = get_client("produce").pttl(config_of("default").keys.waiters)
+    key = config_of("default").keys.waiters
+    registered = get_client("produce", key=key).pttl(key)
     assert 0 < registered <= 30_000
 
 
@@ -294,7 +296,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_ba
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    client = get_client("produce")
+    client = get_client("produce", key=config_of("default").keys.waiters)
     client.hdel(config_of("default").keys.waiters, config_of("default").keys.result(result.id))
     work("default")
     assert not waiting.done()
@@ -350,13 +352,15 @@ def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    get_client("produce").delete(config_of("default").keys.result(result.id))
+    key = config_of("default").keys.result(result.id)
+    get_client("produce", key=key).delete(key)
     with pytest.raises(TaskResultDoesNotExist):
         waiting.result(LONG)
 
 
 def test_registrations_of_processes_that_are_gone_are_removed():
-    client, keys = get_client("produce"), config_of("default").keys
+    keys = config_of("default").keys
+    client = get_client("produce", key=keys.waiters)
     client.hset(keys.waiters, mapping={f"gone{n}": "1000 abc\n" for n in range(3)})
     results = [tasks.shout.enqueue(str(n)) for n in range(20)]
     for each in results:
@@ -369,7 +373,7 @@ def test_two_processes_can_wait_for_one_result(in_background):
     keys = config_of("default").keys
     result = tasks.shout.enqueue("hello")
     far = int(time.time() * 1000) + 60_000
-    get_client("produce").hset(keys.waiters, keys.result(result.id), f"{far} other\n1000 dead\n")
+    get_client("produce", key=keys.waiters).hset(keys.waiters, keys.result(result.id), f"{far} other\n1000 dead\n")
     heard = get_client("produce").pubsub()
     heard.subscribe(keys.results_channel("other"))
     waiting = in_background(wait, result, timeout=LONG)
@@ -490,7 +494,8 @@ def test_a_thousand_coroutines_share_one_subscription():
             assert not waited.done()
             await asyncio.sleep(0.05)
         process = result_watcher.watcher("")._process
-        assert get_client("produce").pubsub_numsub(config_of("default").keys.results_channel(process))[0][1] == 1
+        channel = config_of("default").keys.results_channel(process)
+        assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
         for _ in range(2):
             await asyncio.to_thread(work, "default", count=500)
         return await waited
@@ -538,7 +543,8 @@ def test_a_result_is_found_by_its_id_alone(settings):
 
 def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(in_background):
     result = tasks.shout.enqueue("a")
-    client, keys = get_client("produce"), config_of("default").keys
+    keys = config_of("default").keys
+    client = get_client("produce", key=keys.waiters)
     copy_results((config_of("default"), Pooled(client)), (config_of("emails"), Pooled(client)), [result.id])
     client.delete(keys.result(result.id))
     waiting = in_background(wait, result, timeout=LONG)
@@ -550,6 +556,7 @@ def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(in_background):
 
 def test_a_result_of_another_program_ends_a_wait_with_an_error():
     result = tasks.shout.enqueue("a")
-    get_client("produce").set(config_of("default").keys.result(result.id), b"\x00 no result\n{}")
+    key = config_of("default").keys.result(result.id)
+    get_client("produce", key=key).set(key, b"\x00 no result\n{}")
     with pytest.raises(WaitTimeout):
         wait(result, timeout=0)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests import on_cluster
+
 SETTINGS_PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 
@@ -17,7 +19,9 @@ def rules_of(store: str, namespace: str) -> list[str]:
     page = SETTINGS_PAGE.read_text(encoding="utf-8")
     (every,) = re.findall(r"^ACL SETUSER shop on >secret (.*)$", page, re.MULTILINE)
     (patterns,) = re.findall(rf"^\| [^|]*\(`{store}`\) \| `([^|]+)` \|$", page, re.MULTILINE)
-    own = patterns.replace("rsmq:", f"{namespace}:r:").replace("mq:{", f"{namespace}:{{")
+    if on_cluster.URL:
+        every += " " + re.findall(r"^On a Redis Cluster a user needs `([^`]+)`", page, re.MULTILINE)[0]
+    own = patterns.replace("rsmq:", on_cluster.tag(f"{namespace}:r") + ":").replace("mq:{", f"{namespace}:{{")
     return [*every.split(), *own.split()]
 
 

@@ -1,7 +1,9 @@
 """The queues of a `runconsumer` by the server that they are on.
 
 What works for several queues in one thread is made once per server, so that a server that is slow or down does not
-affect the queues of another one. Queues keep the numbers that they have in the whole process.
+affect the queues of another one. Of a Redis Cluster, each master is a server. A queue whose slot is moved to another
+master stays with those that it was with at the start: its commands follow it, and a process that starts later has it
+with its new neighbours. Queues keep the numbers that they have in the whole process.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,19 +12,24 @@ from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
-from mq_django.transport.connections import open_session
-from mq_django.transport.sessions import Session
+from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.connections import node_of, open_session
 
 #: Queues on one server, by their numbers.
 ServerQueues = Mapping[int, QueueConfig]
 
 
 def by_server(queues: Sequence[QueueConfig]) -> dict[str, ServerQueues]:
-    """Return the queues on each server, by its connection."""
+    """Return the queues on each server, by its connection, and of a cluster also by the address of the master."""
     found: dict[str, dict[int, QueueConfig]] = {}
     for number, config in enumerate(queues):
-        found.setdefault(config.connection, {})[number] = config
+        found.setdefault(server_of(config.connection, config.keys.wake), {})[number] = config
     return {**found}
+
+
+def server_of(connection: str, key: str) -> str:
+    """Return a name of the server that has a key."""
+    return f"{connection} {node_of(connection, key)}".strip()
 
 
 def connection_of(queues: ServerQueues) -> str:
@@ -30,7 +37,7 @@ def connection_of(queues: ServerQueues) -> str:
     return next(iter(queues.values())).connection
 
 
-def open_session_to(queues: ServerQueues) -> Session:
+def open_session_to(queues: ServerQueues) -> AnySession:
     """Return a session of its own to the server of these queues, for one thread."""
     return open_session("chores", connection_of(queues))
 

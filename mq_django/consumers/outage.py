@@ -7,8 +7,7 @@ from typing import ClassVar
 from mq_django.consumers.measuring import Measurers
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, StoreError
-from mq_django.transport.connections import get_client
-from mq_django.transport.failures import address
+from mq_django.transport.connections import address_of
 
 logger = get_logger(__name__)
 
@@ -69,7 +68,7 @@ _outages: dict[str, Outage] = {}
 def failed(connection: str, service: object, error: StoreError) -> None:
     """Note that a service of this process could not reach a server."""
     try:
-        at = address(get_client("chores", connection).connection_pool)
+        at = address_of(connection)
     except (ConfigurationError, StoreError):  # the embedded server does not start
         at = connection
     _outages.setdefault(at, Outage(at)).failed(service, error)

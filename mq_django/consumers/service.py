@@ -9,6 +9,7 @@ from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
+from mq_django.transport.failures import concerns_one_slot
 
 logger = get_logger(__name__)
 
@@ -119,6 +120,9 @@ class Service:
             try:
                 do(item)
             except SERVER_ERRORS as error:
+                if concerns_one_slot(error):
+                    self._log_failure(called(item), error)
+                    continue
                 failed[where] = error
                 if self.connection is None:
                     outage.failed(where, self, error)

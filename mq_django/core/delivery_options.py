@@ -11,6 +11,7 @@ from mq_django.core import ids
 from mq_django.core.options import (
     option,
     read_count,
+    read_durability,
     read_expired,
     read_optional_period,
     read_own_connection,
@@ -33,6 +34,14 @@ class DeliveryOptions:
             read_own_connection,
             "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
             shown="that of the project",
+        ),
+    )
+    durability: str = field(
+        default="master",
+        metadata=option(
+            read_durability,
+            'With `"replica"` a publish [waits until a replica has the message](reliability.md#durability), and raises '
+            "`NotReplicated` if none has it after half a second.",
         ),
     )
     max_attempts: int = field(

@@ -17,7 +17,11 @@ from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, ch
 from mq_django.core.times import MAX_DELAY, read_duration
 from mq_django.errors import ConfigurationError, InvalidValue
 
-URL_SCHEMES = ("redis://", "rediss://", "unix://")
+#: Schemes of URLs that name one server, of those that name a master by its Sentinels, and of those of a Redis Cluster.
+SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
+SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
+CLUSTER_SCHEMES = ("redis+cluster://", "rediss+cluster://")
+URL_SCHEMES = (*SERVER_SCHEMES, *SENTINEL_SCHEMES, *CLUSTER_SCHEMES)
 
 Value = TypeVar("Value")
 
@@ -150,6 +154,7 @@ def read_retry(value: Any) -> RetryPolicy:
 
 
 read_expired = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)
+read_durability = _reader(str, '"master" or "replica"', ("master", "replica").__contains__)
 read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
 
 
@@ -222,9 +227,7 @@ def _is_connection(value: str) -> bool:
     return value.startswith(URL_SCHEMES) if is_url else bool(value)
 
 
-read_connection = _reader(
-    str, 'a django-redis alias, a redis://, rediss:// or unix:// URL, or "embedded"', _is_connection
-)
+read_connection = _reader(str, f'a django-redis alias, a URL ({", ".join(URL_SCHEMES)}), or "embedded"', _is_connection)
 
 
 def read_test(value: Any) -> str:

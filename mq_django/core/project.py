@@ -33,7 +33,9 @@ class Config:
         default=EMBEDDED,
         metadata=option(
             read_connection,
-            "A django-redis alias of `CACHES` that only queues use; or a `redis://`, `rediss://` or `unix://` URL; or "
+            "A django-redis alias of `CACHES` that only queues use; or a URL: `redis://`, `rediss://`, `unix://`, "
+            "with the names of Sentinels `redis+sentinel://`, `rediss+sentinel://`, or with nodes of a "
+            "[Redis Cluster](howto/redis-cluster.md) `redis+cluster://`, `rediss+cluster://`; or "
             '`"embedded"`: a private server for development, shared by all processes of the project.',
         ),
     )

@@ -32,7 +32,7 @@ class Queue(ProgressReader):
     def __init__(self, config: QueueConfig) -> None:
         self.config = config
         #: Internal: sends the messages of this queue's tasks, too.
-        self.sink = RedisSink(Queue, partial(open_store, config), config.connection)
+        self.sink = RedisSink(Queue, partial(open_store, config), config)
 
     @property
     def name(self) -> str:

@@ -142,7 +142,7 @@ class ResultWatcher:
                 self._due_now()
                 self._subscribed.set()
             self._look_again()
-            for message in subscription.messages(LISTEN):
+            for _, message in subscription.messages(LISTEN):
                 self._hear(message)
         except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
             subscription.close()

@@ -11,17 +11,26 @@ from typing import Any, Generic, Protocol, TypeVar
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.dispatch import Signal
 
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.publication import Publication, with_headers
-from mq_django.errors import InvalidMessage
+from mq_django.errors import InvalidMessage, NotReplicated
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
+from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_wire
+from mq_django.transport.replica_wire import REPLICA_MS, ReplicaWire
 from mq_django.transport.sessions import Wire
 
 #: Sent inside atomic() of another database than the default one, without `using`.
 NOT_AWAITED = (
     "Sent to Redis inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for "
     "that commit, or on_commit=False to send at once."
+)
+
+NOT_REPLICATED = (
+    "The master has accepted the messages for {where!r}, and no replica has confirmed them within {ms} ms: they are "
+    "handled, but a failover may lose them. To publish them again may double them, unless they have a unique key or a "
+    "message_id."
 )
 
 #: Packages that are not the project, and call what sends.
@@ -103,11 +112,16 @@ StoreT = TypeVar("StoreT", bound=Publisher)
 class RedisSink(Generic[StoreT]):
     """Writes to Redis at once, and sends the signal `message_published`."""
 
-    def __init__(self, sender: type, open_store: Callable[[Wire], StoreT], connection: str) -> None:
+    def __init__(self, sender: type, open_store: Callable[[Wire], StoreT], config: DeliveryOptions) -> None:
         self._sender = sender
         self._open_store = open_store
-        self._connection = connection
+        self._connection = config.connection
+        self._where = config.name
+        # Servers of tests have no replicas.
+        self._waits = config.durability == "replica" and not test_mode.is_on()
         self._store: StoreT | None = None
+        #: Publishes and waits for a replica.
+        self._durable: tuple[StoreT, ReplicaWire] | None = None
         clients_closed.connect(self._forget)
 
     @property
@@ -125,15 +139,32 @@ class RedisSink(Generic[StoreT]):
         return [message_id for batch in _batches(publications) for message_id in self._write(batch)]
 
     def _write(self, batch: Sequence[Publication]) -> Sequence[str | None]:
-        ids = self.store.publish(batch)
+        if not self._waits:
+            ids = self.store.publish(batch)
+            self._announce(batch, ids)
+            return ids
+        durable = self._durable
+        if durable is None:
+            wire = ReplicaWire(open_wire("produce", self._connection))
+            self._durable = durable = (self._open_store(wire), wire)
+        store, wire = durable
+        wire.begin()
+        ids = store.publish(batch)
+        self._announce(batch, ids)
+        if not wire.is_confirmed():
+            error = NotReplicated(NOT_REPLICATED.format(where=self._where, ms=REPLICA_MS))
+            error.message_ids = tuple(message_id for message_id in ids if message_id is not None)
+            raise error
+        return ids
+
+    def _announce(self, batch: Sequence[Publication], ids: Sequence[str | None]) -> None:
         if message_published.receivers or publication_sent.receivers:
             for publication, message_id in zip(batch, ids, strict=True):
                 if message_id is not None:
                     announce(self._sender, publication, message_id)
-        return ids
 
     def _forget(self, **_: Any) -> None:
-        self._store = None
+        self._store = self._durable = None
 
 
 def _batches(publications: Sequence[Publication]) -> Iterator[Sequence[Publication]]:

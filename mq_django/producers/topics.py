@@ -32,7 +32,7 @@ class Topic:
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
-        self._redis = RedisSink(Topic, partial(Log, config), config.connection)
+        self._redis = RedisSink(Topic, partial(Log, config), config)
 
     @property
     def name(self) -> str:

@@ -26,6 +26,7 @@ from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
 from mq_django.stores.waiting_room import not_waiting, scores_of
 from mq_django.transport import scripts
+from mq_django.transport.cluster_wires import ClusterSession
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
 from mq_django.transport.wake_subscription import WakeSubscription
@@ -49,7 +50,7 @@ class RsmqStore:
         self._settling = Settling(wire, [rsmq_receipts(config)])
         self._subscription = (
             WakeSubscription(wire.another(), [self._keys.wake, self._keys.realtime])
-            if isinstance(wire, Session)
+            if isinstance(wire, Session | ClusterSession)
             else None
         )
         #: When the next message becomes visible as far as is known, in seconds of the monotonic clock.
@@ -98,7 +99,7 @@ class RsmqStore:
     def _wait(self, seconds: float) -> None:
         """Wait until there may be a message, without polling Redis."""
         subscription = self._subscription
-        if subscription is None or not isinstance(self._wire, Session):
+        if subscription is None or not isinstance(self._wire, Session | ClusterSession):
             time.sleep(min(seconds, POLL, max(0.0, self._next - time.monotonic())))
         elif not subscription.listen():
             # Does not wait right after subscribing: a message may have been sent before.

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 from redis import exceptions
 
-from mq_django.transport.failures import translated
+from mq_django.transport.failures import SENTINEL_ADVICE, translated
 from mq_django.transport.sessions import Session
 
 #: The newest command that is required. It was added in 6.2.
@@ -46,6 +46,8 @@ def examine(client: redis.Redis) -> list[Finding]:
     known = _knows(client, NEEDED_COMMAND)
     with translated():
         info: dict[str, Any] = client.info()
+    if info.get("redis_mode") == "sentinel":
+        return [Finding("sentinel", "The server is a Sentinel, which has no queues.", SENTINEL_ADVICE, fatal=True)]
     found = [
         _of_version(info, known),
         _of_eviction(info),

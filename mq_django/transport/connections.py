@@ -12,9 +12,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.conf import get_config
+from mq_django.errors import StoreError
 from mq_django.transport import test_mode
 from mq_django.transport.budgets import budgets_now
-from mq_django.transport.locations import make_pool
+from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster_urls import is_cluster
+from mq_django.transport.cluster_wires import AnySession, ClusterSession, ClusterWire
+from mq_django.transport.failures import address
+from mq_django.transport.hash_slots import hash_slot
+from mq_django.transport.locations import make_cluster, make_pool
 from mq_django.transport.sessions import Pooled, Session, Wire
 from mq_django.transport.test_server import make_test_pool
 
@@ -32,12 +38,15 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "inspect": (0.5, 1.0),
 }
 
+#: For how many seconds a command is sent again that no node of a cluster has executed.
+PATIENCE: dict[Role, float] = {"produce": 2.0, "consume": 0.5, "chores": 0.5, "inspect": 0.2}
+
 #: Sent when all clients were closed. Receivers that hold a client get a new one.
 clients_closed = Signal()
 
 _lock = threading.Lock()
 #: By role and connection.
-_clients: dict[tuple[Role, str], redis.Redis] = {}
+_servers: dict[tuple[Role, str], redis.Redis | Cluster] = {}
 
 
 def _options(role: Role) -> dict[str, Any]:
@@ -56,8 +65,10 @@ def _options(role: Role) -> dict[str, Any]:
     }
 
 
-def get_client(role: Role, connection: str = "") -> redis.Redis:
-    """Return this process's client for one use of one server; it is safe to share between threads and to fork with.
+def get_server(role: Role, connection: str = "") -> redis.Redis | Cluster:
+    """Return this process's client for one use of one server, or of one cluster.
+
+    It is safe to share between threads and to fork with.
 
     Args:
         role: the use.
@@ -67,45 +78,88 @@ def get_client(role: Role, connection: str = "") -> redis.Redis:
         ConfigurationError: CONNECTION cannot be used.
         ConnectionLost: the embedded server does not start.
     """
-    client = _clients.get((role, connection))
-    if client is not None:
-        return client
+    server = _servers.get((role, connection))
+    if server is not None:
+        return server
     with _lock:
-        if (role, connection) not in _clients:
-            # No test reaches a configured server: this is the only place where clients are made.
-            if test_mode.is_on():
-                pool = make_test_pool(get_config(), _options(role))
-            else:
-                pool = make_pool(get_config(), _options(role), connection)
-            _clients[role, connection] = redis.Redis(connection_pool=pool)
-        return _clients[role, connection]
+        if (role, connection) not in _servers:
+            _servers[role, connection] = _make_server(role, connection)
+        return _servers[role, connection]
+
+
+def _make_server(role: Role, connection: str) -> redis.Redis | Cluster:
+    config = get_config()
+    # No test reaches a configured server: this is the only place where clients are made.
+    if test_mode.is_on():
+        return redis.Redis(connection_pool=make_test_pool(config, _options(role)))
+    if is_cluster(connection or config.connection):
+        return make_cluster(config, _options(role), connection, patience=PATIENCE[role])
+    return redis.Redis(connection_pool=make_pool(config, _options(role), connection))
+
+
+def get_clients(role: Role, connection: str = "") -> list[redis.Redis]:
+    """Return this process's clients of a server, or of each master of a cluster. Raises the errors of open_wire()."""
+    server = get_server(role, connection)
+    return server.masters() if isinstance(server, Cluster) else [server]
+
+
+def get_client(role: Role, connection: str = "", *, key: str = "") -> redis.Redis:
+    """Return this process's client of a server, or of the node of a cluster that has a key.
+
+    Raises the errors of open_wire().
+    """
+    server = get_server(role, connection)
+    return server.owner(hash_slot(key)) if isinstance(server, Cluster) else server
+
+
+def node_of(connection: str, key: str) -> str:
+    """Return host and port of the node of a cluster that has a key; "" without a cluster, and if that is not known."""
+    server = get_server("chores", connection)
+    if not isinstance(server, Cluster):
+        return ""
+    try:
+        return server.owner_address(hash_slot(key))
+    except StoreError:
+        return ""
+
+
+def address_of(connection: str) -> str:
+    """Return what a CONNECTION leads to, for messages, without user and password. Raises the errors of get_server()."""
+    server = get_server("chores", connection)
+    return str(server) if isinstance(server, Cluster) else address(server.connection_pool)
 
 
 def open_wire(role: Role, connection: str = "") -> Wire:
-    """Return a wire for any thread, which takes a connection for each round trip. Raises the errors of get_client().
+    """Return a wire for any thread, which takes a connection for each round trip.
 
     Within a budget it has the timeouts of "inspect": a budget does not limit the time that connecting takes.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+        ConnectionLost: the embedded server does not start.
     """
-    return Pooled(get_client("inspect" if budgets_now() else role, connection))
+    server = get_server("inspect" if budgets_now() else role, connection)
+    return ClusterWire(server) if isinstance(server, Cluster) else Pooled(server)
 
 
 def open_wires(role: Role, connections: Sequence[str]) -> list[Wire]:
-    """Return a wire for each connection, the same one for the same server. Raises the errors of get_client()."""
+    """Return a wire for each connection, the same one for the same server. Raises the errors of open_wire()."""
     wires = {connection: open_wire(role, connection) for connection in dict.fromkeys(connections)}
     return [wires[connection] for connection in connections]
 
 
-def open_session(role: Role, connection: str = "") -> Session:
-    """Return a wire on a connection of its own, for one thread. Raises the errors of get_client()."""
-    return Session(get_client(role, connection))
+def open_session(role: Role, connection: str = "") -> AnySession:
+    """Return a wire on a connection of its own, for one thread. Raises the errors of open_wire()."""
+    server = get_server(role, connection)
+    return ClusterSession(server) if isinstance(server, Cluster) else Session(server)
 
 
 def close_clients() -> None:
     """Disconnect all clients. The next use connects again."""
     with _lock:
-        for client in _clients.values():
-            client.connection_pool.disconnect()
-        _clients.clear()
+        for server in _servers.values():
+            server.disconnect() if isinstance(server, Cluster) else server.connection_pool.disconnect()
+        _servers.clear()
     clients_closed.send(None)
 
 
@@ -114,7 +168,7 @@ def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - a thread of the parent may hold it during the fork
     _lock = threading.Lock()
     if test_mode.is_on():
-        _clients.clear()
+        _servers.clear()
         clients_closed.send(None)
 
 

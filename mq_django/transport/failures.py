@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import redis
 from redis import exceptions
+from redis.sentinel import SentinelConnectionPool
 
 from mq_django.errors import (
     ConnectionLost,
@@ -21,6 +22,7 @@ from mq_django.errors import (
     WrongKeyType,
     WrongNode,
 )
+from mq_django.transport.sentinel_urls import SENTINEL_PORT, NoMaster, sentinel_address
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +41,6 @@ _CODE = re.compile(r"[A-Z]+(?= |$)")
 _CODES: dict[str, type[StoreError]] = {
     "ASK": WrongNode,
     "BUSY": ServerBusy,
-    "CLUSTERDOWN": ConnectionLost,
     "LOADING": ConnectionLost,
     "MASTERDOWN": ConnectionLost,
     "MISCONF": ReadOnly,
@@ -56,10 +57,16 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.OutOfMemoryError, RedisOutOfMemory),
     (exceptions.NoPermissionError, NotPermitted),
     (exceptions.AskError, WrongNode),
-    (exceptions.ClusterDownError, ConnectionLost),
     (exceptions.ConnectionError, ConnectionLost),
     (exceptions.TimeoutError, ConnectionLost),
     (OSError, ConnectionLost),
+)
+#: What a node of a cluster replies while slots move, or have no master.
+_NOT_EXECUTED = (exceptions.ClusterDownError, exceptions.TryAgainError)
+#: How a Sentinel refuses the first commands that it gets from us. Its users may do no less than those of a Redis.
+_OF_SENTINEL = re.compile(r"unknown command ['`](?:EVAL|EVALSHA|SELECT)\b", re.IGNORECASE)
+SENTINEL_ADVICE = (
+    f"If Sentinels name the master, write redis+sentinel://HOST:{SENTINEL_PORT}/NAME_OF_THE_MASTER/0 in {SETTING}."
 )
 #: How Redis and Valkey refuse, without a code, what a user may not do in a script.
 _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script: ")
@@ -67,7 +74,8 @@ _NOT_PERMITTED = ("The user executing the script can't", "ACL failure in script:
 _ADVICE: dict[type[StoreError], str] = {
     ConnectionLost: "Cannot reach Redis, or it did not reply in time: {}",
     NotPermitted: "{} (docs/settings.md lists the rights that a Redis user needs)",
-    WrongNode: "Another node of the Redis Cluster has the key, and mq_django talks to one: {}",
+    WrongNode: "Redis is a node of a Redis Cluster, and another node has the key. Write redis+cluster:// instead of "
+    "redis:// in CONNECTION, or rediss+cluster:// instead of rediss://: {}",
 }
 
 #: Errors of a broken connection that has TLS. All other SSL errors are errors of TLS itself.
@@ -79,7 +87,11 @@ def translate(error: Exception) -> StoreError:
     if isinstance(error, StoreError):
         return error
     text, code = error_text(error), error_code(error)
+    if _OF_SENTINEL.search(text):
+        return ConnectionRejected(f"The server runs no scripts, as a Sentinel does. {SENTINEL_ADVICE} ({text})")
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None) or _CODES.get(code)
+    if isinstance(error, _NOT_EXECUTED) or code in ("TRYAGAIN", "CLUSTERDOWN"):
+        return not_executed(error)
     if text.startswith(_NOT_PERMITTED):
         kind = NotPermitted
     if kind is not None:
@@ -90,6 +102,20 @@ def translate(error: Exception) -> StoreError:
             f"Save its entries, and delete its key. ({text})"
         )
     return StoreError(text)
+
+
+def not_executed(error: Exception) -> ConnectionLost:
+    """Return the error of mq_django for what a node of a Redis Cluster could not execute now."""
+    failure = ConnectionLost(
+        f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {error_text(error)}"
+    )
+    failure.was_sent, failure.__cause__ = False, error
+    return failure
+
+
+def concerns_one_slot(error: BaseException) -> bool:
+    """Return whether an error is about a slot of a cluster that is being moved. Other slots of the node work."""
+    return isinstance(error.__cause__, exceptions.AskError | exceptions.TryAgainError)
 
 
 def error_text(error: Exception) -> str:
@@ -138,12 +164,16 @@ def translate_connecting(
     `during` is the exception that was being handled when the pool connected: it is not part of the cause.
     """
     at, reason, cause = address(pool), _sentence(error), _cause(error, during)
+    if isinstance(error, NoMaster):
+        if error.may_pass:
+            return ConnectionLost(f"Cannot reach Redis at {at}: {reason}")
+        return ConnectionRejected(f"There is no Redis at {at}: {reason} Check {SETTING}.")
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
         return ConnectionRejected(
             f"Redis at {at} refuses the log-in: {reason} Check the user name and the password in {SETTING}."
         )
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, _BROKEN):
-        return _tls_failed(at, cause)
+        return _tls_failed(at, cause, _plus(pool))
     if isinstance(cause, FileNotFoundError | PermissionError) and _uses_tls(pool):
         return ConnectionRejected(f"A file for TLS that {SETTING} names cannot be read: {cause.strerror}.")
     if isinstance(error, exceptions.InvalidResponse):
@@ -151,6 +181,8 @@ def translate_connecting(
     if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
         return ConnectionLost(f"Cannot reach Redis at {at}: {_reason(error, cause)}{_hint(error, cause, pool)}")
     translation = translate(error)
+    if _OF_SENTINEL.search(reason):
+        return ConnectionRejected(f"The server at {at} has no databases, as a Sentinel. {SENTINEL_ADVICE} ({reason})")
     if type(translation) is StoreError:
         return ConnectionRejected(f"Redis at {at} refuses the connection: {reason} Check {SETTING}.")
     return translation
@@ -159,22 +191,31 @@ def translate_connecting(
 def address(pool: redis.ConnectionPool) -> str:
     """Return the address of a pool for messages, without user and password."""
     options = pool.connection_kwargs
-    if "service_name" in vars(pool):
-        return f"the master {vars(pool)['service_name']!r} of the Sentinels"
+    if isinstance(pool, SentinelConnectionPool):
+        sentinels = (each.connection_pool.connection_kwargs for each in pool.sentinel_manager.sentinels)
+        return (
+            f"the master {pool.service_name!r} of the Sentinels {', '.join(sorted(map(sentinel_address, sentinels)))}"
+        )
     if "directory" in options:
         return f"{options['directory']} (embedded)"
     return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
 
-def _tls_failed(at: str, cause: ssl.SSLError) -> ConnectionRejected:
+def _plus(pool: redis.ConnectionPool) -> str:
+    """Return what a URL in CONNECTION has behind the first word of its scheme."""
+    return str(vars(pool).get("mq_django_scheme", ""))
+
+
+def _tls_failed(at: str, cause: ssl.SSLError, plus: str) -> ConnectionRejected:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ConnectionRejected(
             f"The certificate of Redis at {at} cannot be verified: {cause.verify_message.strip('.')}. "
-            f"Check the host in {SETTING}, and name the CA there: rediss://...?ssl_ca_certs=/path/ca.pem."
+            f"Check the host in {SETTING}, and name the CA there: rediss{plus}://...?ssl_ca_certs=/path/ca.pem."
         )
     reason = (cause.reason or str(cause)).replace("_", " ").lower()
     return ConnectionRejected(
-        f"TLS with Redis at {at} fails: {reason}. Check {SETTING}: a server without TLS needs redis://, not rediss://."
+        f"TLS with Redis at {at} fails: {reason}. Check {SETTING}: a server without TLS needs redis{plus}://, not "
+        f"rediss{plus}://."
     )
 
 
@@ -190,10 +231,13 @@ def _reason(error: Exception, cause: BaseException) -> str:
 
 def _hint(error: Exception, cause: BaseException, pool: redis.ConnectionPool) -> str:
     """Return a likely reason: a server with TLS closes plain connections, one without TLS waits."""
+    plus = _plus(pool)
     if _uses_tls(pool):
-        return " If it has no TLS, write redis:// instead of rediss://." if "handshake" in str(cause) else ""
+        return (
+            f" If it has no TLS, write redis{plus}:// instead of rediss{plus}://." if "handshake" in str(cause) else ""
+        )
     if _hung_up(error, cause) and "path" not in pool.connection_kwargs:
-        return " If it expects TLS, write rediss:// instead of redis://."
+        return f" If it expects TLS, write rediss{plus}:// instead of redis{plus}://."
     return ""
 
 

@@ -13,8 +13,8 @@ from mq_django.transport.scripts import Argument, Command
 #: Commands without a key. They run on the server of their trip.
 _KEYLESS = frozenset(
     {
-        *("COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
-        *("INFO", "CONFIG", "SLOWLOG", "CLUSTER"),
+        *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
+        *("INFO", "CONFIG", "SLOWLOG", "CLUSTER", "WAIT"),
     }
 )
 

@@ -18,21 +18,15 @@ from django.utils.module_loading import import_string
 from django_redis.cache import RedisCache
 from django_redis.client import ShardClient
 from django_redis.pool import get_connection_factory
-from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, parse_url
-from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from mq_django.conf import EMBEDDED, URL_SCHEMES, Config
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
-
-#: Options for asking Sentinels for the master. Short timeouts, so that a silent one does not delay the next.
-_SENTINEL_OPTIONS: dict[str, Any] = {
-    "socket_connect_timeout": 0.5,
-    "socket_timeout": 1.0,
-    "retry": Retry(NoBackoff(), 0),
-    "protocol": 2,
-}
+from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster_urls import read_cluster_url
+from mq_django.transport.sentinel_urls import SENTINEL_OPTIONS, MasterFinder, SentinelURL, master_pool
 
 #: Options of redis-py for the address, the login and the socket. Options of TLS, which start with `ssl`, also count.
 _WHERE = frozenset(
@@ -74,9 +68,47 @@ def make_pool(config: Config, ours: Mapping[str, Any], connection: str = "") -> 
         return embedded.connection_pool(config.directory, **ours)
     if not name.startswith(URL_SCHEMES):
         return _alias_pool(name, setting, ours)
-    pool = redis.ConnectionPool.from_url(_without_ours(name, setting), **ours)
+    return pool_of_url(name, setting, ours)
+
+
+def pool_of_url(url: str, setting: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
+    """Return a new pool to the server that a URL names, which does not connect yet.
+
+    Args:
+        url: the URL.
+        setting: what names it, for messages.
+        ours: options of redis-py.
+
+    Raises:
+        ConfigurationError: the URL cannot be used.
+    """
+    if url.startswith(SENTINEL_SCHEMES):
+        try:
+            found = SentinelURL.read(url)
+        except ValueError as error:
+            raise ConfigurationError(f"{setting} is not a usable Redis URL: {error}") from error
+        where = parse_url(_without_ours(found.server_url, setting))  # type: ignore[no-untyped-call]
+        pool: redis.ConnectionPool = master_pool(found, where, ours)
+    else:
+        pool = redis.ConnectionPool.from_url(_without_ours(url, setting), **ours)
     _try(pool, setting)
     return pool
+
+
+def make_cluster(config: Config, ours: Mapping[str, Any], connection: str = "", *, patience: float = 0.0) -> Cluster:
+    """Return the Redis Cluster that a CONNECTION names. It connects when it is used.
+
+    Args:
+        config, ours, connection: see make_pool().
+        patience: see Cluster.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+    """
+    setting = config.where_is(connection)
+    nodes, where = read_cluster_url(connection or config.connection, setting, _without_ours)
+    _try(redis.ConnectionPool(host=nodes[0][0], port=nodes[0][1], **{**where, **ours}), setting)
+    return Cluster(nodes, where, ours, patience=patience, named_by=setting)
 
 
 def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.ConnectionPool:
@@ -91,7 +123,7 @@ def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.Con
     try:
         _check_classes(options, servers, setting)
         options["CONNECTION_POOL_KWARGS"] = {**_where(options.get("CONNECTION_POOL_KWARGS")), **ours}
-        options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **_SENTINEL_OPTIONS}
+        options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **SENTINEL_OPTIONS}
         # The factory handles TLS, login and Sentinels.
         factory = get_connection_factory(options=options)
         pool: redis.ConnectionPool = factory.get_connection_pool(factory.make_connection_params(url))
@@ -100,6 +132,8 @@ def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.Con
     except (ImportError, ImproperlyConfigured, TypeError, ValueError) as error:
         raise ConfigurationError(f"{setting} cannot be used for queues: {error}") from error
     _try(pool, setting)
+    if isinstance(pool, SentinelConnectionPool) and type(pool.sentinel_manager) is Sentinel:
+        pool.sentinel_manager = pool.proxy.sentinel_manager = MasterFinder.of(pool.sentinel_manager)
     if any(pool.connection_kwargs.get(name) != value for name, value in ours.items() if name != "max_connections"):
         raise ConfigurationError(f"{setting} cannot be used for queues: its CONNECTION_FACTORY drops pool options.")
     return pool
@@ -170,7 +204,7 @@ def _fault(url: str) -> str:
         if option := _BAD_OPTION.match(str(error)):
             return f"the value of {option[1]!r} is wrong."
         return (
-            f"it must start with one of {', '.join(URL_SCHEMES)} and have a port from 1 to 65535. In a user name or "
+            f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
             "password, write /, ?, #, @, : and % percent-encoded."
         )
     parts = urlsplit(url)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import select
 import socket
 import sys
 import time
@@ -18,6 +17,7 @@ from redis import exceptions
 from mq_django.errors import ConnectionLost, ReadOnly
 from mq_django.transport.budgets import budgets_now
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
+from mq_django.transport.polling import POLLIN, poll
 from mq_django.transport.scripts import Command, in_full
 
 _pack_command: Callable[[Command], bytes] | None = (
@@ -76,21 +76,6 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-class _Select:
-    """Replaces `select.poll` for one socket on Windows, which has no poll."""
-
-    def register(self, sock: Any, _mask: int) -> None:
-        self._sock = sock
-
-    def poll(self, timeout: int) -> list[Any]:
-        return select.select([self._sock], [], [], timeout / 1000)[0]
-
-
-#: Returns an object that checks whether a socket can be read.
-_poll: Callable[[], Any] = getattr(select, "poll", _Select)
-_POLLIN: int = getattr(select, "POLLIN", 1)
-
-
 class Session(Wire):
     """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
@@ -98,9 +83,13 @@ class Session(Wire):
         self._client = client
         self._pool = client.connection_pool
         self._connection: Any = None
-        #: The socket that is registered with `_poll`. Polling takes a third of the time of redis-py's own check.
+        #: MasterFinder.is_old(), if Sentinels name the master.
+        self._names_old = getattr(vars(self._pool).get("sentinel_manager"), "is_old", None)
+        #: How often it has left a master that is none any more.
+        self.moves = 0
+        #: The socket that is registered with `poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
-        self._poll = _poll()
+        self._poll = poll()
         #: The time on the monotonic clock by which replies must have arrived.
         self._ends = math.inf
 
@@ -123,7 +112,10 @@ class Session(Wire):
         """Send commands without waiting for their replies."""
         if self._ends != math.inf:
             self._set_timeout()
-        if self._connection is None:
+        # Connecting may take long: meanwhile another connection may have found the next master.
+        while self._connection is None or self._is_old():
+            self.moves += self._connection is not None
+            self.close()
             self._connection = self._connect()
         try:
             self._connection.send_packed_command(self._packed(_with_new_scripts(self._connection, commands)))
@@ -131,18 +123,28 @@ class Session(Wire):
             self.close()
             raise translate(error) from error
 
+    def _is_old(self) -> bool:
+        """Return whether this process has found another master since this connection was made."""
+        return bool(self._names_old and self._connection and self._names_old(self._connection))
+
     def _connect(self) -> Any:
         during = sys.exception()
         try:
             return self._pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
-            raise translate_connecting(error, self._pool, during=during) from error
+            failure = translate_connecting(error, self._pool, during=during)
+            failure.was_sent = False
+            raise failure from error
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
         # As one bytes object. redis-py itself checks each argument, and sends long commands in several pieces.
         if _pack_command is None:
             return [b"".join(self._connection.pack_commands(commands))]
         return [b"".join(map(_pack_command, commands))]
+
+    def ping(self) -> None:
+        """Send PING on the connection that there is, without waiting for its reply."""
+        self.send([("PING",)])
 
     def receive(self) -> Any:
         """Return the next reply. An error reply is returned, not raised."""
@@ -171,7 +173,9 @@ class Session(Wire):
         """Run the scripts that the server did not know again, by their text, and return all replies."""
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if unknown:
-            self.send([in_full(commands[at]) for at in unknown])
+            # WAIT is about what was written before it.
+            unknown += [at for at, command in enumerate(commands) if command[0] == "WAIT"]
+            self.send([in_full(commands[at]) if commands[at][0] == "EVALSHA" else commands[at] for at in unknown])
             for at in unknown:
                 replies[at] = self.receive()
         return replies
@@ -203,8 +207,8 @@ class Session(Wire):
         if sock is None:
             return True
         if self._polled is not sock:
-            self._polled, self._poll = sock, _poll()
-            self._poll.register(sock, _POLLIN)
+            self._polled, self._poll = sock, poll()
+            self._poll.register(sock, POLLIN)
         return not self._poll.poll(0)
 
     def interrupt(self) -> None:
@@ -303,5 +307,7 @@ def reply_or_raise(reply: Any) -> Any:
     """Return a reply, or raise the StoreError for an error reply."""
     if isinstance(reply, Exception):
         found = translate(reply)
-        raise found from (None if found is reply else reply)
+        if found is reply:
+            raise found
+        raise found from reply
     return reply

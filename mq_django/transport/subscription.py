@@ -1,17 +1,30 @@
 """Read the messages of pub/sub channels, for one thread."""
 
+import time
 from collections.abc import Iterator, Sequence
 
-from mq_django.transport.sessions import Session, reply_or_raise
+from mq_django.errors import ConnectionLost
+from mq_django.transport.cluster_wires import AnySession, ClusterSession
+from mq_django.transport.sessions import reply_or_raise
+
+#: Seconds of silence after which the connection is pinged, and in which there must be a reply.
+PING_EVERY = 30.0
+PING_WITHIN = 5.0
 
 
 class Subscription:
-    """A subscription whose messages are read one after another. Pub/sub may lose them, so that callers also look."""
+    """A subscription whose messages are read one after another. Pub/sub may lose them, so that callers also look.
 
-    def __init__(self, session: Session, channels: Sequence[str]) -> None:
+    On a Redis Cluster it is on the node that has the first channel. The nodes tell each other what is published.
+    """
+
+    def __init__(self, session: AnySession, channels: Sequence[str]) -> None:
         self._session = session
         self._channels = channels
         self._is_open = False
+        #: The time of the last message, and of a ping without a reply so far, on the monotonic clock.
+        self._heard = 0.0
+        self._pinged: float | None = None
 
     def open(self) -> bool:
         """Subscribe if not yet subscribed, and return whether this call did.
@@ -26,19 +39,37 @@ class Subscription:
         for _ in self._channels:
             reply_or_raise(self._session.receive())
         self._is_open = True
+        self._heard, self._pinged = time.monotonic(), None
         return True
 
-    def messages(self, seconds: float) -> Iterator[bytes]:
-        """Yield the messages that are there, after a wait of up to so many seconds for the first.
+    def messages(self, seconds: float) -> Iterator[tuple[str, bytes]]:
+        """Yield channel and data of each message that is there, after a wait of up to so many seconds for the first.
 
         Raises:
-            ConnectionLost: the connection has ended.
+            ConnectionLost: the connection has ended, or leads to a node that no longer is the channels'.
         """
         while self._session.can_receive(seconds):
             seconds = 0.0
             reply = reply_or_raise(self._session.receive())
+            self._heard, self._pinged = time.monotonic(), None
             if isinstance(reply, list) and len(reply) == 3 and reply[0] == b"message":
-                yield bytes(reply[2])
+                yield bytes(reply[1]).decode(errors="replace"), bytes(reply[2])
+        self._check()
+
+    def _check(self) -> None:
+        """Look whether the connection still is one: half of it may have gone without a word."""
+        now = time.monotonic()
+        if self._pinged is not None and now > self._pinged + PING_WITHIN:
+            raise ConnectionLost("Redis did not answer a ping in time")
+        if isinstance(self._session, ClusterSession) and not self._session.is_at([("SUBSCRIBE", *self._channels)]):
+            raise ConnectionLost("Another node of the Redis Cluster has the channels now")
+        if self._pinged is None and now > self._heard + PING_EVERY:
+            self._session.ping()
+            self._pinged = now
+
+    def interrupt(self) -> None:
+        """End another thread's wait for a message. That thread gets ConnectionLost."""
+        self._session.interrupt()
 
     def close(self) -> None:
         """Close the connection. The next open() subscribes again."""

@@ -14,8 +14,9 @@ import redis
 from mq_django.conf import EMBEDDED, URL_SCHEMES, Config, get_config
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import test_mode
+from mq_django.transport.cluster_urls import is_cluster
 from mq_django.transport.failures import address, translated
-from mq_django.transport.locations import make_pool
+from mq_django.transport.locations import make_cluster, make_pool, pool_of_url
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.scripts import use_moved_clock
 from mq_django.transport.test_clock import follow_python, inherit_time, standing
@@ -180,7 +181,7 @@ def _pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
     """Return a pool to the database of this worker."""
     if not _Server.url.startswith(URL_SCHEMES):
         return make_pool(config, ours, _Server.url)
-    pool = redis.ConnectionPool.from_url(_Server.url, **ours)
+    pool = pool_of_url(_Server.url, "MQ_REDIS_URL", ours)
     # Parallel workers count from the database that the URL names.
     pool.connection_kwargs["db"] = int(pool.connection_kwargs.get("db") or 0) + _Server.database
     return pool
@@ -218,6 +219,9 @@ def _is_same(pool: redis.ConnectionPool, config: Config, connection: str) -> boo
     if (connection or config.connection) == EMBEDDED:
         return _Server.url == EMBEDDED
     try:
+        if is_cluster(connection or config.connection):
+            nodes = make_cluster(config, {}, connection).nodes
+            return any(_place(pool)[1] == ("localhost" if host == "127.0.0.1" else host, port) for host, port in nodes)
         other = make_pool(config, {}, connection)
     except ConfigurationError:
         return False

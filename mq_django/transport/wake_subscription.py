@@ -4,13 +4,13 @@ import select
 from collections.abc import Sequence
 
 from mq_django.errors import StoreError
-from mq_django.transport.sessions import Session
+from mq_django.transport.cluster_wires import AnySession
 
 
 class WakeSubscription:
     """A subscription for one thread. Pub/sub may lose notifications, so callers also poll."""
 
-    def __init__(self, session: Session, channels: Sequence[str]) -> None:
+    def __init__(self, session: AnySession, channels: Sequence[str]) -> None:
         self._session = session
         self._channels = channels
         self._is_subscribed = False
@@ -29,7 +29,7 @@ class WakeSubscription:
         self._is_subscribed = True
         return True
 
-    def wait(self, seconds: float, *, beside: Session) -> None:
+    def wait(self, seconds: float, *, beside: AnySession) -> None:
         """Return after a notification, when the connection `beside` has data or ends, or after `seconds`."""
         sockets = [sock for sock in (self._session.socket, beside.socket) if sock is not None]
         if self._drain():

@@ -126,6 +126,10 @@ class Stalling:
             found.close()
 
 
+#: Why there is no such test on a cluster.
+BEHIND_A_PROXY = "the nodes of a cluster name each other, and not the proxy before one of them"
+
+
 @pytest.fixture
 def hurried(monkeypatch):
     """Let pages wait a quarter as long as they do: two hundred of them that wait their time would take minutes."""
@@ -138,6 +142,7 @@ def test_a_page_waits_so_long_that_it_answers_within_two_seconds():
     assert max(SECONDS, connecting + answering) <= 1.5
 
 
+@pytest.mark.single_server(why=BEHIND_A_PROXY)
 @pytest.mark.retried(why="a busy machine may keep a process waiting for longer than the 0.6 s that are left for that")
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(("replies", "late"), [(0, 0.0), (5, 0.0), (10_000, 0.09)])
@@ -159,6 +164,7 @@ def test_it_answers_soon_when_redis_stalls_or_is_slow(operator, mq_settings, red
         assert response.status_code in (200, 302, 503)
 
 
+@pytest.mark.single_server(why=BEHIND_A_PROXY)
 @pytest.mark.parametrize("path", ["", "stats.json", "consumers/", "pause/"])
 def test_a_server_that_stalls_is_asked_once_and_the_other_is_shown(operator, mq_settings, redis_url, path):
     with Stalling(redis_url, replies=0) as stalling:

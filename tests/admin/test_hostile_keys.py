@@ -10,6 +10,7 @@ from mq_django import queues
 from mq_django.admin.ui import text
 from mq_django.conf import get_config
 from mq_django.rsmq import RSMQ
+from tests import on_cluster
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, VISITS, is_answered, world
 from tests.hostile_keys import LAST, LAST_ENTRIES, OF_RSMQ, OF_STREAMS, topic_log
@@ -78,7 +79,7 @@ def test_no_page_of_a_topic_fails(operator, redis_client):
 @pytest.mark.parametrize("place", OF_RSMQ)
 def test_no_page_of_a_queue_in_rsmqs_format_fails(operator, redis_client, mq_settings, namespace, place):
     mq_settings(QUEUES={"emails": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}})
-    RSMQ(f"{namespace}:r").create_queue("emails")
+    RSMQ(on_cluster.tag(f"{namespace}:r")).create_queue("emails")
     OF_RSMQ[place](redis_client, get_config().queue("emails").keys)
     looks = [visit for visit in LOOKS if "orders" not in visit.path]
     assert look_at_all(operator, looks) == {}

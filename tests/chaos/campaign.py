@@ -33,6 +33,7 @@ def play(scenario: Scenario, binary: ServerBinary, seed: str, *, times: int = 1)
             settings=scenario.settings,
             road=scenario.road,
             surroundings=surroundings,
+            kind=scenario.stage,
         ) as stage,
     ):
         stage.start_trees(scenario.trees)

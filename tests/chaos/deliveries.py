@@ -40,6 +40,8 @@ class Fault:
     pids: frozenset[int]
     #: Must cost no duplicate at all.
     spares: bool
+    #: Since when Redis's answers are lost with it: see `tests.chaos.lost_tails`.
+    loses_from: float | None = None
 
 
 @dataclass(slots=True)
@@ -50,12 +52,15 @@ class Life:
     delay: float = 0.0
     #: "ok", "failed", "unknown", or "" when the producer did not live to tell.
     published: str = ""
+    #: When its publish had returned.
+    accepted: float | None = None
     counted: bool = True
     effects: list[float] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)
     attempts: int = 0
-    acks: int = 0
-    buried: int = 0
+    #: When they were noted.
+    acks: list[float] = field(default_factory=list)
+    buried: list[float] = field(default_factory=list)
     #: (attempt ended, seconds to wait) of each retry.
     retries: list[tuple[float, float]] = field(default_factory=list)
     #: Handed out and not settled; started and not settled.
@@ -88,6 +93,9 @@ class Told:
         self.lives: dict[str, Life] = defaultdict(Life)
         self.clock_steps: list[float] = []
         self.stale = 0
+        #: When publishes returned, and when messages were started.
+        self.accepted: list[float] = []
+        self.begun_at: list[float] = []
         #: Who took or started something is a consumer; who only settles is a supervisor.
         self._consumers: set[int] = set()
         self._settlings: list[tuple[float, int, set[str]]] = []
@@ -134,7 +142,10 @@ class Told:
 
     def _published(self, event: Event) -> None:
         for message in event.ids:
-            self.lives[message].published = event.what
+            life = self.lives[message]
+            life.published, life.accepted = event.what, event.at
+        if event.what == "ok":
+            self.accepted.append(event.at)
 
     def _taken(self, event: Event) -> None:
         self._consumers.add(event.pid)
@@ -147,6 +158,7 @@ class Told:
         self._had[event.pid].add(event.id)
         life = self.lives[event.id]
         life.starts.append(event.at)
+        self.begun_at.append(event.at)
         life.moved.append(event.at)
         life.attempts = max(life.attempts, int(event.told["attempt"]))
         thread = int(event.told.get("thread", 0))
@@ -180,10 +192,10 @@ class Told:
             for message in ids:
                 self.lives[message].sent.append((event.pid, began))
         for message in event.told.get("acked", ()):
-            self.lives[message].acks += 1
+            self.lives[message].acks.append(event.at)
             self._close(message, event)
         for message in event.told.get("buried", ()):
-            self.lives[message].buried += 1
+            self.lives[message].buried.append(event.at)
             self._close(message, event)
         for message in event.told.get("back", ()):
             self._close(message, event)
@@ -244,6 +256,7 @@ class Told:
             healed=max(struck, self._healed.get(name, event.at)),
             pids=pids,
             spares=bool(event.told.get("spares")),
+            loses_from=event.told.get("loses_from"),
         )
 
 

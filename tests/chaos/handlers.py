@@ -15,7 +15,7 @@ from mq_django import handler
 from mq_django.core.messages import Message
 from tests.chaos import points
 from tests.chaos.observing import id_of, note
-from tests.chaos.settings import QUEUE
+from tests.chaos.settings import CLUSTER, QUEUE, queues
 
 #: Seconds that poison may run.
 TIMEOUT = 1.0
@@ -161,3 +161,8 @@ def _will_hit_this_process(kind: str, message: Message) -> None:
         began=time.monotonic(),
         pids=[os.getpid()],
     )
+
+
+for _queue in set(queues()) - {QUEUE} if os.environ.get(CLUSTER) else ():
+    handler(_queue, "job")(job)
+    handler(_queue, "next")(next_)

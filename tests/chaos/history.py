@@ -14,7 +14,8 @@
 | left     | a handler in order, last     | `id`, `thread`, `how` |
 | ended    | handler_finished             | `id`, `outcome` |
 | settled  | whoever settled, after       | `acked`, `buried`, `back`, `stale`: ids; `retried`: ids, ms; `began` |
-| fault    | who made it                  | `fault`, a name; `kind`, `began`, `struck`, `pids`; `spares`: for free |
+| fault    | who made it                  | `fault`, a name; `kind`, `began`, `struck`, `pids`; `spares`: for free;
+                                            `loses_from`: of what Redis answered since, a replica may not know |
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |
 | clock    | who stepped Redis's clock    | |

@@ -182,6 +182,22 @@ MUTATIONS = [
         scenario="ordered",
         test=ORDER_TESTS,
     ),
+    Mutation(
+        name="the choice of what is sent again: a whole trip is, of which a node has executed a part",
+        files=["mq_django/transport/cluster_wires.py"],
+        pattern=r"    return \[at for at in among if isinstance\(replies\[at\], _REFUSALS\) or [^\n]*\n",
+        replacement="    return among\n",
+        scenario="cluster-reshard",
+        test="tests/transport/test_cluster_wires.py",
+    ),
+    Mutation(
+        name="the look after a failover: what the new master never heard to be settled stays pending",
+        files=["mq_django/consumers/worker/fetcher.py"],
+        pattern=r"if self\._moves != self\._session\.moves:",
+        replacement="if False:",
+        scenario="cluster-kills",
+        test="tests/consumers/test_cluster_failover.py",
+    ),
 ]
 
 

@@ -1,6 +1,6 @@
 """Where messages are when a run has come to rest, read from Redis past everything that is tested."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -49,6 +49,22 @@ def look(client: redis.Redis, keys: QueueKeys) -> Rest:
         pending=sum(_pending(client, keys, stream) for stream in keys.streams()) + _owned(client, keys),
         consumers=sorted(set(consumers(client, keys))),
         strange_keys=sorted(_strange(client, keys)),
+    )
+
+
+def look_at_all(client: redis.Redis, every: Sequence[QueueKeys]) -> Rest:
+    """Return where everything of several queues is."""
+    rests = [look(client, keys) for keys in every]
+    # Each namespace's counters are in what each of its queues found.
+    published = {keys.namespace: rest.published for keys, rest in zip(every, rests, strict=True)}
+    return Rest(
+        queued=sorted(message for rest in rests for message in rest.queued),
+        dead=sorted(message for rest in rests for message in rest.dead),
+        foreign_dead=sum(rest.foreign_dead for rest in rests),
+        published=sum(published.values()),
+        pending=sum(rest.pending for rest in rests),
+        consumers=sorted({name for rest in rests for name in rest.consumers}),
+        strange_keys=sorted(set.intersection(*(set(rest.strange_keys) for rest in rests))),
     )
 
 

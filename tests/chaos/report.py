@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import mutations
-from tests.chaos.checker import ORDER_FIGURES, Verdict, Violation
+from tests.chaos.checker import FAILOVER_FIGURES, ORDER_FIGURES, WINDOW_FIGURES, Verdict, Violation
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.settings import STORES
 from tests.chaos.surroundings import servers
@@ -24,7 +24,7 @@ from tests.chaos.surroundings import servers
 #: Seconds until a campaign on one server is taken for stuck.
 STUCK = 900
 _telling = threading.Lock()
-ROW = "{:<14} {:<16} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
+ROW = "{:<14} {:<18} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
 HEAD = ("server", "scenario", "messages", "faults", "lost", "dup", "/flt", "early", "leaked", "stale", "p99 s", "s")
 
 
@@ -153,9 +153,9 @@ def _tell(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None
     if store != "stream":
         name = f"{store} {name}"
     if "unavailable" in told:
-        say(f"{server:<14} {name:<16} left out: {told['unavailable']}\n")
+        say(f"{server:<14} {name:<18} left out: {told['unavailable']}\n")
     elif "broken" in told:
-        say(f"{server:<14} {name:<16} BROKEN: {told['broken']}\n")
+        say(f"{server:<14} {name:<18} BROKEN: {told['broken']}\n")
         whole.violations.append(Violation("I11", told["broken"]))
     else:
         words = told["verdict"]
@@ -185,7 +185,10 @@ def _p99(seconds: Sequence[float]) -> float:
 def _summary(whole: Verdict) -> dict[str, Any]:
     names = ("messages", "runs", "faults", "lost", "duplicates", "duplicates_per_fault_max", "duplicates_without_fault")
     return {
-        **{name: getattr(whole, name) for name in (*names, "early", "leaked", *ORDER_FIGURES)},
+        **{
+            name: getattr(whole, name)
+            for name in (*names, *WINDOW_FIGURES, "early", "leaked", *FAILOVER_FIGURES, *ORDER_FIGURES)
+        },
         "violations": len(whole.violations),
         "recovery_p99_s": round(_p99(whole.recoveries), 3),
         "handover_p99_s": round(_p99(whole.handovers), 3),

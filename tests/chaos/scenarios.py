@@ -11,8 +11,9 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import flow_faults, hostile, in_order, neighbours
+from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours
 from tests.chaos.checker import Verdict
+from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
 from tests.chaos.settings import STORE, STORES, VISIBILITY_SECONDS
 from tests.chaos.shortages import clock_steps, disk_fills_up, memory_runs_out, temporary_folder_fills_up
@@ -54,6 +55,8 @@ class Scenario:
     before: Callable[[Stage], None] | None = None
     #: Sets up what the server needs, and says in words why it cannot.
     around: Callable[[ServerBinary], AbstractContextManager[Surroundings]] = plain
+    #: What it acts on.
+    stage: type[Stage] = Stage
 
 
 def _tree(stage: Stage) -> Tree:
@@ -245,6 +248,7 @@ SCENARIOS = [
     Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
     Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
     Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
+    Scenario(name="sentinel-failover", play=failovers.play, rounds=2, around=failovers.around, stores=STORES),
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
     Scenario(name="disk", play=disk_fills_up, rounds=1, around=small_disk),
@@ -258,4 +262,20 @@ SCENARIOS = [
     Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
     Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
     Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
+    Scenario(
+        name="cluster-kills",
+        play=cluster_faults.kills,
+        rounds=1,
+        rate=240.0,
+        around=cluster_faults.around,
+        stage=ReplicatedStage,
+    ),
+    Scenario(
+        name="cluster-reshard",
+        play=cluster_faults.reshard,
+        rounds=1,
+        rate=240.0,
+        around=cluster_faults.around,
+        stage=ClusterStage,
+    ),
 ]

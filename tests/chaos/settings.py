@@ -22,6 +22,11 @@ FLOWS = "CHAOS_FLOWS"
 FLOW_QUEUE, FLOW_QUEUE_BESIDE = "flows", "flows-beside"
 #: Set in the environment, it gives the queue ORDERED.
 IN_ORDER = "CHAOS_IN_ORDER"
+#: Set in the environment, it gives the consumers the queues of a cluster: on each of three masters some, of every kind.
+CLUSTER = "CHAOS_CLUSTER"
+SPREAD_PLAIN, SPREAD_ORDERED = ("plain-a", "work", "plain-b"), ("lines", "lines-c", "lines-b")
+SPREAD_RSMQ, SPREAD_TOPIC = "mails", "log"
+SPREAD = (*SPREAD_PLAIN, *SPREAD_ORDERED, SPREAD_RSMQ, f"{SPREAD_TOPIC}:all")
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -32,6 +37,12 @@ def mq_django(connection: str) -> dict[str, Any]:
     options: dict[str, Any] = {"MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY": {"delay": 0.3, "factor": 1, "jitter": 0}}
     streams = {**options, "VISIBILITY_TIMEOUT": VISIBILITY_SECONDS}
     beside: dict[str, Any] = {FLOW_QUEUE: streams, FLOW_QUEUE_BESIDE: streams}
+    if os.environ.get(CLUSTER):
+        ordered = {**streams, "ORDERED": True}
+        served = {**dict.fromkeys(SPREAD_PLAIN, streams), **dict.fromkeys(SPREAD_ORDERED, ordered)}
+        rsmq = {**options, "STORE": "rsmq", "NAMESPACE": "{rsmq}", "VT": VISIBILITY_SECONDS}
+        served[SPREAD_RSMQ] = rsmq
+        return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": {SPREAD_TOPIC: streams}}
     if STORE == "rsmq":
         mine = {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}
         return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: mine}}
@@ -46,6 +57,8 @@ def mq_django(connection: str) -> dict[str, Any]:
 
 def queues() -> list[str]:
     """Return the queues that consumers serve."""
+    if os.environ.get(CLUSTER):
+        return list(SPREAD)
     if os.environ.get(FLOWS):
         return [QUEUE, FLOW_QUEUE, FLOW_QUEUE_BESIDE]
     return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]

@@ -29,8 +29,10 @@ from tests.chaos.places import Rest
 from tests.chaos.producer import Producer
 from tests.chaos.proxy import Road
 from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
+from tests.chaos.spread import Spread
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
+from tests.sentinel_rig import Pair, RunningSentinel
 from tests.waiting import becomes_true, wait_until
 
 #: Seconds until the last of what a fault hit must have gone on. The promise is the visibility timeout and 2 s; the
@@ -69,8 +71,10 @@ class Stage:
         )
         self.road: Road | None = None
         self._with_road = road
+        self.pair: Pair | None = None
+        self.sentinel: RunningSentinel | None = None
         self.trees: list[Tree] = []
-        self.producer: Producer
+        self.producer: Producer | Spread
         self._leaving: list[Thread] = []
         self._stayed: list[Tree] = []
         self._faults = count(1)
@@ -81,6 +85,11 @@ class Stage:
         self.start_server()
         if self._with_road:
             self.road = Road(self.server.url)
+        if self.surroundings.sentinel:
+            self.pair = Pair(self.server)
+            # It makes the next failover twice that time after the last one.
+            self.sentinel = RunningSentinel(self.server.port, binary=self.server.binary, again_ms=2000)
+            self.sentinel.wait_for_replicas()
         self.producer = Producer(self.history, random.Random(self.rng.random()), rate=rate, ms=ms)
 
     def start_server(self) -> None:
@@ -91,6 +100,8 @@ class Stage:
     @property
     def connection(self) -> str:
         """Return the URL that producers and consumers use."""
+        if self.sentinel:
+            return self.sentinel.url
         return self.road.url if self.road else self.server.url
 
     @property
@@ -156,13 +167,19 @@ class Stage:
         return sorted(pid for pid in tree.children() if (self.folder / f"{pid}.jsonl").exists())
 
     def strike(
-        self, kind: str, hit: Callable[[], Sequence[int] | None], *, pids: Sequence[int] = (), spares: bool = False
+        self,
+        kind: str,
+        hit: Callable[[], Sequence[int] | None],
+        *,
+        pids: Sequence[int] = (),
+        spares: bool = False,
+        **told: float,
     ) -> str:
         """Do something to processes, note it, and return the fault's name for heal()."""
         name = f"{kind}-{next(self._faults)}"
         began = time.monotonic()
         more = hit() or ()
-        self.history.note("fault", fault=name, kind=kind, began=began, pids=[*pids, *more], spares=spares)
+        self.history.note("fault", fault=name, kind=kind, began=began, pids=[*pids, *more], spares=spares, **told)
         return name
 
     def heal(self, name: str) -> None:
@@ -177,14 +194,29 @@ class Stage:
         """Work everything off, come to rest, restart Redis, and judge."""
         self.producer.stop()
         with self.client as client:
-            drained = becomes_true(lambda: places.left(client, self.keys) == 0, within=DRAIN)
+            drained = becomes_true(lambda: self.left(client) == 0, within=DRAIN)
         ending = replace(self.come_to_rest(), drained=drained)
-        terms = Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY)
         events = history.read(self.folder)
-        verdict = check(events, ending, terms)
+        verdict = self.judge(events, ending)
         if messages := {message for violation in verdict.violations for message in violation.messages}:
             verdict.stories = history.stories(events, messages)
         return verdict, ending.rest
+
+    def judge(self, events: Sequence[history.Event], ending: Ending) -> Verdict:
+        """Return the verdict on what happened."""
+        return check(events, ending, Terms(max_attempts=MAX_ATTEMPTS, recovery=RECOVERY))
+
+    def left(self, client: redis.Redis) -> int:
+        """Return how many messages are ready, pending or wait."""
+        return places.left(client, self.keys)
+
+    def look(self, client: redis.Redis) -> Rest:
+        """Return where everything is."""
+        return places.look(client, self.keys)
+
+    def known(self, client: redis.Redis) -> set[str]:
+        """Return everybody who is known to Redis as a consumer."""
+        return set(places.consumers(client, self.keys))
 
     def come_to_rest(self) -> Ending:
         """Stop all trees, restart Redis, and return what is left."""
@@ -194,23 +226,23 @@ class Stage:
             settled = becomes_true(lambda: not self._strangers(client), within=SETTLE_DOWN)
             strangers = set() if settled else self._strangers(client)
             given_up += ["a supervisor did not stop within 20 s" for tree in self.trees if not tree.stop()]
-            rest = places.look(client, self.keys)
-            restarted = self._restarted(client)
+            rest = self.look(client)
+            restarted = self.restarted(client)
         # Who is left of the dead while others live, and who is left when all have gone.
         rest = replace(rest, consumers=sorted({*rest.consumers, *strangers}))
         return Ending(rest=rest, restarted=replace(restarted, consumers=rest.consumers), given_up=given_up)
 
     def _strangers(self, client: redis.Redis) -> set[str]:
-        return set(places.consumers(client, self.keys)) - set(self.living())
+        return self.known(client) - set(self.living())
 
-    def _restarted(self, client: redis.Redis) -> Rest:
+    def restarted(self, client: redis.Redis) -> Rest:
         """Return what is where after Redis wrote its file anew and started on it."""
         client.bgrewriteaof()
-        wait_until(lambda: not _is_rewriting(client), timeout=30)
+        wait_until(lambda: not is_rewriting(client), timeout=30)
         self.server.kill()
         self.start_server()
         with self.client as fresh:
-            return places.look(fresh, self.keys)
+            return self.look(fresh)
 
     def close(self) -> None:
         """End everything that the run started."""
@@ -219,6 +251,10 @@ class Stage:
                 tree.kill()
         if self.road:
             self.road.close()
+        if self.sentinel:
+            self.sentinel.close()
+        if self.pair:
+            self.pair.close()
         self.server.stop()
 
 
@@ -232,10 +268,11 @@ def staged(
     settings: Mapping[str, str] | None = None,
     road: bool = False,
     surroundings: Surroundings | None = None,
+    kind: type[Stage] = Stage,
 ) -> Iterator[Stage]:
     """Set a stage, with a folder for its history that goes at the end, unless CHAOS_KEEP is set."""
     folder = Path(tempfile.mkdtemp(prefix="mq-chaos-"))
-    stage = Stage(
+    stage = kind(
         binary,
         random.Random(seed),
         folder,
@@ -258,5 +295,5 @@ def _stopped(rest: Rest) -> Rest:
     return Rest(**{**rest.as_dict(), "consumers": []})
 
 
-def _is_rewriting(client: redis.Redis) -> bool:
+def is_rewriting(client: redis.Redis) -> bool:
     return any(client.info("persistence")[f"aof_rewrite_{word}"] for word in ("in_progress", "scheduled"))

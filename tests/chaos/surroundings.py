@@ -43,6 +43,8 @@ class Surroundings:
     disk: Path | None = None
     #: The temporary folder of consumers, a small disk.
     temporary: Path | None = None
+    #: The server has a replica, and a Sentinel names the master.
+    sentinel: bool = False
     #: What the commands of trees are wrapped in, one tree after another.
     wraps: Sequence[Sequence[str]] = ((),)
 

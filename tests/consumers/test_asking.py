@@ -10,6 +10,7 @@ from mq_django.producers import queues, topics
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests import on_cluster
 from tests.waiting import wait_until
 
 
@@ -151,7 +152,7 @@ def test_what_is_asked_goes_one_way(mq_settings):
 @pytest.mark.parametrize("store", ["rsmq", "topic"])
 def test_other_stores_tell_and_obey_as_well(trees, history, mq_settings, namespace, tmp_path, store):
     queue, options = {
-        "rsmq": ("default", {"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}}}),
+        "rsmq": ("default", {"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}}}),
         "topic": ("news:readers", {"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}),
     }[store]
     tree = trees("--threads", "2", queue, **options)

@@ -18,7 +18,7 @@ from mq_django.consumers.supervisor.promoter import BATCH, POLL, Promoter
 from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.consumers.trees import ROOT
@@ -162,7 +162,7 @@ def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(mq_setting
         is_subscribed=lambda: listener.is_subscribed,
         seen=lambda _, promoted: looks.append(promoted),
     )
-    listener = Listener(get_client("consume"), {config.keys.wake: 0}, lambda number, _: promoter.expect(number))
+    listener = Listener(open_session("consume"), {config.keys.wake: 0}, lambda number, _: promoter.expect(number))
     try:
         listener.start()
         wait_until(lambda: listener.is_subscribed)

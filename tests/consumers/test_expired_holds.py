@@ -7,6 +7,7 @@ from collections import Counter
 from mq_django.conf import get_config
 from mq_django.rsmq import RSMQ
 from mq_django.stores.members import read_membership
+from tests import on_cluster
 from tests.consumers.trees import stop
 from tests.waiting import wait_until
 
@@ -79,7 +80,7 @@ def beats(client):
 
 
 def receive_all(client, namespace, count):
-    queue, received = RSMQ(namespace), set()
+    queue, received = RSMQ(on_cluster.tag(namespace)), set()
 
     def receive():
         received.update(found.id for found in queue.receive_many("default", 10, vt=60))

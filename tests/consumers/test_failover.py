@@ -1,59 +1,21 @@
 """A replica takes the master's place: behind an address that stays, and by the word of a Sentinel."""
 
 import contextlib
-import socket
-import subprocess
 import time
 
 import pytest
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from mq_django.errors import StoreError
-from mq_django.transport.private_server import PrivateServer, answers
-from mq_django.transport.servers import find_server
 from tests.consumers.proxy import Proxy
+from tests.sentinel_rig import MASTER, Pair, client_of, running_sentinel
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.single_server(why="it has a master and a replica of its own")]
 
 #: Seconds in which consumers work again once there is a master.
 BACK = 10.0
-#: Milliseconds without an answer until the Sentinel gives a master up.
-DOWN_AFTER_MS = 1000
 #: Threads of two processes. What they say to a master in its last moment need not reach its replica.
 HANDLERS = 2 * 8
-
-
-class Pair:
-    """A master, and a replica that has all of its data."""
-
-    def __init__(self):
-        # By default a master waits for five seconds for more replicas before it sends its data to the first.
-        self.master = PrivateServer(tcp=True, settings={"repl-diskless-sync-delay": "0"}).start()
-        self.replica = PrivateServer(tcp=True).start()
-        with client_of(self.replica) as client:
-            client.replicaof("127.0.0.1", self.master.port)
-            wait_until(lambda: client.info("replication")["master_link_status"] == "up")
-
-    def wait_for_replica(self):
-        """Wait until the replica has what the master has: what has not reached it is lost with its master."""
-
-        def has_all():
-            with client_of(self.master) as master, client_of(self.replica) as replica:
-                there = master.info("replication")["master_repl_offset"]
-                return replica.info("replication")["slave_repl_offset"] >= there
-
-        wait_until(has_all)
-
-    def close(self):
-        self.replica.stop()
-        self.master.stop()
-
-
-def client_of(server):
-    return redis.Redis.from_url(server.url, socket_timeout=20, retry=Retry(NoBackoff(), 0))
 
 
 @pytest.fixture
@@ -102,45 +64,37 @@ def test_behind_an_address_that_stays_consumers_work_again(trees, publish, histo
 
 
 @pytest.fixture
-def sentinel(pair, tmp_path):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    config = tmp_path / "sentinel.conf"
-    config.write_text(
-        f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor shop 127.0.0.1 {pair.master.port} 1\n"
-        f"sentinel down-after-milliseconds shop {DOWN_AFTER_MS}\nsentinel failover-timeout shop 5000\n",
-        encoding="utf-8",
-    )
-    with (tmp_path / "log-sentinel").open("wb") as output:
-        process = subprocess.Popen(
-            [str(find_server().path), str(config), "--sentinel"], stdout=output, stderr=output, stdin=subprocess.DEVNULL
-        )
-    wait_until(lambda: answers(("127.0.0.1", port)))
-    with redis.Redis(port=port) as client:
-        wait_until(lambda: client.sentinel_master("shop")["num-slaves"] == 1, timeout=20)
-        yield client
-    process.kill()
-    process.wait()
+def sentinel(pair):
+    with running_sentinel(pair.master.port) as found:
+        found.wait_for_replicas()
+        yield found
 
 
-def test_by_a_sentinels_word_consumers_and_producers_find_the_new_master(
-    trees, publish, history, pair, sentinel, settings, mq_settings
-):
-    port = sentinel.connection_pool.connection_kwargs["port"]
+def by_alias(sentinel, settings):
     settings.CACHES = {
         **settings.CACHES,
         "mq": {
             "BACKEND": "django_redis.cache.RedisCache",
-            "LOCATION": "redis://shop/0",
+            "LOCATION": f"redis://{MASTER}/0",
             "OPTIONS": {
                 "CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory",
                 # The first is not there: one Sentinel less must not matter.
-                "SENTINELS": [("127.0.0.1", 1), ("127.0.0.1", port)],
+                "SENTINELS": [("127.0.0.1", 1), ("127.0.0.1", sentinel.port)],
             },
         },
     }
-    tree = trees("--processes", "2", CONNECTION="mq")
+    return "mq"
+
+
+def by_url(sentinel, settings):
+    return sentinel.url
+
+
+@pytest.mark.parametrize("named", [by_alias, by_url])
+def test_by_a_sentinels_word_consumers_and_producers_find_the_new_master(
+    trees, publish, history, pair, sentinel, settings, mq_settings, named
+):
+    tree = trees("--processes", "2", CONNECTION=named(sentinel, settings))
     publish()
     history.wait_for("effect")
     children = set(tree.children())
@@ -149,7 +103,7 @@ def test_by_a_sentinels_word_consumers_and_producers_find_the_new_master(
     history.wait_for("start", 9)
     pair.wait_for_replica()
     pair.master.kill()
-    wait_until(lambda: sentinel.sentinel_get_master_addr_by_name("shop")[1] == pair.replica.port, timeout=40)
+    wait_until(lambda: sentinel.master_port() == pair.replica.port, timeout=40)
     works_again(publish, history, [*running, *waiting], doubled=HANDLERS)
     assert set(tree.children()) == children
 

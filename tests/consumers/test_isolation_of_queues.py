@@ -197,7 +197,8 @@ def workflows(queues, both):
     service = WorkflowService(queues)
     service._noted = lambda server: [broken.queue for broken in both]
     service._couriers = {broken.queue: broken for broken in both}
-    get_client("chores").zadd(WorkflowKeys(get_config().namespace, "0").index, {"0run00000": 1})
+    index = WorkflowKeys(get_config().namespace, "0").index
+    get_client("chores", key=index).zadd(index, {"0run00000": 1})
     return service
 
 

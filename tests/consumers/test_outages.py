@@ -18,6 +18,8 @@ from tests.consumers.proxy import Proxy
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.single_server(why="it stops a server of its own, behind a proxy")
+
 #: Seconds in which consumers work again once Redis does.
 BACK = 10.0
 

@@ -26,6 +26,7 @@ def test_a_server_that_would_lose_messages_is_refused(trees, server):
     assert "Traceback" not in tree.logged()
 
 
+@pytest.mark.single_server(why="it needs a server that keeps nothing, and those of a test's cluster append to files")
 def test_a_server_that_keeps_nothing_is_warned_of(trees, publish, history):
     tree = trees()
     publish()

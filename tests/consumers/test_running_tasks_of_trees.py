@@ -38,7 +38,8 @@ def test_a_task_is_running_after_a_second_and_ends(trees, go, task):
     assert now - timedelta(seconds=40) < found.started_at < now - timedelta(seconds=0.9)
     assert (found.last_attempted_at, found.finished_at, found.is_finished) == (found.started_at, None, False)
     (worker,) = found.worker_ids
-    assert get_client("produce").hexists(queues["default"].config.keys.consumers, f"consumer:{worker}")
+    consumers = queues["default"].config.keys.consumers
+    assert get_client("produce", key=consumers).hexists(consumers, f"consumer:{worker}")
     go.touch()
     ended = await_status(enqueued, "SUCCESSFUL")
     assert (ended.return_value, ended.worker_ids) == (str(go), [worker])
@@ -53,7 +54,7 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
         waiting = pool.submit(wait, enqueued, timeout=90)
         await_status(enqueued, "RUNNING")
         keys = queues["default"].config.keys
-        assert get_client("produce").hexists(keys.waiters, keys.result(enqueued.id))
+        assert get_client("produce", key=keys.waiters).hexists(keys.waiters, keys.result(enqueued.id))
         assert not waiting.done()
         go.touch()
         assert waiting.result(60).return_value == str(go)

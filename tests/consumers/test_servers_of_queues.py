@@ -13,6 +13,7 @@ from mq_django.rsmq import RSMQ
 from mq_django.transport.budgets import within
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
+from tests import on_cluster
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
 
@@ -155,7 +156,7 @@ def test_each_service_knows_its_server(mq_settings, apart, other):
 def test_rsmq_queues_may_be_on_another_server(mq_settings, other, namespace):
     mq_settings(QUEUES={"default": {}, "mails": {"STORE": "rsmq", "NAMESPACE": namespace, "CONNECTION": other.url}})
     queues["mails"].publish("act", {})
-    there = RSMQ(namespace, connection=other.url)
+    there = RSMQ(on_cluster.tag(namespace), connection=other.url)
     assert there.list_queues() == {"mails"}
     assert there.receive("mails") is not None
-    assert RSMQ(namespace).list_queues() == set()
+    assert RSMQ(on_cluster.tag(namespace)).list_queues() == set()

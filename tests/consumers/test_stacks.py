@@ -12,6 +12,7 @@ from mq_django.inspector.stack_views import WAIT, StackRequest, ask_for_stacks, 
 from mq_django.producers import queues, topics
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import command
+from tests import on_cluster
 from tests.waiting import wait_until
 
 HANDLERS = "tests/consumers/project/handlers.py"
@@ -111,7 +112,7 @@ def test_a_handler_that_holds_the_gil_is_named_by_what_its_supervisor_knows(tree
 @pytest.mark.parametrize("store", ["rsmq", "topic"])
 def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, namespace, store):
     queue, options = {
-        "rsmq": ("default", {"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}}}),
+        "rsmq": ("default", {"QUEUES": {"default": {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}}}),
         "topic": ("news:readers", {"QUEUES": {"emails": {}}, "TOPICS": {"news": {}}}),
     }[store]
     trees("--threads", "2", queue, **options)

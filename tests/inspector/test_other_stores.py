@@ -15,13 +15,14 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests import on_cluster
 
 ME = "host-1-me"
 
 
 @pytest.fixture
 def ns(namespace):
-    return f"{namespace}:r"
+    return on_cluster.tag(f"{namespace}:r")
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ def test_an_overview_is_one_command_a_queue(redis_client, mq_settings):
     assert script_calls(redis_client) - before == 20
 
 
+@pytest.mark.single_server(why="it counts round trips, and each node of a cluster needs its own")
 def test_a_page_of_all_queues_and_topics_takes_as_many_round_trips_as_one_of_few(mq_settings, monkeypatch):
     mq_settings(QUEUES={f"q{n}": {} for n in range(300)}, TOPICS={f"t{n}": {} for n in range(20)})
     sent, send = [], Session.send

@@ -12,6 +12,7 @@ from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import settled_commands
+from tests import on_cluster
 from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, set_aside, settle, store, take
 
 TOPICS = {"orders": {}}
@@ -90,7 +91,7 @@ def test_the_end_of_a_task_is_found_by_its_result():
 
 
 def test_a_message_of_an_rsmq_queue_is_found(namespace):
-    rsmq = RSMQ(f"{namespace}:r")
+    rsmq = RSMQ(on_cluster.tag(f"{namespace}:r"))
     rsmq.create_queue("shared")
     message_id = rsmq.send("shared", "hello")
     assert found(message_id) == [("shared", "ready")]

@@ -19,7 +19,8 @@ def note(message: Message, **more: Any) -> None:
     """Append a message to the list of what was handled."""
     told = {"id": message.id, "name": message.name, "data": message.data, "attempt": message.attempt}
     told |= {"headers": dict(message.headers), "at_ms": time.time() * 1000, "pid": os.getpid(), **more}
-    get_client("produce").rpush(f"{NAMESPACE}:handled", json.dumps(told))
+    key = f"{NAMESPACE}:handled"
+    get_client("produce", key=key).rpush(key, json.dumps(told))
 
 
 @handler("emails", "welcome")

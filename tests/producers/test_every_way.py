@@ -175,7 +175,7 @@ def test_the_factory_is_asked_by_who_publishes():
 
 def test_only_the_sink_gives_publications_to_a_store():
     assert calls("publish") == {
-        "producers/sinks": {"self.store.publish"},
+        "producers/sinks": {"self.store.publish", "store.publish"},
         # What these call is Queue.publish, or ends there.
         "triggers/targets": {"queues[self.queue].publish"},
         "triggers/declarations": {"target.publish"},

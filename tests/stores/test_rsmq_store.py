@@ -32,7 +32,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
-from tests import places
+from tests import on_cluster, places
 from tests.commands import calls, script_calls
 from tests.waiting import wait_until
 
@@ -41,7 +41,7 @@ ME, OTHER = "host-1-me", "host-2-other"
 
 @pytest.fixture
 def ns(namespace):
-    return f"{namespace}:r"
+    return on_cluster.tag(f"{namespace}:r")
 
 
 @pytest.fixture

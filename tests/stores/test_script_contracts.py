@@ -56,6 +56,7 @@ def contracts(mq_settings, namespace, redis_client, declared_keys) -> Contracts:
     return contracts
 
 
+@pytest.mark.single_server(why="the contracts have the keys of RSMQ without a hash tag")
 def test_every_script_keeps_its_contract(contracts, redis_client):
     texts = contracts.texts()
     is_6_2 = redis_client.info("server")["redis_version"].startswith("6.2.")

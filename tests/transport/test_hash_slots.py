@@ -22,6 +22,7 @@ SCRIPT = scripts.command("control_pause", keys=["mq:{a}:control", "mq:{a}:freed"
 
 #: Commands as the package sends them, by their names.
 EXAMPLES = {
+    "ASKING": [("ASKING",)],
     "COMMAND": [("COMMAND", "INFO", "XAUTOCLAIM")],
     "DEL": [("DEL", "k")],
     "EVAL": [in_full(SCRIPT)],
@@ -43,6 +44,7 @@ EXAMPLES = {
     "SMEMBERS": [("SMEMBERS", "k")],
     "SUBSCRIBE": [("SUBSCRIBE", "a", "b")],
     "UNLINK": [("UNLINK", "k")],
+    "WAIT": [("WAIT", 1, 500)],
     "XINFO": [("XINFO", "STREAM", "k"), ("XINFO", "GROUPS", "k")],
     "XLEN": [("XLEN", "k")],
     "XPENDING": [("XPENDING", "k", "g"), ("XPENDING", "k", "g", "-", "+", 1, "c")],

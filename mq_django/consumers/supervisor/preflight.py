@@ -20,7 +20,8 @@ from mq_django.errors import (
 from mq_django.stores import open_store
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.capabilities import examine
-from mq_django.transport.connections import get_client, open_session
+from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.connections import get_client, get_clients, open_session
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
@@ -42,7 +43,7 @@ def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience
         ConnectionRejected: a server does not accept the CONNECTION settings, so waiting does not help.
     """
     ends, unreachable = time.monotonic() + patience, set[str]()
-    connections = list(by_server(queues))
+    connections = list(dict.fromkeys(config.connection for config in queues))
     while True:
         errors = {connection: _try(connection) for connection in connections}
         for connection, error in errors.items():
@@ -61,14 +62,22 @@ def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience
 
 
 def _try(connection: str) -> ConnectionLost | None:
-    """Return the error if a server cannot be reached."""
-    session = open_session("chores", connection)
+    """Return the error if a server cannot be reached; of a cluster, if none of its masters can."""
+    lost: ConnectionLost | None = None
     try:
-        session.trip([("PING",)])
+        clients = get_clients("chores", connection)
     except ConnectionLost as error:
         return error
-    session.release()
-    return None
+    for client in clients:
+        session = Session(client)
+        try:
+            session.trip([("PING",)])
+        except ConnectionLost as error:
+            lost = error
+            continue
+        session.release()
+        return None
+    return lost
 
 
 def require_groups(names: Sequence[str]) -> None:
@@ -102,22 +111,25 @@ def examine_servers(queues: Sequence[QueueConfig]) -> None:
         ConnectionRejected: the server does not accept the CONNECTION settings.
         NotPermitted: the Redis user has no permission for any of the queues on a server.
     """
+    logged: set[str] = set()
     for share in by_server(queues).values():
-        _examine(share)
+        _examine(share, logged)
 
 
-def _examine(queues: ServerQueues) -> None:
+def _examine(queues: ServerQueues, logged: set[str]) -> None:
+    """Examine a server. What another one has, too, is logged once: the nodes of a cluster have the same settings."""
     connection = connection_of(queues)
-    client = get_client("chores", connection)
     try:
-        findings = examine(client)
+        findings = examine(get_client("chores", connection, key=next(iter(queues.values())).keys.wake))
     except ConnectionRejected:
         raise
     except StoreError as error:
         logger.warning("Redis could not be examined: %s", error)
         findings = []
-    for finding in findings:
-        logger.warning("%s", finding.message)
+    for message in dict.fromkeys(finding.message for finding in findings):
+        if message not in logged:
+            logger.warning("%s", message)
+        logged.add(message)
     if fatal := [finding.message for finding in findings if finding.fatal]:
         raise ConfigurationError(" ".join(fatal))
     session = open_session("chores", connection)
@@ -129,7 +141,7 @@ def _examine(queues: ServerQueues) -> None:
         logger.error("%s", refusal)
 
 
-def _refusal(config: QueueConfig, session: Session) -> NotPermitted | None:
+def _refusal(config: QueueConfig, session: AnySession) -> NotPermitted | None:
     """Return the error if the Redis user lacks a permission in a queue. The services handle all other errors."""
     try:
         open_store(config, session).promote(limit=1)

@@ -17,7 +17,7 @@ from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.stores.base import Promoted
 from mq_django.stores.handled import MessageHistory
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import open_session
 
 
 class ServerServices:
@@ -52,7 +52,7 @@ class ServerServices:
         )
         self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}
-        self._listener = Listener(get_client("consume", connection_of(queues)), numbers, self._heard)
+        self._listener = Listener(open_session("consume", connection_of(queues)), numbers, self._heard)
         self._promoter = Promoter(
             measured_promotions(open_stores(queues)),
             is_subscribed=lambda: self._listener.is_subscribed,

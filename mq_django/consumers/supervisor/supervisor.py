@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.consumers.by_server import assign, by_server
+from mq_django.consumers.by_server import assign, by_server, server_of
 from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
@@ -262,7 +262,8 @@ def make_trimmers() -> Iterator[Trimmer]:
     """Yield a trimmer for the topics of each server. Each log has a session of its own."""
     logs: dict[str, list[Log]] = {}
     for topic in get_config().topics.values():
-        logs.setdefault(topic.connection, []).append(Log(topic, open_session("chores", topic.connection)))
+        server = server_of(topic.connection, topic.keys.log)
+        logs.setdefault(server, []).append(Log(topic, open_session("chores", topic.connection)))
     for share in logs.values():
         trimmer = Trimmer(share)
         assign([trimmer], [log.config for log in share], servers=len(logs))

@@ -12,6 +12,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
 from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
+from mq_django.stores.settling import message_id
 
 logger = get_logger(__name__)
 
@@ -54,14 +55,14 @@ class Dispatcher:
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Start deliveries that this consumer now holds. An error of one is raised when the others are started."""
-        self.settler.in_hand.update([(item.stream, item.entry) for item in taken])
+        self.settler.in_hand.update({(item.stream, item.entry): message_id(item) for item in taken})
         failed: Exception | None = None
         for item in taken:
             try:
                 self._start(item)
             except Exception as error:  # noqa: BLE001 - the rest of its batch must run
                 # Not in hand, it is found again like a delivery whose reply was lost.
-                self.settler.in_hand.discard((item.stream, item.entry))
+                self.settler.in_hand.pop((item.stream, item.entry), None)
                 failed = error
         if failed is not None:
             raise failed

@@ -1,17 +1,19 @@
 """Fetch the messages of one queue, only as many as can run soon."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import stored_entry
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.room import Room
 from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import Settlement, Store, StreamEntry
+from mq_django.stores.settling import message_id
+from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import BLOCK_MS
-from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
 
@@ -35,7 +37,7 @@ class Fetcher(Service):
     def __init__(
         self,
         store: Store,
-        session: Session,
+        session: AnySession,
         consumer: str,
         *,
         dispatcher: Dispatcher,
@@ -62,6 +64,7 @@ class Fetcher(Service):
         self._busy, self._has_waited = True, False
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
+        self._moves = session.moves
 
     def run_once(self) -> float:
         """Fetch as many messages as the pools have room for."""
@@ -79,16 +82,30 @@ class Fetcher(Service):
         elif self._busy:
             taken = self._settler.settle_and_take(self._store, count=room, after_wait=self._has_waited)
             self._busy, self._has_waited = bool(taken), False
-            self._dispatcher.dispatch(taken)
+            self._pass_on(taken)
         else:
             with self._settler.no_more():
                 taken = self._store.fetch(self._consumer, count=max(1, room // self._share), block_ms=self._block_ms())
             self._busy = self._has_waited = True
-            self._dispatcher.dispatch(taken)
+            self._pass_on(taken)
         return 0.0
+
+    def _pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
+        """Run what was taken, except what this consumer runs already, or has run and acked just now."""
+        if self._moves != self._session.moves:
+            # What a master executes after another one took its place is lost: also acks that it has confirmed.
+            self._moves = self._session.moves
+            self._check_soon()
+        # Only a new master, which does not have the last writes of the old one, delivers something again.
+        if self._checks and taken:
+            taken = self._settler.not_again(taken)
+        self._dispatcher.dispatch(taken)
 
     def recover(self, error: Exception) -> None:
         """Schedule checks for deliveries whose reply was lost: when Redis answers again, and for a while after."""
+        self._check_soon()
+
+    def _check_soon(self) -> None:
         self._busy = True
         now = time.monotonic()
         self._checks = [now + seconds for seconds in CHECK_AFTER]
@@ -122,7 +139,7 @@ class Fetcher(Service):
         done = self._handled()
         for item in stranded:
             if (item.stream, stored_entry(item.entry)) in done:
-                self._settler.in_hand.add((item.stream, item.entry))
+                self._settler.in_hand[item.stream, item.entry] = message_id(item)
                 self._settler.add(Settlement(item, ACK))
         stranded = [item for item in stranded if (item.stream, stored_entry(item.entry)) not in done]
         self._dispatcher.dispatch(self._store.admit(self._consumer, stranded))

@@ -96,7 +96,8 @@ class Isolation(Service):
             with self._lock:
                 self._waiting[number] = [*batch, *self._waiting[number]]
             raise
-        self._settlers[number].in_hand.difference_update(receipts)
+        for receipt in receipts:
+            self._settlers[number].in_hand.pop(receipt, None)
 
 
 class QuarantineFetcher(Service):

@@ -11,7 +11,7 @@ from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores.progress_reports import save
-from mq_django.transport.sessions import Session
+from mq_django.transport.cluster_wires import AnySession
 
 logger = get_logger(__name__)
 
@@ -28,7 +28,7 @@ class ProgressReporter(Service):
     name = "progress reporter"
 
     def __init__(
-        self, books: Mapping[int, ReportBook], tasks: RunningTasks, shared_state: RunningState, session: Session
+        self, books: Mapping[int, ReportBook], tasks: RunningTasks, shared_state: RunningState, session: AnySession
     ) -> None:
         super().__init__()
         self._books = books

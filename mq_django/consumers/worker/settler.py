@@ -14,7 +14,7 @@ from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import Bury, Cancel, StepEnd
+from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, StepEnd
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
@@ -31,6 +31,8 @@ logger = get_logger(__name__)
 FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
+#: Batches whose acks are remembered: those of about a second, if Redis answers within a millisecond.
+ACKED = 1000
 #: The outcomes of steps of workflows about which there are notes for their runs.
 STEP_ENDS = (StepEnd, Bury, Cancel)
 
@@ -49,8 +51,10 @@ class Settler:
         self._lock = threading.Lock()
         self._due = due
         self._full = full
-        #: The deliveries that this process has fetched and not yet settled.
-        self.in_hand: set[tuple[int, bytes]] = set()
+        #: The deliveries that this process has fetched and not yet settled, with the ids of their messages.
+        self.in_hand: dict[tuple[int, bytes], str] = {}
+        #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks.
+        self.acked: deque[dict[tuple[int, bytes], str]] = deque(maxlen=ACKED)
         #: Deliveries whose batch failed, which may still have been settled.
         self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
@@ -102,6 +106,27 @@ class Settler:
     def _is_complete(self) -> bool:
         """Return whether all deliveries of this process have ended."""
         return len(self.in_hand) <= len(self._unsettled)
+
+    def not_again(self, taken: Sequence[Delivery | Undecodable]) -> list[Delivery | Undecodable]:
+        """Return what was taken without what this process runs already, or has acked just now, which it acks again.
+
+        For what a new master delivers again, because the delivery or the ack was not copied to it. This consumer has
+        held both deliveries under the same receipt, so the outcome of the first settles the second.
+        """
+        acked = {receipt: known for batch in list(self.acked) for receipt, known in batch.items()}
+        rest = []
+        for item in taken:
+            receipt, known = (item.stream, item.entry), message_id(item)
+            if receipt in self.in_hand:
+                if self.in_hand[receipt] != known:
+                    # Another message got this id, from a clock that is behind: the running one must not settle it.
+                    self.add(Settlement(item, HandBack()))
+            elif acked.get(receipt) == known:
+                self.in_hand[receipt] = known
+                self.add(Settlement(item, ACK))
+            else:
+                rest.append(item)
+        return rest
 
     def settle(self, store: Store) -> None:
         """Settle a batch in one round trip."""
@@ -230,7 +255,9 @@ class Settler:
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
-        self.in_hand.difference_update(receipts)
+        for receipt in receipts:
+            self.in_hand.pop(receipt, None)
+        self.acked.append({r: message_id(s.delivery) for r, s in zip(receipts, batch, strict=True) if s.outcome is ACK})
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:

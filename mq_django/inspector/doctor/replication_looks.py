@@ -1,6 +1,6 @@
 """Looks at the replication of a Redis server: its role, its replicas, and the Sentinels that name it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from redis.exceptions import RedisError, ResponseError
@@ -9,7 +9,7 @@ from redis.sentinel import SentinelConnectionPool
 from mq_django.core.numbers import whole
 from mq_django.inspector.doctor.findings import DoctorFinding, Look, mib, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
-from mq_django.transport.connections import get_client
+from mq_django.transport.sentinel_urls import sentinel_address
 
 #: Seconds without a reply of a replica that are too many: it replies each second. By default such a replica does not
 #: count for min-replicas-to-write either (min-replicas-max-lag).
@@ -106,13 +106,13 @@ def _lateness(replica: Replica) -> str:
 
 
 def _of_sentinels(server: ServerFacts) -> Iterator[DoctorFinding]:
-    pool = get_client("inspect", server.connection).connection_pool
+    pool = server.client.connection_pool
     if not isinstance(pool, SentinelConnectionPool):
         return
     masters: dict[str, list[str]] = {}
     problems: list[str] = []
     for sentinel in pool.sentinel_manager.sentinels:
-        address = _address(sentinel.connection_pool.connection_kwargs)
+        address = sentinel_address(sentinel.connection_pool.connection_kwargs)
         try:
             # Not by its method: that of redis-py 7.0 returns whether there was an answer.
             host, port = sentinel.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", pool.service_name)
@@ -143,10 +143,6 @@ def _sentinel_finding(server: ServerFacts, level: str, seen: str) -> DoctorFindi
         "SENTINEL SENTINELS NAME and SENTINEL CKQUORUM NAME show what each of them knows.",
         where=server.where,
     )
-
-
-def _address(options: Mapping[str, object]) -> str:
-    return f"{options.get('host')}:{options.get('port')}"
 
 
 def _text(host: object) -> str:

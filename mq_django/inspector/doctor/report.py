@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import redis
+
 from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.doctor.code_looks import PROJECT_LOOKS, project_facts
@@ -16,6 +18,7 @@ from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_fact
 from mq_django.inspector.doctor.server_facts import server_facts
 from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
 from mq_django.transport.budgets import within
+from mq_django.transport.connections import get_clients
 
 #: The first digit of a code -> what the findings are about.
 AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "5": "This machine"}
@@ -95,16 +98,26 @@ def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lamb
     report.take(_OF_PROJECT, project)
     if project.is_readable and (UNREACHABLE in codes or report.asks(_OF_SERVERS)):
         with within(SECONDS):
-            reached = [_look_at_server(report, connection, progress) for connection in get_config().connections()]
+            reached = [_look_at_servers(report, connection, progress) for connection in get_config().connections()]
             if any(reached) and report.asks((*QUEUE_LOOKS, *MACHINE_LOOKS)):
                 _look_at_queues(report)
     return report
 
 
-def _look_at_server(report: DoctorReport, connection: str, progress: Progress) -> bool:
+def _look_at_servers(report: DoctorReport, connection: str, progress: Progress) -> bool:
+    """Look at the server of a connection, or each master of a cluster; return whether one can be used."""
+    try:
+        clients = get_clients("inspect", connection)
+    except MQError as error:
+        report.add(_unreachable(connection, error))
+        return False
+    return any([_look_at_server(report, connection, client, progress) for client in clients])  # noqa: C419 - all
+
+
+def _look_at_server(report: DoctorReport, connection: str, client: redis.Redis, progress: Progress) -> bool:
     """Look at a server and its keys; return whether it can be used."""
     try:
-        server = server_facts(connection)
+        server = server_facts(connection, client)
     except MQError as error:
         report.add(_unreachable(connection, error))
         return False

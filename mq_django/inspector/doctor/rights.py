@@ -12,7 +12,6 @@ from mq_django.core.configs import QueueConfig
 from mq_django.errors import NotPermitted
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
-from mq_django.transport.connections import open_session
 from mq_django.transport.failures import translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session
@@ -30,7 +29,7 @@ def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
     """Report the commands, keys and channels that the queues need and the user may not use."""
     found = MissingRights(set(), set(), set())
     for queue in server.queues:
-        if not _try(queue, open_session("inspect", server.connection), found):
+        if not _try(queue, Session(server.client), found):
             yield DoctorFinding(
                 code=NOT_LOOKED,
                 level="note",

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig, get_config
+import redis
+
+from mq_django.conf import DeliveryOptions, QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.numbers import whole
 from mq_django.errors import ConnectionLost, ConnectionRejected, ServerBusy, StoreError
 from mq_django.registry import groups
 from mq_django.transport.capabilities import Finding, examine
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client
 from mq_django.transport.failures import address
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 
 #: Round trips that are measured.
 PINGS = 9
@@ -51,6 +53,7 @@ class ServerFacts:
     connection: str
     #: Its address, and the setting that names it.
     where: str
+    client: redis.Redis
     wire: Wire
     #: The queues and groups in code that are on it, and the names of the topics.
     queues: Sequence[QueueConfig]
@@ -81,23 +84,18 @@ class ServerFacts:
         return UsedMemory(used, self.number("total_system_memory"), "the machine's memory")
 
 
-def where_is(connection: str) -> str:
-    """Return the address of a server, without user and password, and the setting that names it.
-
-    Raises:
-        ConfigurationError: CONNECTION cannot be used.
-    """
-    return f"{address(get_client('inspect', connection).connection_pool)} ({get_config().where_is(connection)})"
-
-
-def server_facts(connection: str) -> ServerFacts:
+def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
     """Read what a server says of itself.
+
+    Args:
+        connection: the CONNECTION that leads to it.
+        client: to it: of a cluster, to one of its masters.
 
     Raises:
         ConfigurationError: CONNECTION cannot be used.
         StoreError: it cannot be reached, or does not answer.
     """
-    config, wire = get_config(), open_wire("inspect", connection)
+    config, wire = get_config(), Pooled(client)
     of_groups = [config.queue(name) for topic in config.topics for name in groups(topic)]
     refused: dict[str, str] = {}
     round_trip, ahead = _clocks(wire, refused)
@@ -106,20 +104,27 @@ def server_facts(connection: str) -> ServerFacts:
     is_cluster = info.get("cluster_enabled") == "1"
     return ServerFacts(
         connection=connection,
-        where=where_is(connection),
+        # Without user and password, and with the setting that names it.
+        where=f"{address(client.connection_pool)} ({config.where_is(connection)})",
         wire=wire,
-        queues=[queue for queue in (*config.queues.values(), *of_groups) if queue.connection == connection],
-        topics=[topic.name for topic in config.topics.values() if topic.connection == connection],
+        client=client,
+        queues=[queue for queue in (*config.queues.values(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
+        topics=[topic.name for topic in config.topics.values() if _is_on(client, topic, topic.keys.log)],
         info=info,
         settings=_settings(wire, refused),
         slow=[SlowCommand(at=entry[1], us=entry[2], args=entry[3]) for entry in slow],
         cluster=_fields(_ask(wire, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
         # INFO is needed for all of it.
-        risks=examine(get_client("inspect", connection)) if info else (),
+        risks=examine(client) if info else (),
         refused=refused,
         round_trip=round_trip,
         ahead=ahead,
     )
+
+
+def _is_on(client: redis.Redis, config: DeliveryOptions, key: str) -> bool:
+    """Return whether a queue or a topic is on a server."""
+    return get_client("inspect", config.connection, key=key) is client
 
 
 def _clocks(wire: Wire, refused: dict[str, str]) -> tuple[float, float]:

@@ -132,7 +132,7 @@ def _of_cluster(server: ServerFacts) -> Findings:
         advice = "Repair the cluster: redis-cli --cluster check HOST:PORT shows what is wrong."
     elif elsewhere:
         seen = f"Redis is a node of a Redis Cluster, and other nodes have the keys of {named(elsewhere)}."
-        advice = "Name a server without cluster mode in CONNECTION, or give each queue the CONNECTION of its node."
+        advice = "Write redis+cluster:// instead of redis:// in CONNECTION, or rediss+cluster:// instead of rediss://."
     else:
         return
     yield DoctorFinding(code="D112", level="error", seen=seen, advice=advice, where=server.where)

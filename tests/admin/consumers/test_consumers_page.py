@@ -214,4 +214,5 @@ def test_what_another_program_has_written_is_no_progress(operator, text):
 
 
 def report(queue, message_id, text):
-    get_client("produce").hset(get_config().queue(queue).keys.progress(message_id), "progress", text)
+    key = get_config().queue(queue).keys.progress(message_id)
+    get_client("produce", key=key).hset(key, "progress", text)

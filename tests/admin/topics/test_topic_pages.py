@@ -91,7 +91,8 @@ def test_the_page_of_a_group_says_where_it_is_in_the_log(operator, billing, even
 
 def test_an_alarm_and_losses_come_first(operator, billing, events):
     Log(events.config, Pooled(get_client("produce"))).set_alarm("billing", 95)
-    get_client("produce").hset(events.config.keys.group("billing").control, "lost", 3)
+    control = events.config.keys.group("billing").control
+    get_client("produce", key=control).hset(control, "lost", 3)
 
     for address in (BASE, TOPIC, GROUP):
         first, second, *_ = operator.get(address).context["problems"]
@@ -299,6 +300,7 @@ def test_the_history_of_a_topic_and_its_group_is_there(operator, billing):
     assert operator.get(f"{BASE}events/history/").status_code == 200
 
 
+@pytest.mark.single_server(why="counts the commands of one server")
 def test_pages_of_many_groups_send_few_commands(operator, mq_settings, redis_client):
     """Two for each topic and group that is shown, and twenty."""
     mq_settings(QUEUES={"emails": {}}, TOPICS={f"t{n}": {"RETENTION_COUNT": 100} for n in range(10)})

@@ -253,6 +253,7 @@ def test_the_rows_that_were_used_last_are_kept_up_to_a_size(monkeypatch):
     assert 0 < live.row_cache.size <= 50_000
 
 
+@pytest.mark.single_server(why="it counts round trips, and each node of a cluster needs its own")
 def test_300_queues_and_50_consumers_are_a_small_poll_of_few_round_trips(operator, mq_settings, monkeypatch):
     mq_settings(QUEUES={f"queue_{number:03}": {} for number in range(300)})
     # Longer than it takes to write and to show all of them.

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import BackgroundJobs
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import in_full
 from tests.seeding import bury_many
 from tests.waiting import wait_until
@@ -23,7 +23,7 @@ def heard():
 @pytest.fixture
 def listener(heard, mq_settings):
     mq_settings(QUEUES={"a": {}, "b": {}})
-    service = Listener(get_client("consume"), {"a:wake": 0, "b:wake": 1}, lambda *found: heard.put(found))
+    service = Listener(open_session("consume"), {"a:wake": 0, "b:wake": 1}, lambda *found: heard.put(found))
     service.start()
     yield service
     service.stop()
@@ -58,6 +58,7 @@ class Cut:
             return pipe.execute()[1:]
 
 
+@pytest.mark.single_server(why="cuts the connections of one server")
 def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(trees, redis_client):
     bury_many("default", 3)
     trees()

@@ -149,6 +149,7 @@ def test_a_schedule_that_is_new_waits_for_its_first_tick(make, keys, redis_clien
     assert not redis_client.exists(keys.ready)
 
 
+@pytest.mark.single_server(why="counts the commands of one server")
 def test_without_schedules_nothing_is_asked(make, redis_client):
     before = redis_client.info("stats")["total_commands_processed"]
     assert make().run_once() > 59

@@ -89,7 +89,7 @@ def test_it_waits_at_redis_when_there_is_nothing(rig, publish):
     turn(rig)
     thread = threading.Thread(target=turn, args=(rig,))
     thread.start()
-    wait_until(lambda: rig.session._connection is not None)
+    wait_until(lambda: rig.session.socket is not None)
     publish()
     thread.join(3)
     assert not thread.is_alive()
@@ -224,6 +224,18 @@ def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):
     assert rig.fetcher._checks == []
 
 
+def test_after_another_node_has_its_queue_it_looks(rig, publish):
+    """An ack that the old master has executed last is lost, and nobody gets an error."""
+    publish()
+    (delivery,) = rig.store.take("me", count=1)
+    rig.shared_state.ended(HANDLED, 0, delivery.stream, delivery.entry)
+    rig.session.moves += 1
+    turn(rig, 2)
+    assert waiting(rig) == 0
+    assert list(rig.settled().values()) == [Ack()]
+    assert len(rig.fetcher._checks) == 4
+
+
 def test_after_any_failure_it_looks(rig, publish, monkeypatch):
     publish()
     monkeypatch.setattr(rig.dispatcher, "dispatch", broken_once(rig.dispatcher.dispatch))
@@ -295,3 +307,83 @@ def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish,
         assert rig.fetcher.join(10)
         assert rig.settling.join(10)
         session.release()
+
+
+@pytest.fixture
+def fail_over(rig, redis_client):
+    """Return a function that brings a replica in, which has all that the queue had at the fixture's last `copy()`."""
+
+    class Replica:
+        def copy(self):
+            self.value = redis_client.dump(rig.store.keys.ready)
+
+        def __call__(self):
+            redis_client.restore(rig.store.keys.ready, 0, self.value, replace=True)
+            rig.fetcher.recover(ConnectionLost("the master is dead"))
+
+    return Replica()
+
+
+def test_what_runs_and_comes_again_from_a_new_master_runs_once(rig, publish, fail_over, caplog):
+    publish()
+    fail_over.copy()
+    turn(rig)
+    fail_over()
+    turn(rig, 3)
+    assert waiting(rig) == 1
+    rig.start()
+    wait_until(lambda: len(rig.settler))
+    rig.settler.settle(rig.store)
+    assert rig.store.depths().depth == 0
+    assert "no longer holds it" not in caplog.text
+    assert rig.settler.in_hand == {}
+
+
+def test_what_was_acked_and_comes_again_from_a_new_master_is_acked_again(rig, publish, fail_over, caplog):
+    runs = []
+    rig.handle("act", lambda message: runs.append(message.id))
+    publish()
+    fail_over.copy()
+    turn(rig)
+    rig.start()
+    wait_until(lambda: len(rig.settler))
+    rig.settler.settle(rig.store)
+    fail_over()
+    publish(name="foreign")
+    turn(rig, 3)
+    rig.settler.settle(rig.store)
+    assert len(runs) == 1
+    # The one that came later is set aside.
+    assert rig.store.depths().depth == rig.store.depths().unhandled == 1
+    assert "no longer holds it" not in caplog.text
+
+
+def test_it_looks_also_when_its_session_has_left_a_master_by_itself(rig, publish, fail_over):
+    publish()
+    fail_over.copy()
+    turn(rig)
+    fail_over()
+    rig.fetcher._checks = []
+    rig.session.moves += 1
+    turn(rig, 3)
+    assert waiting(rig) == 1
+    assert rig.fetcher._checks
+
+
+def test_another_message_of_a_new_master_with_a_known_receipt_is_handed_back(rig, publish, redis_client):
+    """The clock of a new master may be behind: its entries then get ids that were used before."""
+    publish()
+    turn(rig)
+    (running,) = rig.settler.in_hand
+    redis_client.delete(rig.store.keys.ready)
+    rig.store.create_groups()
+    other = queues["default"].publish("act", "other")
+    ((_, fields),) = redis_client.xrange(rig.store.keys.ready)
+    redis_client.delete(rig.store.keys.ready)
+    redis_client.xgroup_create(rig.store.keys.ready, GROUP, "0", mkstream=True)
+    redis_client.xadd(rig.store.keys.ready, fields, id=running[1])
+    rig.fetcher.recover(ConnectionLost("the master is dead"))
+    turn(rig, 2)
+    rig.settler.settle(rig.store)
+    turn(rig)
+    assert [job.delivery.message.id for job in jobs(rig)][1:] == [other]

@@ -45,7 +45,7 @@ def test_a_quarantine_gets_what_waits(rig, redis_client):
     rig.shared_state.set_quarantine("quarantine")
     rig.isolation.run_once()
     assert [item.message.data for item in rig.store.held_by(backlog_of("quarantine"), limit=9)] == [0, 1, 2]
-    assert rig.settler.in_hand == set()
+    assert rig.settler.in_hand == {}
     assert rig.isolation.run_once() >= 1.0
 
 
@@ -70,7 +70,7 @@ def test_a_broken_trip_passes_on_once(rig, redis_client, monkeypatch):
     assert len(rig.settler.in_hand) == 1
     rig.isolation.run_once()
     assert len(rig.store.held_by(backlog_of("quarantine"), limit=9)) == 1
-    assert rig.settler.in_hand == set()
+    assert rig.settler.in_hand == {}
 
 
 def test_a_quarantine_runs_one_at_a_time(mq_settings, redis_client):
@@ -163,7 +163,7 @@ def test_a_quarantine_that_is_stopped_leaves_the_rest(rig, redis_client):
     receiver = QuarantineFetcher("me", backlog_of("me"), rig.shared_state, [rig.store], [rig.dispatcher])
     receiver.stop()
     receiver.run_once()
-    assert rig.settler.in_hand == set()
+    assert rig.settler.in_hand == {}
 
 
 def test_the_note_travels(rig, redis_client):

@@ -48,7 +48,7 @@ class Jobs:
         (lane,) = (each for each in self.rig.threads.lanes if (job := each.running()) and job.delivery is delivery)
         self.rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - seconds)
         key = self.rig.config.keys.result(message_id)
-        get_client("chores").set(key, "{}")
+        get_client("chores", key=key).set(key, "{}")
         return key
 
     def look(self, wire=None):

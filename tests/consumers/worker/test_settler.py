@@ -61,7 +61,7 @@ def held(store, settler, publish):
         publish(["sleep", number])
     store.create_groups()
     deliveries = store.take("me", count=5)
-    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in deliveries)
+    settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in deliveries})
     return deliveries
 
 
@@ -76,7 +76,7 @@ def test_a_batch_leaves_in_one_trip(settler, store, held):
     add(settler, held[3:4], Bury("x"))
     add(settler, held[4:], HandBack())
     settler.settle(store)
-    assert (len(settler), settler.in_hand, settler.settled) == (0, set(), 5)
+    assert (len(settler), settler.in_hand, settler.settled) == (0, {}, 5)
     depths = store.depths()
     assert (depths.ready, depths.delayed, depths.dead, depths.pending) == (1, 1, 1, 0)
 
@@ -175,7 +175,7 @@ def test_outcomes_that_redis_refuses_do_not_keep_back_the_others(settler, store,
     assert len(settler.in_hand) == 2
     redis_client.delete(store.keys.due)
     settler.try_refused(store)
-    assert settler.in_hand == set()
+    assert settler.in_hand == {}
     assert store.depths().delayed == 2
 
 
@@ -198,7 +198,7 @@ def test_one_outcome_that_cannot_be_written_keeps_back_nobody(settler, store, he
     settler.settle(store)
     assert len(settler.in_hand) == 1
     settler.try_refused(store)
-    assert settler.in_hand == set()
+    assert settler.in_hand == {}
     assert store.depths().pending == store.depths().dead == 0
     assert "Cannot write an outcome" in caplog.text
 
@@ -227,7 +227,7 @@ def test_the_service_settles_within_milliseconds_and_by_the_number(store, settle
     service = SettleService()
     settler = Settler(store, "default", "me", service.due, service.full)
     service.add(settler, store)
-    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in held)
+    settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in held})
     service.start()
     add(settler, held, ACK)
     wait_until(lambda: not settler.in_hand, timeout=2)
@@ -243,7 +243,7 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
     service = SettleService()
     settler = Settler(store, "default", "me", service.due, service.full)
     service.add(settler, store)
-    settler.in_hand.update((delivery.stream, delivery.entry) for delivery in held)
+    settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in held})
     wire.before = 3
     add(settler, held, ACK)
     service.start()
@@ -297,10 +297,10 @@ def test_what_ended_before_the_fetcher_waits_is_settled_at_once_too(service, set
 def test_the_next_one_is_settled_at_once_again(service, settler, held):
     service.start()
     with settler.no_more():
-        settler.in_hand = {(held[0].stream, held[0].entry)}
+        settler.in_hand = {(held[0].stream, held[0].entry): held[0].message.id}
         add(settler, held[:1], ACK)
         wait_until(lambda: not settler.in_hand, within=30)
-        settler.in_hand = {(held[1].stream, held[1].entry)}
+        settler.in_hand = {(held[1].stream, held[1].entry): held[1].message.id}
         add(settler, held[1:2], ACK)
         wait_until(lambda: not settler.in_hand, within=30)
 
@@ -344,7 +344,7 @@ def test_they_are_left_to_a_fetch_when_the_wait_is_over(service, settler, held, 
 
 def test_an_outcome_of_a_delivery_that_is_not_in_hand_does_not_keep_others_waiting(service, settler, held):
     """One that could not be started is not in hand, and is settled all the same."""
-    settler.in_hand.discard((held[0].stream, held[0].entry))
+    settler.in_hand.pop((held[0].stream, held[0].entry))
     with settler.no_more():
         add(settler, held[1:], ACK)
         assert service.full.is_set()
@@ -374,7 +374,7 @@ def test_what_ends_during_the_first_fetch_after_a_wait_is_settled_at_once(servic
 
 
 def test_what_ends_while_a_fetch_takes_others_along_is_left_to_the_next(service, settler, held):
-    settler.in_hand.discard((held[0].stream, held[0].entry))
+    settler.in_hand.pop((held[0].stream, held[0].entry))
     add(settler, held[:1], ACK)
     ending = Ending(settler, held[1:], service.full.is_set)
     assert settler.settle_and_take(ending, count=1, after_wait=True) == []

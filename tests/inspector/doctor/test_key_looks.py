@@ -90,7 +90,7 @@ def test_no_foreign_text_gets_into_a_command(look, redis_client, namespace):
 
 def test_keys_of_no_schema(look, redis_client, namespace):
     redis_client.set(f"{namespace}:{{emails}}:nonsense\x1b", "a")
-    redis_client.set(f"{namespace}:other", "a")
+    redis_client.set(f"{namespace}:other{{emails}}", "a")
     (finding,) = look()
     assert (finding.code, finding.level) == ("D202", "note")
     assert "2 keys with the prefix" in finding.seen

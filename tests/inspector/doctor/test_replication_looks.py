@@ -142,11 +142,14 @@ def sentinel(tmp_path):
         process.wait()
 
 
-@pytest.fixture
-def by_sentinels(settings, mq_settings):
+@pytest.fixture(params=["alias", "url"])
+def by_sentinels(request, settings, mq_settings):
     """Connect by the word of these Sentinels."""
 
     def connect(*ports):
+        if request.param == "url":
+            mq_settings(CONNECTION=f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/shop")
+            return
         alias = {
             "BACKEND": "django_redis.cache.RedisCache",
             "LOCATION": "redis://shop/0",

@@ -30,6 +30,7 @@ def test_the_rights_of_the_documentation_suffice(as_user):
     assert rights(as_user()) == []
 
 
+@pytest.mark.single_server(why="each master has its own findings")
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(as_user):
     (finding,) = rights(as_user("-xack", "-evalsha", "-xgroup"))
     assert finding.level == "error"
@@ -37,12 +38,14 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(as_
     assert finding.advice == "ACL SETUSER NAME +evalsha +xack +xgroup|create +xgroup|delconsumer"
 
 
+@pytest.mark.single_server(why="each master has its own findings")
 def test_a_channel_that_is_missing_is_found(as_user):
     (finding,) = rights(as_user("resetchannels"))
     assert finding.seen == "The Redis user may not use the channels of default, emails."
     assert "channels with &" in finding.advice
 
 
+@pytest.mark.single_server(why="each master has its own findings")
 def test_what_is_missing_is_told_apart(redis_client, redis_url, namespace, mq_settings, found):
     with user(redis_client, redis_url, [*rules_of("stream", namespace), "-zadd"]) as url:
         mq_settings(CONNECTION=url)
