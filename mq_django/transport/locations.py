@@ -178,7 +178,7 @@ def _check_classes(options: Mapping[str, Any], servers: Sequence[str], setting: 
     if redis_client and import_string(redis_client) is not redis.Redis:
         raise ConfigurationError(
             f"{setting} has the REDIS_CLIENT_CLASS {redis_client!r}, which queues would not use: they have clients of "
-            "their own. Name an alias without it, or a URL."
+            "their own. Name an alias without it, or a URL: that of a Redis Cluster is redis+cluster://HOST:PORT,HOST:PORT."
         )
 
 

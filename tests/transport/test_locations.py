@@ -222,6 +222,12 @@ def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, options):
         queues["emails"].publish("welcome", 1)
 
 
+def test_an_alias_of_a_cluster_is_told_the_url_to_write(use_alias, redis_url):
+    use_alias(redis_url, REDIS_CLIENT_CLASS="redis.RedisCluster")
+    with pytest.raises(ConfigurationError, match=r"redis\+cluster://HOST:PORT"):
+        queues["emails"].publish("welcome", 1)
+
+
 def test_a_class_made_from_django_rediss_is_one_of_it(settings, mq_settings, redis_url):
     settings.CACHES = {"mq": {"BACKEND": "tests.testapp.caches.TeamCache", "LOCATION": redis_url}}
     mq_settings(CONNECTION="mq")

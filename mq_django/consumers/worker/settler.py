@@ -31,8 +31,8 @@ logger = get_logger(__name__)
 FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
-#: Batches whose acks are remembered: those of about a second, if Redis answers within a millisecond.
-ACKED = 1000
+#: Acks that are remembered: those of about a second at full speed. A replica lacks less than that when it takes over.
+ACKED = 10_000
 #: The outcomes of steps of workflows about which there are notes for their runs.
 STEP_ENDS = (StepEnd, Bury, Cancel)
 
@@ -54,7 +54,7 @@ class Settler:
         #: The deliveries that this process has fetched and not yet settled, with the ids of their messages.
         self.in_hand: dict[tuple[int, bytes], str] = {}
         #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks.
-        self.acked: deque[dict[tuple[int, bytes], str]] = deque(maxlen=ACKED)
+        self.acked: deque[tuple[tuple[int, bytes], str]] = deque(maxlen=ACKED)
         #: Deliveries whose batch failed, which may still have been settled.
         self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
@@ -113,7 +113,7 @@ class Settler:
         For what a new master delivers again, because the delivery or the ack was not copied to it. This consumer has
         held both deliveries under the same receipt, so the outcome of the first settles the second.
         """
-        acked = {receipt: known for batch in list(self.acked) for receipt, known in batch.items()}
+        acked = dict(list(self.acked))
         rest = []
         for item in taken:
             receipt, known = (item.stream, item.entry), message_id(item)
@@ -257,7 +257,7 @@ class Settler:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
         for receipt in receipts:
             self.in_hand.pop(receipt, None)
-        self.acked.append({r: message_id(s.delivery) for r, s in zip(receipts, batch, strict=True) if s.outcome is ACK})
+        self.acked.extend((r, message_id(s.delivery)) for r, s in zip(receipts, batch, strict=True) if s.outcome is ACK)
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:
