@@ -184,7 +184,7 @@ MUTATIONS = [
     ),
     Mutation(
         name="the choice of what is sent again: a whole trip is, of which a node has executed a part",
-        files=["mq_django/transport/cluster_wires.py"],
+        files=["mq_django/transport/redirections.py"],
         pattern=r"    return \[at for at in among if isinstance\(replies\[at\], _REFUSALS\) or [^\n]*\n",
         replacement="    return among\n",
         scenario="cluster-reshard",
