@@ -46,7 +46,8 @@ def examine(client: redis.Redis) -> list[Finding]:
     known = _knows(client, NEEDED_COMMAND)
     with translated():
         info: dict[str, Any] = client.info()
-    if info.get("redis_mode") == "sentinel":
+    # As Redis and older versions of Valkey say it, and as Valkey 9 does.
+    if "sentinel" in (info.get("redis_mode"), info.get("server_mode")):
         return [Finding("sentinel", "The server is a Sentinel, which has no queues.", SENTINEL_ADVICE, fatal=True)]
     found = [
         _of_version(info, known),

@@ -43,8 +43,9 @@ def masters(binary):
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def replicated(binary):
+    """A cluster with replicas for one test: what nodes know of earlier failovers decides the next."""
     with PrivateCluster(3, 1, binary=binary) as cluster:
         yield cluster
 
