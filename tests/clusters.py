@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.servers import BUNDLES, ServerBinary, bundled_server, find_server
+from tests.cluster_rig.private_cluster import PrivateCluster
 
 #: Names the program of all clusters in the environment: MQ_CLUSTER_SERVER=/usr/bin/valkey-server.
 SERVER = "MQ_CLUSTER_SERVER"

@@ -75,9 +75,6 @@ POSIX = (
     "mq_django.consumers",
     "mq_django.transport.embedded",
     "mq_django.transport.guard_process",
-    "mq_django.transport.private_cluster",
-    "mq_django.transport.private_node",
-    "mq_django.transport.private_nodes",
     "mq_django.transport.private_server",
     "mq_django.transport.servers",
 )

@@ -12,21 +12,12 @@ from typing import Any
 
 import redis
 from redis import exceptions
-from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, NodesManager
-from redis.retry import Retry
 
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
 from mq_django.transport.failures import translate, translate_connecting
 from mq_django.transport.sessions import interrupt
-
-#: Options for asking nodes for the topology. Short timeouts, so that a silent node does not delay the next.
-_ASKING: dict[str, Any] = {
-    "socket_connect_timeout": 0.5,
-    "socket_timeout": 1.0,
-    "retry": Retry(NoBackoff(), 0),
-    "protocol": 2,
-}
+from mq_django.transport.topology_options import TOPOLOGY_OPTIONS
 
 #: Seconds between two looks at the topology, while nodes say that it has changed or cannot be reached.
 RENEW_EVERY = 0.25
@@ -176,7 +167,7 @@ class Cluster:
         if self._manager is None:
             nodes = [ClusterNode(host, port) for host, port in self.nodes]  # type: ignore[no-untyped-call]
             # A cluster that lacks some slots serves the others.
-            options: dict[str, Any] = {**self._where, **_ASKING, "client_name": self._ours.get("client_name")}
+            options: dict[str, Any] = {**self._where, **TOPOLOGY_OPTIONS, "client_name": self._ours.get("client_name")}
             self._manager = NodesManager(nodes, from_url=True, require_full_coverage=False, **options)
         else:
             self._manager.initialize()

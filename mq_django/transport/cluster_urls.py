@@ -30,10 +30,9 @@ def read_cluster_url(
         ConfigurationError: it is not a URL of a cluster.
     """
     scheme, _, rest = url.partition("+cluster://")
-    places, slash, tail = rest.partition("/") if "/" in rest.partition("?")[0] else (*rest.partition("?")[:1], "", "")
-    query = rest.partition("?")[2]
+    rest, _, query = rest.partition("?")
+    places, _, database = rest.partition("/")
     login, at, hosts = places.rpartition("@")
-    database = tail.partition("?")[0] if slash else ""
     if database not in ("", "0"):
         raise ConfigurationError(f"{setting}: a Redis Cluster has only database 0, not {database!r}.")
     nodes: list[Address] = []

@@ -32,18 +32,20 @@ class ClusterWire(Wire):
 
     def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """See Wire.trips(). Nodes are asked at the same time; see fan_out() for those that cannot be reached."""
-        sent = [commands for commands in trips if commands]
-        if not sent:
-            return [[] for _ in trips]
-        wires: dict[redis.Redis, Wire] = {}
-        owners = [self._cluster.owner(slot_of(commands)) for commands in sent]
+        shares, replies, lost = _by_node(self._cluster, trips)
+        wires = {node: Pooled(node) for node in shares}
+        numbers = [number for share in shares.values() for number in share]
+        sent = [trips[number] for number in numbers]
         try:
-            found = fan_out([wires.setdefault(owner, Pooled(owner)) for owner in owners], sent)
+            found = fan_out([wires[node] for node, share in shares.items() for _ in share], sent)
         except ConnectionLost:
             self._cluster.changed()
             raise
-        replies = iter(followed(self._cluster, sent, found, _pooled))
-        return [next(replies) if commands else [] for commands in trips]
+        for number, each in zip(numbers, followed(self._cluster, sent, found, _pooled), strict=True):
+            replies[number] = each
+        if lost and not shares:
+            raise lost[0]
+        return replies
 
 
 class ClusterSession(Wire):
@@ -73,24 +75,20 @@ class ClusterSession(Wire):
 
     def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
         """See Wire.trips(). A node that cannot be reached has an error in the place of its replies."""
-        replies: list[list[Any]] = [[] for _ in trips]
-        shares: dict[redis.Redis, list[int]] = {}
-        for number, commands in enumerate(trips):
-            if commands:
-                shares.setdefault(self._cluster.owner(slot_of(commands)), []).append(number)
-        lost: list[ConnectionLost | ConnectionRejected] = []
+        shares, replies, lost = _by_node(self._cluster, trips)
+        reached = False
         for owner, numbers in shares.items():
             sent = [trips[number] for number in numbers]
             try:
                 found = self._trips_to(owner, sent)
-                found = followed(self._cluster, sent, found, self._send_to)
+                found, reached = followed(self._cluster, sent, found, self._send_to), True
             except (ConnectionLost, ConnectionRejected) as error:
                 self._cluster.changed()
                 lost.append(error)
                 found = [[error for _ in commands] for commands in sent]
             for number, each in zip(numbers, found, strict=True):
                 replies[number] = each
-        if lost and len(lost) == len(shares):
+        if lost and not reached:
             raise lost[0]
         return replies
 
@@ -186,6 +184,28 @@ class ClusterSession(Wire):
 
 #: A wire on connections of its own, for one thread.
 AnySession = Session | ClusterSession
+
+
+#: Errors of nodes, of which each concerns the trips to one of them.
+Lost = list[ConnectionLost | ConnectionRejected]
+
+
+def _by_node(
+    cluster: Cluster, trips: Sequence[Sequence[Command]]
+) -> tuple[dict[redis.Redis, list[int]], list[list[Any]], Lost]:
+    """Return the numbers of the trips to each node, and for those whose slot no node has, errors as their replies."""
+    shares: dict[redis.Redis, list[int]] = {}
+    replies: list[list[Any]] = [[] for _ in trips]
+    lost: Lost = []
+    for number, commands in enumerate(trips):
+        if not commands:
+            continue
+        try:
+            shares.setdefault(cluster.owner(slot_of(commands)), []).append(number)
+        except ConnectionLost as error:
+            lost.append(error)
+            replies[number] = [error for _ in commands]
+    return shares, replies, lost
 
 
 def _pooled(node: redis.Redis, commands: Sequence[Command]) -> list[Any]:

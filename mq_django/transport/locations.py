@@ -26,7 +26,8 @@ from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 from mq_django.transport.cluster import Cluster
 from mq_django.transport.cluster_urls import read_cluster_url
-from mq_django.transport.sentinel_urls import SENTINEL_OPTIONS, MasterFinder, SentinelURL, master_pool
+from mq_django.transport.sentinel_urls import MasterFinder, SentinelURL, master_pool
+from mq_django.transport.topology_options import TOPOLOGY_OPTIONS
 
 #: Options of redis-py for the address, the login and the socket. Options of TLS, which start with `ssl`, also count.
 _WHERE = frozenset(
@@ -123,7 +124,7 @@ def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.Con
     try:
         _check_classes(options, servers, setting)
         options["CONNECTION_POOL_KWARGS"] = {**_where(options.get("CONNECTION_POOL_KWARGS")), **ours}
-        options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **SENTINEL_OPTIONS}
+        options["SENTINEL_KWARGS"] = {**_where(options.get("SENTINEL_KWARGS")), **TOPOLOGY_OPTIONS}
         # The factory handles TLS, login and Sentinels.
         factory = get_connection_factory(options=options)
         pool: redis.ConnectionPool = factory.get_connection_pool(factory.make_connection_params(url))

@@ -49,13 +49,21 @@ def slot_of(commands: Sequence[Command]) -> int:
 def followed(
     cluster: Cluster, trips: Sequence[Sequence[Command]], replies: Sequence[list[Any]], send: Send
 ) -> list[list[Any]]:
-    """Return the replies of trips, after those commands were sent again that their node has refused."""
+    """Return the replies of trips, after those commands were sent again that their node has refused.
+
+    Those that no node can be reached for have an error as their reply, which concerns no other trip.
+    """
     found: list[list[Any]] = []
     for commands, each in zip(trips, replies, strict=True):
         if any(isinstance(reply, ConnectionLost) for reply in each):
             cluster.changed()
-        is_refused = any(isinstance(reply, _REFUSALS) for reply in each)
-        found.append(routed(cluster, commands, send, each) if is_refused else each)
+        if not any(isinstance(reply, _REFUSALS) for reply in each):
+            found.append(each)
+            continue
+        try:
+            found.append(routed(cluster, commands, send, each))
+        except ConnectionLost as error:
+            found.append([error if isinstance(reply, _REFUSALS) else reply for reply in each])
     return found
 
 

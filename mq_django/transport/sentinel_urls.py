@@ -10,8 +10,6 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from redis import exceptions
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from redis.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -20,13 +18,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-#: Options for asking Sentinels for the master. Short timeouts, so that a silent one does not delay the next.
-SENTINEL_OPTIONS: dict[str, Any] = {
-    "socket_connect_timeout": 0.5,
-    "socket_timeout": 1.0,
-    "retry": Retry(NoBackoff(), 0),
-    "protocol": 2,
-}
+from mq_django.transport.topology_options import TOPOLOGY_OPTIONS
 
 #: The port of a Sentinel by default.
 SENTINEL_PORT = 26379
@@ -107,7 +99,7 @@ def master_pool(found: SentinelURL, where: Mapping[str, Any], ours: Mapping[str,
     uses_tls = found.server_url.startswith("rediss:")
     tls = {name: value for name, value in where.items() if name.startswith("ssl")}
     shared = {name: value for name, value in where.items() if name in _SHARED}
-    asking = {**tls, **shared, **SENTINEL_OPTIONS, **found.login, "ssl": uses_tls}
+    asking = {**tls, **shared, **TOPOLOGY_OPTIONS, **found.login, "ssl": uses_tls}
     pool = SentinelConnectionPool(  # type: ignore[no-untyped-call]
         found.master,
         MasterFinder(list(found.sentinels), sentinel_kwargs=asking),  # type: ignore[no-untyped-call]

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from mq_django.transport.private_node import PrivateNode
 from mq_django.transport.servers import ServerBinary
 from tests.chaos.cluster_stage import ClusterStage
 from tests.chaos.settings import CLUSTER, SPREAD
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings
+from tests.cluster_rig.private_node import PrivateNode
 from tests.waiting import wait_until
 
 #: Seconds that a node without a replica is away.

@@ -16,8 +16,6 @@ from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.errors import StoreError
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.private_cluster import PrivateCluster
-from mq_django.transport.private_node import PrivateNode
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
@@ -26,6 +24,8 @@ from tests.chaos.settings import MAX_ATTEMPTS, SPREAD
 from tests.chaos.spread import Spread
 from tests.chaos.spread_checker import check_spread, unreplicated
 from tests.chaos.stage import RECOVERY, Stage, is_rewriting
+from tests.cluster_rig.private_cluster import PrivateCluster
+from tests.cluster_rig.private_node import PrivateNode
 from tests.waiting import wait_until
 
 

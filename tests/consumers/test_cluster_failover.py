@@ -3,8 +3,8 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.transport.private_cluster import PrivateCluster
-from mq_django.transport.private_node import PrivateNode
+from tests.cluster_rig.private_cluster import PrivateCluster
+from tests.cluster_rig.private_node import PrivateNode
 from tests.clusters import cluster_binary
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from mq_django.errors import ConnectionLost, QueueFull
 from mq_django.producers import queues
 from mq_django.transport.connections import close_clients, node_of
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.private_cluster import PrivateCluster
+from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.waiting import wait_until
 
 #: Those that the test project has handlers for; on three masters each has some.

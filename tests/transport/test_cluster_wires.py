@@ -20,12 +20,12 @@ from mq_django.transport.cluster import Cluster
 from mq_django.transport.cluster_wires import ClusterSession, ClusterWire
 from mq_django.transport.connections import get_clients, get_server, node_of, open_session, open_wire
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.private_cluster import PrivateCluster
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.redirections import slot_of
 from mq_django.transport.scripts import script
 from mq_django.transport.sessions import Session, reply_or_raise
 from mq_django.transport.subscription import Subscription
+from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.waiting import wait_until
 
 #: Keys on each of three masters.
@@ -181,6 +181,20 @@ def test_a_node_that_is_down_hides_no_reply_of_the_others(own_cluster):
         with pytest.raises(StoreError):
             wire.trip([("GET", "{a}")])
         assert wire.trip([("GET", keys[0])]) == [b"1"]
+
+
+def test_a_slot_that_no_node_has_hides_no_reply_of_the_others(own_cluster):
+    keys = [key for key in KEYS if hash_slot(key) != hash_slot("{a}")]
+    for wire in (open_wire("inspect"), open_session("chores")):
+        wire.trips([[("SET", key, 1)] for key in keys])
+    for node in own_cluster.nodes:
+        node.command("CLUSTER", "DELSLOTS", hash_slot("{a}"))
+    for role in ("inspect", "chores"):
+        get_server(role).changed()
+    for wire in (open_wire("inspect"), open_session("chores")):
+        found = wire.trips([[("GET", key)] for key in ["{a}", *keys]])
+        assert isinstance(found[0][0], Exception)
+        assert found[1:] == [[b"1"]] * len(keys)
 
 
 def test_a_session_waits_once_for_a_node_that_is_silent(own_cluster, monkeypatch):

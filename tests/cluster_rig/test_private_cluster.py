@@ -12,13 +12,13 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import ResponseError
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
-from mq_django.transport import private_node
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.private_cluster import PrivateCluster
-from mq_django.transport.private_node import BUS_DISTANCE, PrivateNode, free_port
-from mq_django.transport.private_nodes import SLOTS
 from mq_django.transport.servers import ServerBinary
-from mq_django.transport.slot_moves import slot_ranges
+from tests.cluster_rig import private_node
+from tests.cluster_rig.private_cluster import PrivateCluster
+from tests.cluster_rig.private_node import BUS_DISTANCE, PrivateNode, free_port
+from tests.cluster_rig.private_nodes import SLOTS
+from tests.cluster_rig.slot_moves import slot_ranges
 from tests.clusters import cluster_binaries, delete_keys
 from tests.processes import alive
 from tests.waiting import wait_until
@@ -244,7 +244,7 @@ def test_it_goes_without_a_trace():
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_it_ends_with_its_process(end):
     code = (
-        "import signal; from mq_django.transport.private_cluster import PrivateCluster\n"
+        "import signal; from tests.cluster_rig.private_cluster import PrivateCluster\n"
         "cluster = PrivateCluster(2).start()\n"
         "print(*(str(x) for node in cluster.nodes for x in (node.pid, node.server._folder)), flush=True)\n"
         "signal.pause()"
@@ -259,7 +259,7 @@ def test_it_ends_with_its_process(end):
 
 
 def test_it_says_who_does_not_agree(monkeypatch):
-    monkeypatch.setattr("mq_django.transport.private_nodes.SETTLE_TIMEOUT", 0.0)
+    monkeypatch.setattr("tests.cluster_rig.private_nodes.SETTLE_TIMEOUT", 0.0)
     monkeypatch.setattr(PrivateCluster.settle, "__kwdefaults__", {"timeout": 0.0})
     with pytest.raises(ConnectionLost, match=r"do not agree within 0 s: <PrivateNode \d+> fail, "):
         PrivateCluster(1, binary=BINARIES[0]).start()

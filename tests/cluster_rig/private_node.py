@@ -201,7 +201,7 @@ def _view(words: Sequence[str]) -> NodeView:
 def free_port() -> int:
     """Return a free loopback port whose bus port is free, too."""
     while True:
-        port = random.choice(_PORTS)  # noqa: S311 - any will do
+        port = random.choice(_PORTS)
         if all(_is_free(number) for number in (port, port + BUS_DISTANCE)):
             return port
 

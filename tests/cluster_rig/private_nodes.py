@@ -7,7 +7,7 @@ import redis
 
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.private_node import NodeView, PrivateNode
+from tests.cluster_rig.private_node import NodeView, PrivateNode
 
 #: The number of hash slots of each Redis Cluster.
 SLOTS = 16_384

@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Self
 
 from mq_django.errors import ConnectionLost
-from mq_django.transport import slot_moves
-from mq_django.transport.private_node import PrivateNode
-from mq_django.transport.private_nodes import SETTLE_TIMEOUT, SLOTS, PrivateNodes, await_agreement, myself
 from mq_django.transport.servers import ServerBinary
+from tests.cluster_rig import slot_moves
+from tests.cluster_rig.private_node import PrivateNode
+from tests.cluster_rig.private_nodes import SETTLE_TIMEOUT, SLOTS, PrivateNodes, await_agreement, myself
 
 #: Arguments of one CLUSTER ADDSLOTS.
 _SLOTS_AT_ONCE = 1000

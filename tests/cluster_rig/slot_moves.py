@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
-from mq_django.transport.private_node import COMMAND_TIMEOUT, PrivateNode
+from tests.cluster_rig.private_node import COMMAND_TIMEOUT, PrivateNode
 
 #: Seconds until an atomic move must have ended.
 ATOMIC_TIMEOUT = 30.0
