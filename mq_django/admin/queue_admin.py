@@ -93,6 +93,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/waiting/<str:room>/", delayed_pages.listing, require_GET, "waiting"),
     ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
     ("<str:name>/line/<str:line>/", line_page.show, require_GET, "line"),
+    ("<str:name>/line/<str:line>/stats.json", line_page.stats, require_GET, "line_stats"),
     ("<str:name>/line/<str:line>/skip/", line_page.skip, require_POST, "line_skip"),
     ("<str:name>/line/<str:line>/redrive/", line_page.redrive, require_POST, "line_redrive"),
     ("<str:name>/schedule/add/", schedule_editing.add, _get_or_post, "schedule_add"),

@@ -40,7 +40,8 @@ class Visit:
 
 def is_answered(visit: Visit, response: Any) -> bool:
     """Return whether a page was shown, or what it shows is gone."""
-    return response.status_code in (200, 302) or (visit.name == "workflow_run_stats" and response.status_code == 404)
+    of_what_may_be_gone = visit.name in ("workflow_run_stats", "line_stats")
+    return response.status_code in (200, 302) or (of_what_may_be_gone and response.status_code == 404)
 
 
 #: What stands in braces, filled by `world()`.
@@ -133,6 +134,7 @@ VISITS = [
     Visit("figures", "emails/figures/", VIEW),
     Visit("figures", "emails/figures/?span=day&of=welcome", VIEW),
     Visit("line", "emails/line/7/", VIEW),
+    Visit("line_stats", "emails/line/7/stats.json", VIEW),
     Visit("line_skip", "emails/line/7/skip/", OPERATE, "post"),
     Visit("line_skip", "emails/line/7/skip/", OPERATE, "post", {"message": "m1", **YES}),
     Visit("line_redrive", "emails/line/7/redrive/", OPERATE, "post"),

@@ -27,6 +27,7 @@ NO_PAGES = {
     "stacks_stats",
     "workflows_stats",
     "workflow_run_stats",
+    "line_stats",
 }
 
 #: Printable, so it may be a name; and with what hides or reorders, so it may only be text.

@@ -6,7 +6,7 @@ Its address has the hash of the key: keys may contain message data.
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -24,6 +24,8 @@ from mq_django.inspector.key_lines import KeyLine, LineHead, line_hash, line_of
 #: The form field with the id of the head that the user has seen.
 HEAD = "message"
 
+PARTS = ("tabs", "line_waits", "line_about", "line_heads", "line_parked")
+
 
 @needs(VIEW)
 def show(page: Page, name: str, line: str) -> HttpResponse:
@@ -31,19 +33,35 @@ def show(page: Page, name: str, line: str) -> HttpResponse:
     found = _found(page, name, line)
     if found is None:
         return HttpResponseRedirect(page.queue_url(name))
-    head = found.blocking
-    return page.render(
-        "line",
-        _("Line of a key"),
-        queue=name,
-        tabs=tabs(page, name, "parked"),
-        key=shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
-        parked=text.number(found.parked),
-        share="" if found.share is None else share_words(found.share),
-        waits=_waits(found) if found.parked and head else "",
-        heads=[_head(page, name, each, found.now_ms) for each in found.heads],
-        unlisted_heads=text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",
-        rows=[
+    context = _context(page, found)
+    live = page.live(PARTS, context).context()
+    return page.render("line", _("Line of a key"), live=live, live_url=page.url("line_stats", name, line), **context)
+
+
+@needs(VIEW)
+def stats(page: Page, name: str, line: str) -> HttpResponse:
+    """Return the live parts of the page."""
+    of = _hash(line)
+    try:
+        live = page.shared(f"line {name} {of}", lambda: page.live(PARTS, _context(page, line_of(name, of))))
+    except NotSupported:
+        return JsonResponse({"error": _("This queue has no lines of keys.")}, status=404)
+    return live.response(page.request)
+
+
+def _context(page: Page, found: KeyLine) -> dict[str, Any]:
+    name, line, head = found.queue, str(found.hash), found.blocking
+    return {
+        "summary": _summary(found),
+        "queue": name,
+        "tabs": tabs(page, name, "parked"),
+        "key": shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
+        "parked": text.number(found.parked),
+        "share": "" if found.share is None else share_words(found.share),
+        "waits": _waits(found) if found.parked and head else "",
+        "heads": [_head(page, name, each, found.now_ms) for each in found.heads],
+        "unlisted_heads": text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",
+        "rows": [
             {
                 "id": _id(message.id),
                 "url": page.url("message", name, "parked", text.to_url(message.member)),
@@ -52,12 +70,23 @@ def show(page: Page, name: str, line: str) -> HttpResponse:
             }
             for message in found.first
         ],
-        unlisted=text.number(found.parked - len(found.first)) if found.parked > len(found.first) else "",
-        head_field=HEAD,
-        head_id="" if head is None else _reference(head),
-        skip_url=page.url("line_skip", name, line) if head and head.can_be_skipped else "",
-        redrive_url=page.url("line_redrive", name, line) if head and head.place == "dead" else "",
-    )
+        "unlisted": text.number(found.parked - len(found.first)) if found.parked > len(found.first) else "",
+        "head_field": HEAD,
+        "head_id": "" if head is None else _reference(head),
+        "skip_url": page.url("line_skip", name, line) if head and head.can_be_skipped else "",
+        "redrive_url": page.url("line_redrive", name, line) if head and head.place == "dead" else "",
+    }
+
+
+def _summary(found: KeyLine) -> str:
+    """Return the state of the line without numbers and times: screen readers announce each change."""
+    if not found.parked:
+        return _("No parked messages.")
+    if not found.heads:
+        return _("The next message of the line may run.")
+    if head := found.blocking:
+        return _("The line waits for a message: %(state)s.") % {"state": _state(head)}
+    return _("The line waits for a limit.")
 
 
 @needs(VIEW, OPERATE)
@@ -124,13 +153,17 @@ def redrive(page: Page, name: str, line: str) -> HttpResponse:
 
 def _found(page: Page, name: str, line: str) -> KeyLine | None:
     """Return a line; None if the queue cannot have lines, which the user is told."""
-    if not (line.isascii() and line.isdecimal() and len(line) <= 17):
-        raise Http404
     try:
-        return line_of(name, int(line))
+        return line_of(name, _hash(line))
     except NotSupported:
         page.say(messages.WARNING, _("This queue has no lines of keys."))
         return None
+
+
+def _hash(line: str) -> int:
+    if not (line.isascii() and line.isdecimal() and len(line) <= 17):
+        raise Http404
+    return int(line)
 
 
 def _confirm(
@@ -180,7 +213,7 @@ def _id(message_id: str) -> SafeString:
     return text.visible(references.without_unique(message_id), limit=60)
 
 
-def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
+def _state(head: LineHead) -> str:
     states = {
         "running": _("running"),
         "held": _("held by a consumer"),
@@ -192,11 +225,15 @@ def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
         "dead": _("dead letter"),
         "gone": _("no longer exists"),
     }
+    return states[head.place]
+
+
+def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
     return {
         "id": _id(head.id),
         "url": _head_url(page, name, head),
         "name": text.visible(head.name, limit=60),
-        "state": states[head.place],
+        "state": _state(head),
         "consumer": text.visible(head.consumer, limit=60) if head.consumer else "",
         "when": text.moment(head.due_ms if head.place == "delayed" else head.since_ms, now=now_ms),
         "attempt": text.number(head.attempt),

@@ -1,8 +1,11 @@
 """The page of a key's line, and the buttons that let the key go on."""
 
+import json
+
 import pytest
 from django.contrib.admin.models import LogEntry
 
+from mq_django.admin.ui import live
 from mq_django.admin.ui.text import to_url
 from mq_django.core import clock
 from mq_django.core.limits import key_hash
@@ -20,6 +23,13 @@ __all__ = ["opened"]
 pytestmark = pytest.mark.django_db
 
 PAGE = f"{BASE}emails/line/{LINE}/"
+STATS = f"{PAGE}stats.json"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """No answer to a poll is that to the one before."""
+    monkeypatch.setattr(live, "SHARED_FOR", 0.0)
 
 
 @pytest.fixture
@@ -33,6 +43,10 @@ def settle(store, outcome, **more):
 
 def delay(store):
     settle(store, Retry(), delay_ms=3_600_000)
+
+
+def poll(client, have=None):
+    return client.get(STATS, headers={live.HAVE: json.dumps(have or {})}).json()
 
 
 def press(client, what, message_id, **more):
@@ -52,6 +66,50 @@ def test_it_shows_what_is_parked_and_what_that_waits_for(operator, store):
     assert first in main_of(operator.get(head["url"]))
     assert f"The next messages wait for message {first} of the same key, which is tried again in" in main_of(page)
     assert "<bdi>a</bdi>" in page.context["key"]
+
+
+def test_it_renews_itself(operator, store):
+    """A poll shows the state of now, and what has not changed is not sent again."""
+    first, second, _ = fill()
+    delay(store)
+    page = operator.get(PAGE)
+    assert f'data-mq-live="{STATS}"' in page.content.decode()
+    assert "The line waits for a message: delayed." in main_of(page)
+    shown = {name: part.version for name, part in page.context["live"].items()}
+    store.cancel(first)
+    settle(store, Bury("no", reason="attempts"))
+
+    answer = poll(operator, shown)
+    assert answer["summary"] == "The line waits for a message: dead letter."
+    assert second in answer["parts"]["line_heads"]
+    assert "Skip…" in answer["parts"]["line_waits"]
+    assert "Redrive in place…" in answer["parts"]["line_waits"]
+    assert "csrf" not in json.dumps(answer)
+    assert poll(operator, answer["have"])["parts"] == {}
+
+
+def test_a_poll_gives_viewers_no_buttons_and_no_key(viewer, operator, store):
+    for _ in range(2):
+        publish("emails", "sms", 1, key="rumpelstiltskin")
+    delay(store)
+    path = f"{BASE}emails/line/{key_hash('rumpelstiltskin')}/stats.json"
+    assert "rumpelstiltskin" in operator.get(path).content.decode()
+    seen = viewer.get(path).content.decode()
+    assert "rumpelstiltskin" not in seen
+    assert "formaction" not in seen
+
+
+def test_a_poll_says_where_the_line_stands(operator, store):
+    assert poll(operator)["summary"] == "No parked messages."
+    fill()
+    take(store)
+    assert poll(operator)["summary"] == "The line waits for a message: held by a consumer that is gone."
+
+
+def test_a_poll_of_a_queue_without_lines_is_an_error(operator, mq_settings):
+    mq_settings(QUEUES={"jobs": {"STORE": "rsmq"}})
+    answer = operator.get(f"{BASE}jobs/line/7/stats.json")
+    assert (answer.status_code, answer.json()) == (404, {"error": "This queue has no lines of keys."})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +139,7 @@ def test_who_may_not_see_data_sees_ids_and_no_key(viewer, store):
     page = viewer.get(f"{BASE}emails/line/{key_hash('rumpelstiltskin')}/")
     assert page.status_code == 200
     assert "rumpelstiltskin" not in page.content.decode()
-    assert "<button" not in main_of(page)
+    assert "formaction" not in main_of(page)
     assert len(page.context["rows"]) >= 1
     queue_page = viewer.get(f"{BASE}emails/change/")
     assert "rumpelstiltskin" not in queue_page.content.decode()
