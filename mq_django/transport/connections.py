@@ -38,7 +38,8 @@ TIMEOUTS: dict[Role, tuple[float, float]] = {
     "inspect": (0.5, 1.0),
 }
 
-#: For how many seconds a command is sent again that no node of a cluster has executed.
+#: For how many seconds a command is sent again that no node of a cluster has executed. The last try may have to wait
+#: for its reply: together they must not exceed 5 s for a publish.
 PATIENCE: dict[Role, float] = {"produce": 2.0, "consume": 0.5, "chores": 0.5, "inspect": 0.2}
 
 #: Sent when all clients were closed. Receivers that hold a client get a new one.

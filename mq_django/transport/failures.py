@@ -106,9 +106,13 @@ def translate(error: Exception) -> StoreError:
 
 def not_executed(error: Exception) -> ConnectionLost:
     """Return the error of mq_django for what a node of a Redis Cluster could not execute now."""
-    failure = ConnectionLost(
-        f"The Redis Cluster moves the keys, or has no master for them; nothing was done: {error_text(error)}"
-    )
+    if isinstance(error, exceptions.ClusterDownError) or error_code(error) == "CLUSTERDOWN":
+        why = "No node of the Redis Cluster serves the hash slot of the keys now"
+    elif isinstance(error, exceptions.MovedError):
+        why = "The nodes of the Redis Cluster do not agree yet which of them has the keys"
+    else:
+        why = "The Redis Cluster is moving the keys to another node, and has moved some of them"
+    failure = ConnectionLost(f"{why}. The command was not executed; it can be sent again later: {error_text(error)}")
     failure.was_sent, failure.__cause__ = False, error
     return failure
 

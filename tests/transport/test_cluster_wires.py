@@ -154,6 +154,7 @@ def test_what_no_node_can_run_is_an_error_when_the_patience_ends(cluster, wire, 
     steps = half_moved(cluster, key)
     (reply,) = wire.trip([("EVALSHA", COUNT.sha, 2, f"{key}1", f"{key}none")])
     assert isinstance(reply, ConnectionLost)
+    assert "is moving the keys to another node, and has moved some of them. The command was not executed" in str(reply)
     assert not reply.was_sent
     for _ in steps:
         pass
