@@ -99,7 +99,8 @@ class Verdict:
     leaked: int = 0
     stale: int = 0
     #: Keys whose messages have an order. Of these: executions beside another one of the key, by processes that had been
-    #: taken for dead; executions beside another one without that reason; messages that started after a later one.
+    #: taken for dead, or of messages that a lost master may have taken with it; executions beside another one without
+    #: such a reason; messages that started after a later one without it.
     keys: int = 0
     overlaps: int = 0
     overlaps_without_fault: int = 0
@@ -230,12 +231,16 @@ def _key_order(told: Told, _: Ending, terms: Terms, verdict: Verdict) -> Iterato
     """I5: one message of a key at a time, in the order of their publishing."""
     found = order_of_keys(told)
     verdict.keys, verdict.overlaps = found.keys, found.overlaps
-    verdict.overlaps_without_fault, verdict.inversions = len(found.together), len(found.inversions)
+    together, inversions = (
+        [pair for pair in pairs if not terms.excused.intersection(pair)] for pairs in (found.together, found.inversions)
+    )
+    verdict.overlaps += len(found.together) - len(together)
+    verdict.overlaps_without_fault, verdict.inversions = len(together), len(inversions)
     for pairs, what in (
-        (found.together, "messages ran beside another one of their key"),
-        (found.inversions, "messages started when a later one of their key had started"),
+        (together, "messages ran beside another one of their key"),
+        (inversions, "messages started when a later one of their key had started"),
     ):
-        if pairs := [pair for pair in pairs if not terms.excused.intersection(pair)]:
+        if pairs:
             some = _some([f"{one} with {other}" for one, other in pairs])
             yield Violation("I5", f"{len(pairs)} {what}: {some}", pairs[0])
     yield from _found(
