@@ -108,6 +108,7 @@ def _damage(view: QueueView) -> str:
         "DESTROYED": _("its consumer group was removed. Messages that were being handled repeat."),
         "MOVED": _("its consumer group was moved. %(count)s messages or more are skipped."),
         "MOVED_BACK": _("its consumer group was moved back. %(count)s messages or more are delivered again."),
+        "UNORDERED": _("messages of its keys are read without their order. The log of runconsumer names the consumer."),
         "LOST": _("%(count)s messages were removed from its topic before it read them."),
         "AHEAD": _("its stream has an entry with an id far in the future. Publishing may fail."),
     }

@@ -5,18 +5,23 @@ from typing import NamedTuple
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG
 from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.visible import line, truncate
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Up to this many messages are counted, and more are named "at least".
 COUNTED = 100
+#: Milliseconds after which it is said again that another program reads an ordered queue in its own way.
+REPEATED_AFTER = 30 * 60_000
+#: Characters of a consumer's name that are shown.
+LONGEST_NAME = 200
 
 
 class Damage(NamedTuple):
     """Something that another program did to a stream."""
 
-    #: See stream_check.lua and topic_check.lua.
+    #: See stream_check.lua, lines_check.lua and topic_check.lua.
     kind: str
     stream: str
     #: Messages that it affects.
@@ -25,6 +30,8 @@ class Damage(NamedTuple):
     moved_from: str = ""
     moved_to: str = ""
     group: str = ""
+    #: For `UNORDERED`: who reads the queue, or who holds a message whose token was deleted.
+    consumer: str = ""
 
     def __str__(self) -> str:
         count = f"at least {self.messages}" if self.messages == COUNTED else str(self.messages)
@@ -54,6 +61,12 @@ class Damage(NamedTuple):
                 return (
                     f"its consumer group was moved by XGROUP SETID from {self.moved_from} back to {self.moved_to}, and "
                     f"{count} messages are delivered again"
+                )
+            case "UNORDERED":
+                return (
+                    f"consumer {self.consumer} holds messages with a key that lines_fetch did not deliver, so messages "
+                    "of a key may run at the same time or in another order. Stop the program that reads the queue with "
+                    "XREADGROUP; docs/protocol.md says under Lines how it can read it"
                 )
             case "LOST":
                 return f"{self.messages} messages were removed from {stream} before the group read them"
@@ -93,8 +106,9 @@ class DamageCheck:
         # A queue in RSMQ's format has no streams, and only a group of a topic reads a log.
         streams, logs = keys.streams()[:LOG], keys.streams()[LOG:]
         own = scripts.command("stream_check", keys=[keys.control, *streams], args=[keys.group])
+        ordered = [self._order_command(config)] if config.ordered else []
         of_log = [scripts.command("topic_check", keys=[log, keys.control], args=[keys.group]) for log in logs]
-        self._commands: list[Command] = [own, *of_log] if streams else []
+        self._commands: list[Command] = [own, *ordered, *of_log] if streams else []
 
     def find(self) -> list[Damage]:
         """Return what other programs did since the last check, and remember the position of a group."""
@@ -102,7 +116,16 @@ class DamageCheck:
             return []
         replies = [reply_or_raise(reply) for reply in self._wire.trip(self._commands)]
         found: list[Damage] = []
-        for kind, stream, count, *moved in (row for reply in replies for row in reply):
-            moved_from, moved_to = (entry.decode() for entry in moved or (b"", b""))
-            found.append(Damage(kind.decode(), stream.decode(), count, moved_from, moved_to, self._group))
+        for kind, stream, count, *more in (row for reply in replies for row in reply):
+            damage = Damage(kind.decode(), stream.decode(), count, group=self._group)
+            if damage.kind == "UNORDERED":
+                damage = damage._replace(consumer=truncate(line(more[0]), LONGEST_NAME))
+            elif more:
+                damage = damage._replace(moved_from=more[0].decode(), moved_to=more[1].decode())
+            found.append(damage)
         return found
+
+    def _order_command(self, config: QueueConfig) -> Command:
+        keys = config.keys
+        key_names = [keys.control, keys.permits, keys.ready, keys.urgent]
+        return scripts.command("lines_check", keys=key_names, args=[self._group, REPEATED_AFTER])

@@ -23,6 +23,7 @@ from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement
 from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
+from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.log import Log
@@ -140,6 +141,7 @@ def record(recorder, mq_settings, namespace):
         be_ranked,
         be_limited,
         be_ordered,
+        be_read_by_another,
         be_fair,
         be_in_a_line,
         be_scheduled,
@@ -268,6 +270,19 @@ def be_ordered(client, mq_settings):
     store.settle(ME, [Settlement(item, Retry(), delay_ms=60_000) for item in taken[2:4]])
     store.cancel(taken[2].message.id)
     assert store.purge(limit=10) > 0
+
+
+def be_read_by_another(client, mq_settings):
+    """Find that a program reads an ordered queue without the script."""
+    mq_settings(QUEUES={"emails": {"ORDERED": True}})
+    store = store_of()
+    store.create_groups()
+    for key in ("a", "b"):
+        queues["emails"].publish("welcome", marked(), key=key)
+    store.take(ME, count=1)
+    client.xreadgroup(store.keys.group, OTHER, {store.keys.ready: ">"})
+    check = DamageCheck(queues["emails"].config, Session(get_client("chores")))
+    assert [damage.kind for damage in check.find()] == ["UNORDERED"]
 
 
 def be_fair(client, mq_settings):

@@ -6,17 +6,18 @@ from typing import Any
 from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
 from mq_django.stores.base import Settlement
+from mq_django.stores.damage import DamageCheck
 from mq_django.stores.line_heads import look_command, skip_head
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.stage import Stage, message_of
-from tests.stores.everything import ME
+from tests.stores.everything import ME, OTHER
 
 LINE = key_hash("a")
 
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (looked_at, of_strange_tokens, skipped)
+    yield from (looked_at, of_strange_tokens, skipped, checked)
 
 
 def look(stage: Stage, store: StreamStore, count: int = 5) -> None:
@@ -77,3 +78,17 @@ def skipped(stage: Stage) -> None:
     ((entry, _),) = stage.client.xrange(store.keys.dead)
     with stage.under("its message is a dead letter"):
         assert skip_head(store.config, stage.wire(), LINE, f"d-{entry.decode()}") == "SKIPPED"
+
+
+def checked(stage: Stage) -> None:
+    store = ordered(stage)
+    find = DamageCheck(store.config, stage.wire()).find
+    store.take(ME, count=1)
+    with stage.under("one is held with its token"):
+        assert find() == []
+    store.publish([message_of(4), message_of(5, key="b")])
+    stage.client.xreadgroup(store.keys.group, OTHER, {store.keys.ready: ">"})
+    with stage.under("another program holds one of a key, and one without a key"):
+        assert [damage.kind for damage in find()] == ["UNORDERED"]
+    with stage.under("and still does"):
+        assert find() == []
