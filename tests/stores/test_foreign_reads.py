@@ -9,6 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core.clock import now_ms
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
 from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import RECENT
 from mq_django.stores.base import Settlement
 from mq_django.stores.damage import REPEATED_AFTER, DamageCheck
 from mq_django.stores.dead_letter_queue import open_dead_letters
@@ -71,6 +72,10 @@ def test_it_is_said_again_while_it_goes_on(store, find, redis_client):
     assert len(find()) == 1
     redis_client.hset(store.keys.control, "check:order", "nonsense")
     assert len(find()) == 1
+
+
+def test_the_problem_does_not_end_before_it_is_said_again():
+    assert REPEATED_AFTER < RECENT * 60_000
 
 
 def test_a_stranger_is_found_among_consumers_that_hold_more(store, find, redis_client):
