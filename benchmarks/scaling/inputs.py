@@ -11,7 +11,7 @@ from benchmarks.contenders import HANDLERS
 from benchmarks.record import Record
 from benchmarks.scaling.connections import on_node, on_server
 from benchmarks.scaling.model import Costs
-from benchmarks.scaling.node_costs import BULK, HANDLED, HOT_KEY, ONE_BY_ONE, figure
+from benchmarks.scaling.node_costs import BULK, HANDLED, HANDLED_SLOWLY, HOT_KEY, ONE_BY_ONE, figure
 
 #: The figures that the documentation shows. They change only when somebody renews them.
 FILE = Path(__file__).with_name("inputs.json")
@@ -62,25 +62,28 @@ class Inputs:
         """Tell whether a figure was measured."""
         return name in self.figures
 
-    def server_micros(self, kind: str, *, bulk: bool = False) -> float:
+    def server_micros(self, kind: str, *, bulk: bool = False, slow: bool = False) -> float:
         """Return the microseconds of the server's core that a message costs: its publish, and all until it is settled.
 
         Args:
             kind: of `node_costs`.
             bulk: messages are published with calls of 1,000 each, not one by one.
+            slow: handlers are slow, so that messages are fetched and settled in small batches.
         """
-        return self[figure(kind, BULK if bulk else ONE_BY_ONE)] + self[figure(kind, HANDLED)]
+        return (
+            self[figure(kind, BULK if bulk else ONE_BY_ONE)] + self[figure(kind, HANDLED_SLOWLY if slow else HANDLED)]
+        )
 
-    def costs(self, kind: str, *, bulk: bool = False, handler: float | None = None) -> Costs:
+    def costs(self, kind: str, *, bulk: bool = False, slow: bool = False, handler: float | None = None) -> Costs:
         """Return the costs of a message.
 
         Args:
             kind: of `node_costs`.
-            bulk: as for `server_micros()`.
+            bulk, slow: as for `server_micros()`.
             handler: seconds that a handler of a queue with order runs; None: the queue has no order.
         """
         gap = None if handler is None else 1 / self[HOT_KEY]
-        return Costs(self.server_micros(kind, bulk=bulk), handler or 0.0, gap)
+        return Costs(self.server_micros(kind, bulk=bulk, slow=slow), handler or 0.0, gap)
 
     def connections(self, processes: int, queues: int) -> tuple[int, int]:
         """Return the connections of a tree to a server, and to the node of a cluster that has the most."""

@@ -24,6 +24,8 @@ RECORDED, REPLAYED = 700, 500
 KEYS, KEYED, ONE_KEY = 1000, 60_000, 6000
 #: Messages whose handlers sleep.
 SLOW_COUNT = 6000
+#: Messages that are published at a low rate, and that rate: about that at which 16 threads handle them in 10 ms each.
+PACED_COUNT, PACE = 3000, 1500
 
 #: Kinds of queues, as in names of figures.
 BARE, PLAIN, TASK, ORDERED, FAIR = "bare redis-py", "queue", "task", "ordered", "fair"
@@ -35,6 +37,8 @@ AOF = {"appendonly": "yes", "appendfsync": "everysec"}
 ONE_BY_ONE, BULK, HANDLED = "published one by one", "published in bulk", "handled"
 #: Handled by threads that are busy for 10 ms with each, so that messages are fetched and settled in small batches.
 HANDLED_SLOWLY = "handled by slow handlers"
+#: Published one by one, so seldom that the server waits after each. Then each costs more, and so does each that is handled.
+PACED = "published one by one at a low rate"
 CORE, FULL_RATE = "core of Redis in use, %", "one by one, Redis's core full, /s"
 #: Bytes over the network a message, published one by one and handled: to the server, and from it.
 RECEIVED, SENT = "bytes to Redis", "bytes from Redis"
@@ -142,7 +146,7 @@ def _of_kind(kind: Kind) -> Mapping[str, float]:
         drained = _drain(trial, count)
         handled = ServerUse.of(trial.client).since(full)
     if kind.fill_slow is not None:
-        found[HANDLED_SLOWLY] = _handled_slowly(kind, kind.fill_slow)
+        found |= {PACED: _paced(kind), HANDLED_SLOWLY: _handled_slowly(kind, kind.fill_slow)}
     return {
         **found,
         HANDLED: drained.server_micros,
@@ -175,6 +179,16 @@ def _drain(trial: Trial, count: int) -> Drained:
     return drained
 
 
+def _paced(kind: Kind) -> float:
+    """Return the microseconds of the server a message, at the rate at which slow handlers are measured."""
+    with Trial(kind.contender) as trial:
+        kind.configure(trial)
+        trial.do("publish", count=100)
+        before = ServerUse.of(trial.client)
+        trial.do("pace", kind=NOOP, count=PACED_COUNT, rate=PACE)
+        return ServerUse.of(trial.client).since(before).cpu / PACED_COUNT * 1e6
+
+
 def _handled_slowly(kind: Kind, fill: Callable[[Trial, int], object]) -> float:
     """Return the microseconds of the server a message of two processes of eight threads."""
     with Trial(kind.contender) as trial:
@@ -182,7 +196,7 @@ def _handled_slowly(kind: Kind, fill: Callable[[Trial, int], object]) -> float:
         fill(trial, SLOW_COUNT)
         with trial.consumer(processes=2):
             looks = []
-            # From the first fifth on, when both processes have started; seldom, because each look costs the server, too.
+            # From the first fifth on, when both processes have started. Looks are rare, because each costs the server.
             for left in (SLOW_COUNT * 4 // 5, SLOW_COUNT // 10):
                 if not wait_until(lambda left=left: trial.remaining() <= left, timeout=START, step=0.2):
                     raise Failed(f"{kind.name}: {trial.remaining()} of {SLOW_COUNT} messages were left")

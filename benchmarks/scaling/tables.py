@@ -22,6 +22,7 @@ from benchmarks.scaling.node_costs import (
     CONSUMER,
     FAIR,
     HANDLED,
+    HANDLED_SLOWLY,
     ONE_BY_ONE,
     ORDERED,
     ORDERED_AOF,
@@ -47,6 +48,8 @@ NAMES = {
     PLAIN_AOF: "queue, with an append-only file",
     ORDERED_AOF: "`ORDERED`, with an append-only file",
 }
+#: What `planned()` returns.
+PLANNED = ("in bulk, fast", "one by one, slow", "`ORDERED`, one by one, slow")
 RATES = (1_000, 10_000, 100_000, 1_000_000)
 NODES = (1, 3, 6, 12, 24, 48)
 #: Keys of a queue with order whose model is shown beside the others.
@@ -64,29 +67,36 @@ def _rounded(value: float) -> str:
 
 
 def one_node(inputs: Inputs) -> str:
-    """Return what a message costs a node, and how many a node does with a full core."""
+    """Return what a message costs a node."""
     rows = []
     for kind, name in NAMES.items():
-        bulk = inputs.has(figure(kind, BULK))
+        parts = (ONE_BY_ONE, BULK, HANDLED, HANDLED_SLOWLY)
+        micros = [f"{inputs[figure(kind, part)]:.1f}" if inputs.has(figure(kind, part)) else "" for part in parts]
+        by_bare = f"{inputs.server_micros(kind) / inputs.server_micros(BARE):.1f}"
         rows.append(
-            [
-                name,
-                f"{inputs[figure(kind, ONE_BY_ONE)]:.1f}",
-                f"{inputs[figure(kind, BULK)]:.1f}" if bulk else "",
-                f"{inputs[figure(kind, HANDLED)]:.1f}",
-                _rounded(1e6 / inputs.server_micros(kind)),
-                _rounded(1e6 / inputs.server_micros(kind, bulk=True)) if bulk else "",
-                f"{inputs.server_micros(kind) / inputs.server_micros(BARE):.1f}",
-                f"{inputs[figure(kind, RECEIVED)]:,.0f} / {inputs[figure(kind, SENT)]:,.0f}",
-            ]
+            [name, *micros, by_bare, f"{inputs[figure(kind, RECEIVED)]:,.0f} / {inputs[figure(kind, SENT)]:,.0f}"]
         )
-    return _table(
-        [
-            *("", "µs: published one by one", "µs: in bulk", "µs: handled"),
-            *("messages/s, one by one", "messages/s, in bulk", "by bare", "bytes to / from Redis"),
-        ],
-        rows,
-    )
+    heading = [
+        *("µs of the core", "published one by one", "in bulk", "handled by fast handlers", "by slow handlers"),
+        *("one by one and fast, by bare redis-py", "bytes to / from Redis"),
+    ]
+    return _table(heading, rows)
+
+
+def capacity(inputs: Inputs) -> str:
+    """Return how many messages a second fill the core of a node."""
+    rows = []
+    for kind, name in NAMES.items():
+        cases = ((BULK, HANDLED), (ONE_BY_ONE, HANDLED), (ONE_BY_ONE, HANDLED_SLOWLY))
+        found = [
+            _rounded(1e6 / (inputs[figure(kind, publish)] + inputs[figure(kind, handle)]))
+            if inputs.has(figure(kind, publish)) and inputs.has(figure(kind, handle))
+            else ""
+            for publish, handle in cases
+        ]
+        rows.append([name, *found])
+    heading = ["messages/s of a full core", "in bulk, fast", "one by one, fast", "one by one, slow"]
+    return _table(heading, rows)
 
 
 def memory(inputs: Inputs) -> str:
@@ -109,42 +119,39 @@ def connections(inputs: Inputs) -> str:
     return _table(["`--processes`", "queues", "to one server", "to the busiest of three nodes"], rows)
 
 
+def planned(inputs: Inputs) -> tuple[tuple[Costs, Keys], ...]:
+    """Return the queues of the tables of plans, with an append-only file: fast ones, slow ones, and slow ones in order."""
+    return (
+        (inputs.costs(PLAIN_AOF, bulk=True), Keys()),
+        (inputs.costs(PLAIN_AOF, slow=True), Keys()),
+        (inputs.costs(ORDERED_AOF, slow=True), MANY),
+    )
+
+
 def nodes(inputs: Inputs) -> str:
     """Return what some nodes do."""
-    plain, bulk = inputs.costs(PLAIN_AOF), inputs.costs(PLAIN_AOF, bulk=True)
-    ordered = inputs.costs(ORDERED_AOF)
     rows = []
     for number in NODES:
-        partitions = partitions_for(number)
-        found = [
-            rate(costs, keys, partitions=partitions, nodes=number, use=USE).by_nodes
-            for costs, keys in ((plain, Keys()), (bulk, Keys()), (ordered, MANY))
-        ]
-        row = [str(number), str(partitions), *map(_rounded, found)]
-        rows.append([*row, f"{spread_of_nodes(MANY, partitions, number):.2f}"])
-    heading = ["nodes", "`PARTITIONS`", "one by one /s", "in bulk /s", "`ORDERED` /s", "load of nodes, max/mean"]
-    return _table(heading, rows)
+        count = partitions_for(number)
+        found = [rate(costs, each, partitions=count, nodes=number, use=USE).by_nodes for costs, each in planned(inputs)]
+        load = f"{spread_of_nodes(MANY, count, number):.2f}"
+        rows.append([str(number), str(count), *map(_rounded, found), load])
+    return _table(["nodes", "`PARTITIONS`", *PLANNED, "load of nodes, max/mean"], rows)
 
 
 def rates(inputs: Inputs) -> str:
     """Return what is needed for some rates."""
     rows = []
     for wished in RATES:
-        row = [f"{wished:,}"]
-        for costs, keys in (
-            (inputs.costs(PLAIN_AOF), Keys()),
-            (inputs.costs(PLAIN_AOF, bulk=True), Keys()),
-            (inputs.costs(ORDERED_AOF), MANY),
-        ):
-            needed, partitions = nodes_for(wished, costs, keys, use=USE)
-            row.append(f"{needed} / {partitions}")
+        found = [nodes_for(wished, costs, each, use=USE) for costs, each in planned(inputs)]
         backlog = wished * 60 * inputs[node_memory.READY] / 1e9
         received = wished * inputs[figure(PLAIN, RECEIVED)] * 8 / 1e9
         cores = ceil(wished * inputs[figure(PLAIN, CONSUMER)] / 1e6)
-        rows.append([*row, str(cores), f"{backlog:,.2f} GB", f"{received:.2g}"])
+        plans = [f"{needed} / {count}" for needed, count in found]
+        rows.append([f"{wished:,}", *plans, str(cores), f"{backlog:,.2f} GB", f"{received:.2g}"])
     heading = [
-        *("messages/s", "nodes / `PARTITIONS`: one by one", "in bulk", "`ORDERED`"),
-        *("consumers' cores for no work", "memory of a minute's backlog", "Gbit/s to Redis"),
+        *("messages/s", *PLANNED),
+        *("cores of consumers, without the handlers' work", "memory of a minute's backlog", "Gbit/s to Redis"),
     ]
     return _table(heading, rows)
 
@@ -198,6 +205,7 @@ def waits(inputs: Inputs) -> str:
 #: The tables by the names of their places in the page.
 TABLES: Mapping[str, Callable[[Inputs], str]] = {
     "one node": one_node,
+    "capacity": capacity,
     "memory": memory,
     "connections": connections,
     "nodes": nodes,

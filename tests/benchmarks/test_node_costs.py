@@ -63,9 +63,14 @@ def test_the_use_of_a_server_is_what_came_after_a_moment(client):
 
 def test_costs_are_compared_with_those_of_the_bare_client_of_the_same_run():
     figures = {
-        **{figure(BARE, ONE_BY_ONE): 4.0, figure(BARE, BULK): 1.0, figure(BARE, HANDLED): 2.0},
-        **{figure(PLAIN, ONE_BY_ONE): 12.0, figure(PLAIN, BULK): 2.0, figure(PLAIN, HANDLED): 3.0},
-        **{figure(ORDERED, ONE_BY_ONE): 12.0, figure(ORDERED, HANDLED): 24.0},
+        figure(BARE, ONE_BY_ONE): 4.0,
+        figure(BARE, BULK): 1.0,
+        figure(BARE, HANDLED): 2.0,
+        figure(PLAIN, ONE_BY_ONE): 12.0,
+        figure(PLAIN, BULK): 2.0,
+        figure(PLAIN, HANDLED): 3.0,
+        figure(ORDERED, ONE_BY_ONE): 12.0,
+        figure(ORDERED, HANDLED): 24.0,
     }
     assert node_costs.ratios(figures) == {
         node_costs.LIFE: 15 / 6,
