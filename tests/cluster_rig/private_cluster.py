@@ -156,20 +156,25 @@ class PrivateCluster(PrivateNodes):
     ) -> Iterator[slot_moves.MoveStep]:
         """Move slots key by key, and yield after each step, so that a test can act, or stop, in between.
 
+        A slot that an earlier move has left half moved first goes to where that move would have taken it.
+
         Args:
             slots: slots of any other masters.
             target: the master that gets them.
             keys_at_once: keys in one MIGRATE, between two steps.
 
         Raises:
-            ConnectionLost: a node does not reply.
+            ConnectionLost: a node does not reply, or the masters do not agree in time.
             StoreError: a node refuses.
         """
         masters = self.masters
         for slot in slots:
-            source = next((node for node in masters if myself(node).owns(slot)), None) or self.owner(slot)
-            if source is not target:
-                yield from slot_moves.moving(slot, source, target, masters, keys_at_once=keys_at_once)
+            # Keys that have moved are lost to all if the slot stays where it was.
+            begun = [node for node in masters if slot in myself(node).importing and node is not target]
+            for end in (*begun, target):
+                source = self.owner(slot)
+                if source is not end:
+                    yield from slot_moves.moving(slot, source, end, masters, keys_at_once=keys_at_once)
 
     def move_slots(
         self,
@@ -192,7 +197,6 @@ class PrivateCluster(PrivateNodes):
         for step in self.moving_slots(slots, target):
             if on_step:
                 on_step(step)
-        # If a slot moved on at once, its next owner might not know yet that the last one's claim is newer than its own.
         self.settle()
 
     @property

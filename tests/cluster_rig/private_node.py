@@ -40,6 +40,8 @@ class NodeView:
     epoch: int
     is_linked: bool
     slots: tuple[range, ...]
+    #: Slots that are moving to this node. Only the node itself says that.
+    importing: frozenset[int]
 
     @property
     def is_master(self) -> bool:
@@ -185,8 +187,9 @@ class PrivateNode:
 
 
 def _view(words: Sequence[str]) -> NodeView:
-    # In brackets are slots that are moving: they have not moved yet.
+    # In brackets are slots that are moving, "[7-<-id]" to this node and "[7->-id]" from it: they have not moved yet.
     ranges = [word.split("-") for word in words[8:] if not word.startswith("[")]
+    imports = [word[1:].partition("-<-")[0] for word in words[8:] if "-<-" in word]
     return NodeView(
         id=words[0],
         port=int(words[1].split("@")[0].rsplit(":", 1)[1]),
@@ -195,6 +198,7 @@ def _view(words: Sequence[str]) -> NodeView:
         epoch=int(words[6]),
         is_linked="myself" in words[2] or words[7] == "connected",
         slots=tuple(range(int(one[0]), int(one[-1]) + 1) for one in ranges),
+        importing=frozenset(int(slot) for slot in imports),
     )
 
 

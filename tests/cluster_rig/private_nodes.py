@@ -1,7 +1,7 @@
 """The nodes of a Redis Cluster for tests, and what they agree on."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import redis
 
@@ -108,7 +108,7 @@ class PrivateNodes:
 
     def description(self) -> str:
         """Return what each node says about the cluster, for error messages."""
-        return " | ".join(f"{node!r} {_description(node)}" for node in self.nodes)
+        return description(self.nodes)
 
 
 def myself(node: PrivateNode) -> NodeView:
@@ -123,6 +123,11 @@ def _role(views: list[NodeView]) -> NodeView:
     return next(view for view in views if "myself" in view.flags)
 
 
+def description(nodes: Iterable[PrivateNode]) -> str:
+    """Return what each of some nodes says about the cluster, for error messages."""
+    return " | ".join(f"{node!r} {_description(node)}" for node in nodes)
+
+
 def _description(node: PrivateNode) -> str:
     if not node.is_running:
         return "does not run"
@@ -130,7 +135,7 @@ def _description(node: PrivateNode) -> str:
         facts, views = node.facts(), node.views()
     except StoreError as error:
         return str(error)
-    about = ", ".join(f"{view.port} {'/'.join(sorted(view.flags))} {_bounds(view)}" for view in views)
+    about = ", ".join(f"{view.port} {'/'.join(sorted(view.flags))} @{view.epoch} {_bounds(view)}" for view in views)
     return f"{facts['cluster_state']}, {facts['cluster_slots_ok']} slots; knows {about}"
 
 

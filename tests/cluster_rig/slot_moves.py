@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
 from tests.cluster_rig.private_node import COMMAND_TIMEOUT, PrivateNode
+from tests.cluster_rig.private_nodes import SETTLE_TIMEOUT, await_agreement, description
 
 #: Seconds until an atomic move must have ended.
 ATOMIC_TIMEOUT = 30.0
@@ -47,6 +48,8 @@ def moving(
 ) -> Iterator[MoveStep]:
     """Move one slot key by key, and yield after each step. Without the next step the slot stays half moved.
 
+    After the last step all masters agree who has it, so that it can move on at once.
+
     Args:
         slot: the slot.
         source: the master that has it. Keys that are left there are moved.
@@ -55,7 +58,7 @@ def moving(
         keys_at_once: keys in one MIGRATE, between two steps.
 
     Raises:
-        ConnectionLost: a node does not reply.
+        ConnectionLost: a node does not reply, or the masters do not agree in time.
         StoreError: a node refuses.
     """
     target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
@@ -71,7 +74,46 @@ def moving(
     target.command("CLUSTER", "SETSLOT", slot, "NODE", target.id)
     for node in (source, *(node for node in masters if node not in (source, target))):
         _tell(node, slot, target)
+    await_owner(slot, target, masters)
     yield MoveStep(slot=slot, name="moved")
+
+
+def await_owner(slot: int, owner: PrivateNode, masters: Sequence[PrivateNode]) -> None:
+    """Wait until all masters agree who has a slot, and none of them has a newer configuration than its owner.
+
+    Nodes send each other which slots they have, with the epoch of their configuration, and whose epoch is greater gets
+    a slot that two of them claim. A node to which a slot moves increments its epoch, but only if it knows of one that
+    is as great as its own. So if a slot moved back before the first move is known everywhere, its new owner could go
+    on with an epoch that is less than the one with which the last owner had claimed the slot. The owner would then
+    believe that late claim, and the others what they were told.
+
+    Args:
+        slot: the slot.
+        owner: the master that has it.
+        masters: all masters that must agree. Those that do not are told, and the owner's epoch is incremented if it
+            is not the greatest.
+
+    Raises:
+        ConnectionLost: a node does not reply, or they do not agree in time.
+        StoreError: a node refuses.
+    """
+    # The owner last: whatever claims the others have sent by then, it knows.
+    asked = [*(node for node in masters if node is not owner), owner]
+
+    def is_agreed() -> bool:
+        views = {node: {view.id: view for view in node.views()} for node in asked}
+        epoch = views[owner][owner.id].epoch
+        strangers = [node for node in asked if not views[node][owner.id].owns(slot)]
+        for node in strangers:
+            _tell(node, slot, owner)
+        others = [view for seen in views.values() for view in seen.values() if view.is_master and view.id != owner.id]
+        is_newest = all(view.epoch < epoch for view in others)
+        if not is_newest:
+            # This changes nothing while the owner does not know of the other epoch yet.
+            owner.command("CLUSTER", "BUMPEPOCH")
+        return is_newest and not strangers and all(views[node][owner.id].epoch == epoch for node in asked)
+
+    await_agreement(is_agreed, SETTLE_TIMEOUT, lambda: description(asked))
 
 
 def _tell(node: PrivateNode, slot: int, owner: PrivateNode) -> None:

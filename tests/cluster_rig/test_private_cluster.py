@@ -18,7 +18,7 @@ from tests.cluster_rig import private_node
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.cluster_rig.private_node import BUS_DISTANCE, PrivateNode, free_port
 from tests.cluster_rig.private_nodes import SLOTS
-from tests.cluster_rig.slot_moves import slot_ranges
+from tests.cluster_rig.slot_moves import await_owner, slot_ranges
 from tests.clusters import cluster_binaries, delete_keys
 from tests.processes import alive
 from tests.waiting import wait_until
@@ -55,8 +55,6 @@ def target(masters):
     """A master that does not have the slot. The slot, and what is in it, goes back when the test ends."""
     home = masters.owner(SLOT)
     yield next(node for node in masters.masters if node is not home)
-    for node in masters.nodes:
-        node.command("CLUSTER", "SETSLOT", SLOT, "STABLE")
     masters.move_slots([SLOT], home)
     delete_keys(masters)
 
@@ -129,6 +127,36 @@ class TestSlots:
         steps.close()
         masters.move_slots([SLOT], target)
         assert [len(list(node.client.scan_iter())) for node in (source, target)] == [0, 20]
+
+    def test_that_are_half_moved_go_elsewhere_with_all_keys(self, masters, target):
+        keys = fill(masters, 20)
+        home = masters.owner(SLOT)
+        third = next(node for node in masters.masters if node not in (home, target))
+        for end in (third, home):
+            steps = masters.moving_slots([SLOT], target)
+            assert [next(steps).name for _ in range(3)] == ["importing", "migrating", "keys"]
+            masters.move_slots([SLOT], end)
+            assert masters.owner(SLOT) is end
+            assert sorted(end.client.scan_iter()) == keys
+
+    def test_go_back_at_once(self, masters, target):
+        """A late claim of whoever had the slot in between is not believed."""
+        home = masters.owner(SLOT)
+        for _ in range(20):
+            for end in (target, home):
+                for _ in masters.moving_slots([SLOT], end):
+                    pass
+        masters.settle()
+        assert masters.owner(SLOT) is home
+
+    def test_have_an_owner_with_the_newest_configuration(self, masters, target):
+        home = masters.owner(SLOT)
+        assert target.command("CLUSTER", "BUMPEPOCH")
+        await_owner(SLOT, home, masters.masters)
+        for node in masters.nodes:
+            newest = max(node.views(), key=lambda view: view.epoch)
+            assert newest.id == home.id
+            assert newest.owns(SLOT)
 
     def test_of_the_target_stay(self, masters, target):
         assert list(masters.moving_slots(masters.slots(target)[:3], target)) == []

@@ -49,8 +49,6 @@ def key(cluster):
     found = "{moves}"
     home = cluster.owner(found)
     yield found
-    for node in cluster.nodes:
-        node.command("CLUSTER", "SETSLOT", hash_slot(found), "STABLE")
     cluster.move_slots([hash_slot(found)], home)
 
 
