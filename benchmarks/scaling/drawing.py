@@ -9,7 +9,9 @@ from benchmarks.scaling.model import Keys, partitions_for, rate
 from benchmarks.scaling.node_costs import ORDERED_AOF, PLAIN_AOF
 from benchmarks.scaling.tables import NODES, USE
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 330, 70, 40, 250, 44
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 330, 84, 40, 250, 44
+#: The height of a name.
+NAME = 16
 #: The rates at the bottom and the top.
 LOWEST, HIGHEST = 1e3, 1e7
 Points = Sequence[float]
@@ -49,6 +51,14 @@ def _y(value: float) -> float:
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
+def _places(ends: Sequence[float]) -> list[float]:
+    """Return where the names of lines are, from the top down: at their ends, but never one on another."""
+    places: list[float] = []
+    for end in ends:
+        places.append(max(end, places[-1] + NAME) if places else end)
+    return places
+
+
 def _grid() -> list[str]:
     lines = []
     for power in range(round(log10(LOWEST)), round(log10(HIGHEST)) + 1):
@@ -82,10 +92,11 @@ def svg(inputs: Inputs) -> str:
         f'<text class="h" x="12" y="22">{title}</text>',
         *_grid(),
     ]
+    places = _places([_y(values[-1]) for values in found.values()])
     for number, (name, values) in enumerate(found.items()):
         points = " ".join(f"{_x(place):.1f},{_y(value):.1f}" for place, value in enumerate(values))
         lines += [
             f'<polyline class="s{number}" points="{points}"/>',
-            f'<text x="{WIDTH - RIGHT + 10}" y="{_y(values[-1]) + 4:.1f}">{escape(name)}</text>',
+            f'<text x="{WIDTH - RIGHT + 10}" y="{places[number] + 4:.1f}">{escape(name)}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -37,7 +37,7 @@ AOF = {"appendonly": "yes", "appendfsync": "everysec"}
 ONE_BY_ONE, BULK, HANDLED = "published one by one", "published in bulk", "handled"
 #: Handled by threads that are busy for 10 ms with each, so that messages are fetched and settled in small batches.
 HANDLED_SLOWLY = "handled by slow handlers"
-#: Published one by one, so seldom that the server waits after each. Then each costs more, and so does each that is handled.
+#: Published one by one, so seldom that the server waits after each. Then each costs more, as do those that are handled.
 PACED = "published one by one at a low rate"
 CORE, FULL_RATE = "core of Redis in use, %", "one by one, Redis's core full, /s"
 #: Bytes over the network a message, published one by one and handled: to the server, and from it.

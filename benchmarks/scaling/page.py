@@ -15,12 +15,12 @@ from benchmarks.scaling.tables import TABLES
 from benchmarks.trees import ROOT
 
 PAGE, DRAWING = ROOT / "docs" / "scaling.md", ROOT / "docs" / "img" / "scaling.svg"
-_PLACE = re.compile(r"(<!-- scaling: ([\w ]+) -->\n).*?(\n<!-- /scaling -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- scaling: ([\w ]+) -->\n).*?(<!-- /scaling -->)", re.DOTALL)
 
 
 def renewed(text: str, inputs: Inputs) -> str:
     """Return the page with its tables as they are computed now."""
-    return _PLACE.sub(lambda place: f"{place[1]}\n{_content(place[2], inputs)}\n{place[3]}", text)
+    return _PLACE.sub(lambda place: f"{place[1]}\n{_content(place[2], inputs)}\n\n{place[3]}", text)
 
 
 def places(text: str) -> list[str]:

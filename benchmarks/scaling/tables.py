@@ -26,6 +26,7 @@ from benchmarks.scaling.node_costs import (
     ONE_BY_ONE,
     ORDERED,
     ORDERED_AOF,
+    PACED,
     PLAIN,
     PLAIN_AOF,
     RECEIVED,
@@ -70,14 +71,15 @@ def one_node(inputs: Inputs) -> str:
     """Return what a message costs a node."""
     rows = []
     for kind, name in NAMES.items():
-        parts = (ONE_BY_ONE, BULK, HANDLED, HANDLED_SLOWLY)
+        parts = (ONE_BY_ONE, BULK, PACED, HANDLED, HANDLED_SLOWLY)
         micros = [f"{inputs[figure(kind, part)]:.1f}" if inputs.has(figure(kind, part)) else "" for part in parts]
         by_bare = f"{inputs.server_micros(kind) / inputs.server_micros(BARE):.1f}"
         rows.append(
             [name, *micros, by_bare, f"{inputs[figure(kind, RECEIVED)]:,.0f} / {inputs[figure(kind, SENT)]:,.0f}"]
         )
     heading = [
-        *("µs of the core", "published one by one", "in bulk", "handled by fast handlers", "by slow handlers"),
+        *("µs of the core", "published one by one", "in bulk", "one by one at a low rate"),
+        *("handled by fast handlers", "by slow handlers at a low rate"),
         *("one by one and fast, by bare redis-py", "bytes to / from Redis"),
     ]
     return _table(heading, rows)
@@ -87,12 +89,10 @@ def capacity(inputs: Inputs) -> str:
     """Return how many messages a second fill the core of a node."""
     rows = []
     for kind, name in NAMES.items():
-        cases = ((BULK, HANDLED), (ONE_BY_ONE, HANDLED), (ONE_BY_ONE, HANDLED_SLOWLY))
+        has_bulk, has_slow = inputs.has(figure(kind, BULK)), inputs.has(figure(kind, HANDLED_SLOWLY))
         found = [
-            _rounded(1e6 / (inputs[figure(kind, publish)] + inputs[figure(kind, handle)]))
-            if inputs.has(figure(kind, publish)) and inputs.has(figure(kind, handle))
-            else ""
-            for publish, handle in cases
+            _rounded(1e6 / inputs.server_micros(kind, bulk=bulk, slow=slow)) if there else ""
+            for bulk, slow, there in ((True, False, has_bulk), (False, False, True), (False, True, has_slow))
         ]
         rows.append([name, *found])
     heading = ["messages/s of a full core", "in bulk, fast", "one by one, fast", "one by one, slow"]
@@ -120,7 +120,7 @@ def connections(inputs: Inputs) -> str:
 
 
 def planned(inputs: Inputs) -> tuple[tuple[Costs, Keys], ...]:
-    """Return the queues of the tables of plans, with an append-only file: fast ones, slow ones, and slow ones in order."""
+    """Return the queues of the plans, with an append-only file: fast ones, slow ones, and slow ones in order."""
     return (
         (inputs.costs(PLAIN_AOF, bulk=True), Keys()),
         (inputs.costs(PLAIN_AOF, slow=True), Keys()),

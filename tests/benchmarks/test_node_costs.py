@@ -30,7 +30,7 @@ def increments(name, count):
 
 def test_requests_are_recorded_one_by_one(url):
     with Recorder(url) as recorder, redis.Redis.from_url(recorder.url, protocol=2) as client:
-        assert [client.incr("recorded") for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert [client.execute_command("INCR", "recorded") for _ in range(5)] == [1, 2, 3, 4, 5]
         assert client.set("large", "x" * 3_000_000)
         sent = [request for request in recorder.requests() if request]
     assert sent[-6:-1] == increments(b"recorded", 5)

@@ -56,7 +56,7 @@ def test_with_order_a_queue_does_no_more_than_its_hottest_key_allows():
 
 
 @pytest.mark.parametrize(
-    ("wished", "needed"), [(1000.0, (1, 1)), (14_000.0, (1, 1)), (14_001.0, (3, 32)), (100_000.0, (8, 64))]
+    ("wished", "needed"), [(1000.0, (1, 1)), (13_999.0, (1, 1)), (14_001.0, (3, 32)), (100_000.0, (8, 64))]
 )
 def test_the_nodes_for_a_rate(wished, needed):
     assert model.nodes_for(wished, COSTS, Keys(), use=0.7) == needed

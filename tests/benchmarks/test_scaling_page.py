@@ -10,6 +10,7 @@ from benchmarks.contenders import HANDLERS
 from benchmarks.record import Record
 from benchmarks.scaling import drawing, inputs, page, tables
 from benchmarks.scaling.inputs import Inputs
+from benchmarks.scaling.node_costs import HOT_KEY
 from mq_django.core.configs import QueueConfig
 from mq_django.core.options import options_of
 
@@ -82,9 +83,21 @@ def test_a_figure_that_is_not_there_is_named(stored):
 def test_a_place_is_renewed_and_all_around_it_stays(stored):
     text = "a\n<!-- scaling: memory -->\nold\n<!-- /scaling -->\nb\n"
     once = page.renewed(text, stored)
-    assert once.startswith("a\n<!-- scaling: memory -->\n\n| | bytes |")
+    assert once.startswith("a\n<!-- scaling: memory -->\n\n|  | bytes |")
     assert once.endswith("\n\n<!-- /scaling -->\nb\n")
     assert page.renewed(once, stored) == once
+
+
+def test_an_empty_place_is_renewed_and_the_next_one_stays(stored):
+    text = "<!-- scaling: memory -->\n<!-- /scaling -->\nb\n<!-- scaling: where -->\n<!-- /scaling -->\n"
+    once = page.renewed(text, stored)
+    assert page.places(once) == ["memory", "where"]
+    assert "<!-- /scaling -->\nb\n<!-- scaling: where -->" in once
+
+
+def test_the_gap_of_a_key_is_as_the_page_says(stored):
+    gap = 1000 / stored[HOT_KEY]
+    assert f"gap of\nsome {gap:.1f} ms" in TEXT
 
 
 def test_the_steps_that_measure_a_node_are_among_those_of_make_bench():
