@@ -17,8 +17,6 @@ from benchmarks.scaling.node_costs import BULK, HANDLED, HANDLED_SLOWLY, HOT_KEY
 FILE = Path(__file__).with_name("inputs.json")
 #: Figures of a run that are stored.
 _STORED = re.compile("node: |connections: ")
-#: What slow handlers cost a full core, by what they cost at a low rate, at which they are measured: see `full_core`.
-FULL_SHARE = 0.75
 _WHERE = ("date", "cores", "load before", "Python", "Redis")
 
 
@@ -73,15 +71,7 @@ class Inputs:
             slow: handlers are slow, so that messages are fetched and settled in small batches.
         """
         publish = self[figure(kind, BULK if bulk else ONE_BY_ONE)]
-        return publish + (self.slow_micros(kind) if slow else self[figure(kind, HANDLED)])
-
-    def slow_micros(self, kind: str) -> float:
-        """Return the microseconds that a message of slow handlers costs a full core, from those at a low rate.
-
-        Args:
-            kind: of `node_costs`.
-        """
-        return self[figure(kind, HANDLED_SLOWLY)] * FULL_SHARE
+        return publish + self[figure(kind, HANDLED_SLOWLY if slow else HANDLED)]
 
     def costs(self, kind: str, *, bulk: bool = False, slow: bool = False, handler: float | None = None) -> Costs:
         """Return the costs of a message.

@@ -8,9 +8,20 @@ import pytest
 from benchmarks import runner
 from benchmarks.contenders import HANDLERS
 from benchmarks.record import Record
-from benchmarks.scaling import drawing, inputs, page, tables
+from benchmarks.scaling import drawing, inputs, model, page, tables
 from benchmarks.scaling.inputs import Inputs
-from benchmarks.scaling.node_costs import HOT_KEY
+from benchmarks.scaling.model import Keys
+from benchmarks.scaling.node_costs import (
+    FAIR,
+    HOT_KEY,
+    ONE_BY_ONE,
+    ORDERED,
+    ORDERED_AOF,
+    PACED,
+    PLAIN,
+    PLAIN_AOF,
+    figure,
+)
 from mq_django.core.configs import QueueConfig
 from mq_django.core.options import options_of
 
@@ -98,6 +109,25 @@ def test_an_empty_place_is_renewed_and_the_next_one_stays(stored):
 def test_the_gap_of_a_key_is_as_the_page_says(stored):
     gap = 1000 / stored[HOT_KEY]
     assert f"gap of\nsome {gap:.1f} ms" in TEXT
+
+
+def test_what_is_said_in_short_about_one_node_is_what_the_model_says(stored):
+    bulk, slow, ordered = (
+        model.rate(costs, keys, partitions=1, nodes=1, use=tables.USE).by_nodes
+        for costs, keys in tables.planned(stored)
+    )
+    assert bulk > 10_000
+    costs = stored.costs(PLAIN_AOF, bulk=True, slow=True)
+    assert model.rate(costs, Keys(), partitions=1, nodes=1, use=tables.USE).by_nodes > 10_000
+    assert 9_000 < slow < 10_000
+    assert "from 9,000 on" in TEXT
+    assert 6_000 < ordered < 7_000
+    assert "from 6,000 on" in TEXT
+
+
+def test_a_publish_costs_twice_as_much_at_a_low_rate_as_the_page_says(stored):
+    for kind in (PLAIN, PLAIN_AOF, ORDERED, ORDERED_AOF, FAIR):
+        assert 1.9 < stored[figure(kind, PACED)] / stored[figure(kind, ONE_BY_ONE)] < 2.5
 
 
 def test_the_steps_that_measure_a_node_are_among_those_of_make_bench():
