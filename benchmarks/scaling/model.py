@@ -11,7 +11,6 @@ The inputs are costs that were measured on one node. What is computed rests on t
    settled and the next one is fetched.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,8 @@ from redis.crc import key_slot
 
 from mq_django.core.partitions import SLOTS, partition_of, tag_of
 
+#: The most partitions that a plan has: each has heartbeats of its own.
+MOST_PARTITIONS = 256
 #: Sets of names of keys whose median counts: where keys are is a matter of their names. Fewer for many keys.
 NAMINGS, KEYS_OF_ALL_NAMINGS = 101, 150_000
 
@@ -163,17 +164,20 @@ def nodes_for(wished: float, costs: Costs, keys: Keys, *, use: float) -> tuple[i
     Args:
         wished: messages a second.
         costs, keys, use: as for `rate()`. Keys are spread as evenly as their skew allows.
+
+    Raises:
+        ValueError: one partition for each node is not enough.
     """
     if rate(costs, keys, partitions=1, nodes=1, use=use).by_nodes >= wished:
         return 1, 1
     # A cluster has at least three masters.
-    for nodes in itertools.count(max(3, ceil(wished * costs.server / 1e6 / use))):
+    for nodes in range(max(3, ceil(wished * costs.server / 1e6 / use)), MOST_PARTITIONS + 1):
         partitions = partitions_for(nodes)
         if rate(costs, keys, partitions=partitions, nodes=nodes, use=use).by_nodes >= wished:
             return nodes, partitions
-    raise AssertionError
+    raise ValueError(f"{wished:,.0f} messages a second are more than {MOST_PARTITIONS} nodes have room for")
 
 
 def partitions_for(nodes: int) -> int:
-    """Return the partitions for some nodes: a power of two, at least 16 and 8 a node, so that loads differ little."""
-    return max(16, 1 << (8 * nodes - 1).bit_length()) if nodes > 1 else 1
+    """Return the partitions for some nodes: a power of two, at least 16 and, up to the most, 8 a node."""
+    return min(MOST_PARTITIONS, max(16, 1 << (8 * nodes - 1).bit_length())) if nodes > 1 else 1

@@ -62,9 +62,14 @@ def test_the_nodes_for_a_rate(wished, needed):
     assert model.nodes_for(wished, COSTS, Keys(), use=0.7) == needed
 
 
-@pytest.mark.parametrize(("nodes", "partitions"), [(1, 1), (2, 16), (3, 32), (8, 64), (9, 128), (48, 512)])
-def test_there_are_at_least_eight_partitions_a_node(nodes, partitions):
+@pytest.mark.parametrize(("nodes", "partitions"), [(1, 1), (2, 16), (3, 32), (8, 64), (9, 128), (32, 256), (48, 256)])
+def test_there_are_at_least_eight_partitions_a_node_up_to_the_most(nodes, partitions):
     assert model.partitions_for(nodes) == partitions
+
+
+def test_a_rate_that_no_number_of_nodes_has_room_for_is_refused():
+    with pytest.raises(ValueError, match="10,000,000 messages a second"):
+        model.nodes_for(10_000_000.0, COSTS, Keys(), use=0.7)
 
 
 @pytest.mark.parametrize(
