@@ -3,6 +3,7 @@
 The choice by key is public: programs in other languages make it, too (docs/protocol.md).
 """
 
+import binascii
 from collections.abc import Collection, Sequence
 from functools import cache
 from hashlib import blake2b
