@@ -35,21 +35,21 @@ def costs(contender: Contender) -> Figures:
     options: dict[str, Mapping[str, object]] = {PLAIN: {}, ORDERED: {"ORDERED": True}, FAIR: {"FAIR": True}}
     for _ in range(ROUNDS):
         for name, found in options.items():
-            rates[name].append(_rate(_with(contender, found)))
-    share, inversions = _ideal(_with(contender, options[ORDERED]))
-    alone, beside = (_quiet_wait(_with(contender, options[FAIR]), crowd=crowd) for crowd in (False, True))
+            rates[name].append(_rate(with_options(contender, found)))
+    share, inversions = _ideal(with_options(contender, options[ORDERED]))
+    alone, beside = (_quiet_wait(with_options(contender, options[FAIR]), crowd=crowd) for crowd in (False, True))
     figures = {name: median(found) for name, found in rates.items()}
     return {**figures, IDEAL: share, INVERSIONS: inversions, QUIET: beside / alone}
 
 
-def _with(contender: Contender, options: Mapping[str, object]) -> Contender:
+def with_options(contender: Contender, options: Mapping[str, object]) -> Contender:
     """Return the contender with options of its queue, whose messages are counted in all places."""
     places = total("XLEN mq:{bench0}:ready", "XLEN mq:{bench0}:urgent", "ZCARD mq:{bench0}:lines")
     variables = {**contender.variables, "BENCH_OPTIONS": json.dumps(options)}
     return replace(contender, remaining=places, variables=variables)
 
 
-def _publish(client: redis.Redis, kind: str, keys: Iterable[str]) -> None:
+def publish_keyed(client: redis.Redis, kind: str, keys: Iterable[str]) -> None:
     """Publish a message for each key, as other programs do."""
     for some in _batches(enumerate(keys)):
         pipeline = client.pipeline(transaction=False)
@@ -65,25 +65,25 @@ def _batches(items: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]
         yield some
 
 
-def _keys(count: int, of: int) -> Iterator[str]:
+def random_keys(count: int, of: int) -> Iterator[str]:
     chosen = random.Random(7)
     return (f"key-{chosen.randrange(of)}" for _ in range(count))
 
 
 def _rate(contender: Contender) -> float:
     with Trial(contender) as trial:
-        _publish(trial.client, NOOP, _keys(COUNT, KEYS))
+        publish_keyed(trial.client, NOOP, random_keys(COUNT, KEYS))
         with trial.consumer() as tree:
             return trial.drain(tree, seconds=4 * SECONDS).rate
 
 
 def _ideal(contender: Contender, *, consumers: int = 4, threads: int = 8, count: int = 3200) -> tuple[float, int]:
     """Spread handlers of 50 ms over four processes; return the share of the ideal, and the inversions."""
-    keys = list(_keys(count, 10_000))
+    keys = list(random_keys(count, 10_000))
     with Trial(contender) as trial, trial.consumer(processes=consumers, threads=threads):
         for _ in range(consumers):
             warm(trial)
-        _publish(trial.client, WORK, keys)
+        publish_keyed(trial.client, WORK, keys)
         notes = trial.wait_for_notes(count, timeout=120)
     took = max(note.handled for note in notes) - min(note.sent for note in notes)
     last: dict[str, int] = {}
@@ -103,7 +103,7 @@ def _quiet_wait(contender: Contender, *, crowd: bool) -> float:
         warm(trial)
         stop = threading.Event()
         if crowd:
-            _publish(trial.client, WORK, itertools.repeat("noisy", CROWD))
+            publish_keyed(trial.client, WORK, itertools.repeat("noisy", CROWD))
         busy = threading.Thread(target=lambda: None if crowd else _stream(trial, stop))
         busy.start()
         try:

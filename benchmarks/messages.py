@@ -16,17 +16,24 @@ IS_SAFEST = MODE == "safe"
 QUEUES = int(os.environ.get("BENCH_QUEUES", "1"))
 #: Messages that a process of a consumer handles at a time.
 THREADS = int(os.environ.get("BENCH_THREADS", "8"))
+#: Keys that messages published one by one get in turn; 0: they have none.
+KEYS = int(os.environ.get("BENCH_KEYS", "0"))
 #: LIST of `n sent_ns due_ns handled_ns pid`, for the workloads that look at single messages.
 NOTES = "bench:notes"
 
-#: Kinds of work: nothing, a note, a note after 50 ms, a note after 1 s.
-NOOP, NOTE, WORK, SLOW = KINDS = ("noop", "note", "work", "slow")
-SLEEPS = {NOTE: 0.0, WORK: 0.05, SLOW: 1.0}
+#: Kinds of work: nothing, a note, a note after 50 ms, a note after 1 s, 10 ms without a note.
+NOOP, NOTE, WORK, SLOW, NAP = KINDS = ("noop", "note", "work", "slow", "nap")
+SLEEPS = {NOTE: 0.0, WORK: 0.05, SLOW: 1.0, NAP: 0.01}
 
 
 def queue_name(number: int) -> str:
     """Return the name of the queue of the n-th message."""
     return f"bench{number % QUEUES}"
+
+
+def key_of(number: int) -> str | None:
+    """Return the key of the n-th message, or None."""
+    return f"key-{number % KEYS}" if KEYS else None
 
 
 def make(number: int, *, delay: float = 0.0) -> dict[str, Any]:

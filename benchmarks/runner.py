@@ -22,6 +22,7 @@ from benchmarks import (
 )
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
+from benchmarks.scaling import connections, node_costs, node_memory
 from benchmarks.trial import Failed, redis_version
 from benchmarks.workloads import Figures, Workload
 
@@ -76,6 +77,9 @@ STEPS = (
     Step("idle", workloads.idle, together=True),
     Step("history", handled_history.costs, ours_only=True),
     Step("keys", keyed_queues.costs, ours_only=True),
+    Step("node", node_costs.costs, ours_only=True),
+    Step("memory of a node", node_memory.bytes_by_place, ours_only=True),
+    Step("connections", connections.of_trees, ours_only=True),
     Step("wait", awaited_results.latency, 3, ours_only=True),
     Step("workflows", workflow_runs.costs, ours_only=True),
     Step("share", workloads.share, ours_only=True),

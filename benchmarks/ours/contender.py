@@ -17,7 +17,7 @@ from mq_django import queues  # noqa: E402 - needs the project to be set up
 
 def publish(kind: str, data: dict[str, Any]) -> None:
     """Publish a message."""
-    queues[messages.queue_name(data["n"])].publish(kind, data)
+    queues[messages.queue_name(data["n"])].publish(kind, data, key=messages.key_of(data["n"]))
 
 
 def publish_later(kind: str, data: dict[str, Any], delay: float) -> None:

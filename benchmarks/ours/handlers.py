@@ -13,13 +13,14 @@ def noop(message: Message) -> None:
 
 
 def noted(kind: str) -> Callable[[Message], None]:
-    """Return the handler of a kind that leaves notes."""
+    """Return the handler of a kind that sleeps or leaves notes."""
     seconds = messages.SLEEPS[kind]
 
     def handle(message: Message) -> None:
         if seconds:
             time.sleep(seconds)
-        messages.note(message.data)
+        if kind != messages.NAP:
+            messages.note(message.data)
 
     return handle
 

@@ -3,12 +3,11 @@
 The choice by key is public: programs in other languages make it, too (docs/protocol.md).
 """
 
+import binascii
 from collections.abc import Collection, Sequence
 from functools import cache
 from hashlib import blake2b
 from zlib import crc32
-
-from redis.crc import key_slot
 
 #: Hash slots of a Redis Cluster.
 SLOTS = 16384
@@ -17,6 +16,11 @@ SLOTS = 16384
 def partition_of(key: str, partitions: int) -> int:
     """Return the partition of a key: CRC-32 (as in gzip) of its UTF-8 bytes, modulo the number of partitions."""
     return crc32(key.encode("utf-8", "surrogatepass")) % partitions
+
+
+def slot_of(tag: str) -> int:
+    """Return the hash slot of a hash tag, by CRC-16 in the form XMODEM as the cluster specification of Redis says."""
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
 
 
 @cache
@@ -28,7 +32,7 @@ def tag_of(name: str, partition: int, partitions: int) -> str:
     numbers are not: of 64 on three nodes, one has 1.17 times as many as the mean.
     """
     x = 0
-    while key_slot((tag := f"{name}.{partition}.{x}").encode()) * partitions // SLOTS != partition:
+    while slot_of(tag := f"{name}.{partition}.{x}") * partitions // SLOTS != partition:
         x += 1
     return tag
 
