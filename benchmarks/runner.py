@@ -22,7 +22,7 @@ from benchmarks import (
 )
 from benchmarks.contenders import Contender
 from benchmarks.record import Record, machine
-from benchmarks.scaling import connections, node_costs, node_memory
+from benchmarks.scaling import connections, node_costs, node_memory, partitions
 from benchmarks.trial import Failed, redis_version
 from benchmarks.workloads import Figures, Workload
 
@@ -80,6 +80,7 @@ STEPS = (
     Step("node", node_costs.costs, ours_only=True),
     Step("memory of a node", node_memory.bytes_by_place, ours_only=True),
     Step("connections", connections.of_trees, ours_only=True),
+    Step("partitions", partitions.costs, ours_only=True),
     Step("wait", awaited_results.latency, 3, ours_only=True),
     Step("workflows", workflow_runs.costs, ours_only=True),
     Step("share", workloads.share, ours_only=True),

@@ -8,6 +8,7 @@ from benchmarks import awaited_results, handled_history, keyed_queues, workflow_
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
+from benchmarks.scaling import partitions
 from benchmarks.testing import FIXTURE_P95, HOOK_P95, MESSAGE_P95
 
 Figures = Mapping[str, Mapping[str, float]]
@@ -128,6 +129,9 @@ TARGETS = (
     Target(
         "fair queue: wait of a quiet key, p99, by that without a crowd", OURS, keyed_queues.QUIET, 2, "at most", by=None
     ),
+    Target("64 partitions on 3 nodes: load max/mean", OURS, partitions.LOAD, 1.15, "at most", by=None),
+    Target("64 partitions: commands/s of an idle one, by trees", OURS, partitions.IDLE, 1.5, "at most", by=None),
+    Target("64 partitions: connections to a node, by processes", OURS, partitions.CONNECTIONS, 4, "at most", by=None),
     Target("workflow: a step of 10,000 by one of 1,000", TASK, workflow_runs.GROWTH, 1.5, "at most", by=None),
     Target(
         "workflow: a step of 1,000 after 1,000 by one of 1,000",

@@ -14,7 +14,6 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
-from mq_django.core.configs import GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
@@ -27,10 +26,13 @@ from mq_django.core.options import (
     options_of,
 )
 from mq_django.core.project import EMBEDDED, Config
+from mq_django.core.queue_configs import PartitionConfig, QueueConfig
+from mq_django.core.rsmq_config import RsmqConfig
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
 from mq_django.core.thresholds import Thresholds
 from mq_django.core.times import use_time_zone
+from mq_django.core.topic_configs import GroupConfig, TopicConfig
 from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency, NotSupported
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Config",
     "DeliveryOptions",
     "GroupConfig",
+    "PartitionConfig",
     "Problem",
     "QueueConfig",
     "RsmqConfig",
@@ -49,8 +52,11 @@ __all__ = [
     "read",
 ]
 
-#: Settings of future versions, which get a better error than "unknown".
-LATER = frozenset({"OUTBOX", "PARTITIONS"})
+#: Options that get a better error than "unknown" where they are none.
+ELSEWHERE = {
+    "OUTBOX": "is not available in this version",
+    "PARTITIONS": "is for queues only, and not for those in RSMQ's format",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +91,8 @@ class _Reader:
         options, found = options_of(config), {}
         for name, value in raw.items():
             setting = f"{where}[{name!r}]"
-            if name in LATER:
-                self.refuse(setting, f"{setting} is not available in this version.", f"Remove {name!r}.")
+            if name in ELSEWHERE and name not in options:
+                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {name!r}.")
             elif name not in options:
                 known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
@@ -108,6 +114,7 @@ class _Reader:
             else:
                 found[name] = QueueConfig(name=name, namespace=namespace, **options)
                 self._check_order(found[name])
+                self._check_partitions(found[name])
         return found
 
     def _check_slot(self, config: QueueConfig, connection: str) -> None:
@@ -125,6 +132,12 @@ class _Reader:
         if config.after_bury == "hold" and not config.ordered:
             message = f'{where} has AFTER_BURY "hold" without ORDERED: only keys with order wait for dead letters.'
             self.refuse(where, message, "Add ORDERED, or remove AFTER_BURY.")
+
+    def _check_partitions(self, config: QueueConfig) -> None:
+        where, limits = f'MQ_DJANGO["QUEUES"][{config.name!r}]', config.limits
+        if config.parts and (limits.rate or limits.concurrency):
+            message = f"{where} has PARTITIONS, which have no common RATE_LIMIT or CONCURRENCY."
+            self.refuse(where, message, "Limit each key by {'key': ...}, or remove PARTITIONS.")
 
     def topics(
         self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]

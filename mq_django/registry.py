@@ -11,6 +11,7 @@ from mq_django.core.keys import GROUP_SEPARATOR, is_name
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
+from mq_django.core.partitions import public_name
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
@@ -103,6 +104,7 @@ def schedules() -> Mapping[str, Scheduled]:
 
 def find(queue: str, name: str) -> Handler | None:
     """Return the handler of a message, or None."""
+    queue = public_name(queue)
     own = _handlers.get((queue, name)) or _handlers.get((queue, ANY))
     if own is not None:
         return own
@@ -118,6 +120,7 @@ def registered_for(function: Callable[..., Any]) -> list[Handler]:
 
 def names(queue: str) -> Iterator[str]:
     """Yield the names that have a handler in a queue."""
+    queue = public_name(queue)
     for handled_in, name in list(_handlers):
         if handled_in is None or handled_in == queue:
             yield name
@@ -125,7 +128,7 @@ def names(queue: str) -> Iterator[str]:
 
 def own_names(queue: str) -> list[str]:
     """Return the names that have a handler in this queue only. Tasks can run in every queue."""
-    return [name for handled_in, name in _handlers if handled_in == queue]
+    return [name for handled_in, name in _handlers if handled_in == public_name(queue)]
 
 
 def kinds(queue: str) -> frozenset[bool]:

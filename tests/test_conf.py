@@ -103,6 +103,7 @@ def test_signals_are_frozen():
         ("ORDERED", True, True),
         ("AFTER_BURY", "continue", "continue"),
         ("DURABILITY", "replica", "replica"),
+        ("PARTITIONS", 64, 64),
         ("FAIR", True, ()),
         ("FAIR", False, None),
         ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
@@ -241,6 +242,8 @@ WRONG_OPTIONS = [
     ("KEEP_HANDLED_DATA", "yes"),
     ("ORDERED", 1),
     ("AFTER_BURY", "stop"),
+    ("PARTITIONS", 0),
+    ("PARTITIONS", 257),
     ("FAIR", "yes"),
     ("FAIR", [("a", 1)]),
 ]
@@ -349,12 +352,29 @@ def test_what_cannot_name_a_queue_is_named(name):
 @pytest.mark.parametrize(
     "raw",
     [
-        {"QUEUES": {"emails": {"PARTITIONS": 64}}},
         {"QUEUES": {"emails": {"OUTBOX": True}}},
     ],
 )
 def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):
     assert "not available in this version" in one_problem(raw).message
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"QUEUES": {"jobs": {"STORE": "rsmq", "PARTITIONS": 2}}},
+        {"TOPICS": {"orders": {"PARTITIONS": 2}}},
+    ],
+)
+def test_only_streams_have_partitions(raw):
+    assert "PARTITIONS'] is for queues only, and not for those in RSMQ's format" in one_problem(raw).message
+
+
+@pytest.mark.parametrize("limit", [{"RATE_LIMIT": "5/s"}, {"CONCURRENCY": {"queue": 5, "key": 2}}])
+def test_partitions_have_no_common_limit(limit):
+    assert "no common RATE_LIMIT or CONCURRENCY" in one_problem({"QUEUES": {"a": {"PARTITIONS": 2, **limit}}}).message
+    (of_key,) = limit
+    read({"QUEUES": {"a": {"PARTITIONS": 2, of_key: {"key": "5/s" if of_key == "RATE_LIMIT" else 2}}}})
 
 
 @pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])

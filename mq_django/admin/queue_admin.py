@@ -29,6 +29,7 @@ from mq_django.admin.queues import (
     schedule_actions,
     schedule_editing,
 )
+from mq_django.admin.queues.partition_choice import offered
 from mq_django.admin.topics import seek_page, topic_log, topic_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.admin.workflows import run_list, run_operations, run_page
@@ -119,7 +120,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
 
     def get_urls(self) -> list[URLPattern]:
         ours = [
-            path(where, self._mounted(view, methods), name=f"mq_django_queue_{name}")
+            path(where, self._mounted(offered(name, view), methods), name=f"mq_django_queue_{name}")
             for where, view, methods, name in ROUTES
         ]
         # First, because the patterns of ModelAdmin match all other paths.

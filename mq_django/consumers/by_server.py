@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.consumers.service import Service
+from mq_django.core.partitions import listed
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 from mq_django.transport.cluster_wires import AnySession
@@ -53,7 +54,7 @@ def assign(services: Iterable[Service], configs: Collection[DeliveryOptions], *,
 
     If there are several servers, the names of the services say so in logs and to the watchdog.
     """
-    names = ", ".join(config.name for config in configs)
+    names = ", ".join(listed([config.name for config in configs]))
     for service in services:
         service.connection = next(iter(configs)).connection
         if servers > 1:

@@ -45,7 +45,7 @@ def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -
     """Settle for a consumer, with results and signals; return the ids of messages that it no longer held."""
     ended = (store.config, consumer, settlements)
     stale = store.settle(consumer, settlements, also=[*settled_commands(*ended), *handled_commands(*ended)])
-    send_signals(store.config.name, settlements, stale)
+    send_signals(store.config.public_name, settlements, stale)
     for delivery, outcome, *_ in settlements:
         if isinstance(delivery, Delivery) and isinstance(outcome, Bury) and delivery.message.id not in stale:
             handler = find(store.config.name, delivery.message.name)

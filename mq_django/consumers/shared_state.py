@@ -22,8 +22,9 @@ MAX_ENTRY = 44
 _DIGEST = b"blake2b:"
 #: How many latest results are kept, including settled ones: more than a consumer ever has unsettled.
 RING = 4096
-#: The most queues of one supervisor. Each takes a thread, a connection and about 130 KiB in every consumer.
-MAX_QUEUES = 256
+#: The most queues and partitions of one supervisor, and of them those with a thread and a connection of their own in
+#: every consumer, which takes about 130 KiB each.
+MAX_QUEUES, MAX_FETCHERS = 1024, 256
 #: Seconds past its timeout after which a handler counts as not interruptible.
 OVERTIME = 1.0
 #: The most bytes of a consumer's id.
@@ -47,7 +48,8 @@ _UNHANDLED = _PAUSED + MAX_QUEUES
 _COUNTED = _UNHANDLED + MAX_QUEUES
 _REQUESTS = _COUNTED + MAX_QUEUES * _COUNTS.size
 _QUARANTINE = _REQUESTS + MAX_QUEUES
-_LANES = _QUARANTINE + MAX_NAME
+_PREFERRED = _QUARANTINE + MAX_NAME
+_LANES = _PREFERRED + MAX_QUEUES
 
 
 def stored_entry(entry: bytes) -> bytes:
@@ -188,6 +190,10 @@ class SharedState:
         """Set whether a queue is paused."""
         self._memory[_PAUSED + queue] = paused
 
+    def set_preferred(self, queue: int, preferred: bool) -> None:
+        """Set whether this consumer prefers a partition: see `mq_django.core.partitions.preferred()`."""
+        self._memory[_PREFERRED + queue] = preferred
+
     def set_unhandled(self, queue: int, there_are: bool) -> None:
         """Set whether a queue has unhandled messages."""
         self._memory[_UNHANDLED + queue] = there_are
@@ -303,6 +309,10 @@ class SharedState:
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""
         return bool(self._memory[_PAUSED + queue])
+
+    def prefers(self, queue: int) -> bool:
+        """Return whether this consumer prefers a partition."""
+        return bool(self._memory[_PREFERRED + queue])
 
     def unhandled(self, queue: int) -> bool:
         """Return whether a queue has unhandled messages."""

@@ -19,6 +19,7 @@ from mq_django.core.options import (
     read_size,
     read_visibility_timeout,
 )
+from mq_django.core.partitions import public_name
 from mq_django.core.retries import RetryPolicy
 
 
@@ -90,6 +91,17 @@ class DeliveryOptions:
     text_name: ClassVar[str | None] = None
     #: Makes the ids of messages.
     new_id = staticmethod(ids.new_id)
+
+    @property
+    def public_name(self) -> str:
+        """Return the name that handlers and publishers use: of a partition that of its queue."""
+        return public_name(self.name)
+
+    def place_of(
+        self, *, key: str | None, unique: str | None = None, message_id: str | None = None
+    ) -> "DeliveryOptions":
+        """Return where a new message belongs: this, or the one of its partitions."""
+        return self
 
     def lacking(self, option: str) -> str | None:
         """Return why an option of a publish is not supported, as a template of the error; None: it is."""

@@ -159,6 +159,16 @@ class QueueKeys:
         return self._key(f"counters:h:{day}")
 
     @property
+    def asleep(self) -> str:
+        """STRING with a TTL, of a partition: there was nothing to fetch, and what comes next is to wake consumers."""
+        return self._key("asleep")
+
+    @property
+    def arrivals(self) -> str:
+        """Pub/sub channel, of a partition: consumers had found nothing, and now there is something."""
+        return self._key("arrivals")
+
+    @property
     def earlier_parked(self) -> str:
         """ZSET: what earlier versions have in the place of `parked`. They cannot read what is there."""
         return self._key("parked")

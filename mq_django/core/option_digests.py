@@ -3,8 +3,9 @@
 from dataclasses import fields
 from hashlib import sha256
 
-from mq_django.core.configs import QueueConfig, TopicConfig
 from mq_django.core.options import options_of
+from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.topic_configs import TopicConfig
 
 #: Options that need no digest: processes with another one are not on the same keys, or announce the value itself.
 _LEFT_OUT = frozenset({"CONNECTION", "NAMESPACE", "STORE", "VISIBILITY_TIMEOUT", "VT"})

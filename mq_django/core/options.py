@@ -120,6 +120,9 @@ def _optional(read: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
 read_optional_period = _optional(read_period)
 read_count = _reader(int, "a whole number from 1", lambda value: value >= 1)
 read_optional_count = _optional(read_count)
+#: The most partitions of a queue: a supervisor has a heartbeat in each.
+MAX_PARTITIONS = 256
+read_partitions = _reader(int, f"a whole number from 1 to {MAX_PARTITIONS}", lambda value: 1 <= value <= MAX_PARTITIONS)
 # Consumers do not accept entries over a megabyte, so messages above this limit could not be handled.
 read_size = _reader(int, "a number of bytes from 1 to 1,024,000", lambda value: 1 <= value <= 1024 * 1000)
 read_share = _reader((int, float), "a number above 0 and up to 1", lambda value: 0 < value <= 1, float)

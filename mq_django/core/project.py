@@ -1,11 +1,10 @@
 """All settings of a project as one frozen value. `mq_django.conf` reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mq_django.core.configs import QueueConfig, TopicConfig
 from mq_django.core.keys import GROUP_SEPARATOR, is_name
 from mq_django.core.option_digests import option_digests
 from mq_django.core.options import (
@@ -18,8 +17,11 @@ from mq_django.core.options import (
     read_signals,
     read_test,
 )
+from mq_django.core.partitions import number_in, public_name
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.schedules import Scheduled
 from mq_django.core.thresholds import Thresholds
+from mq_django.core.topic_configs import TopicConfig
 from mq_django.errors import UnknownQueue, UnknownTopic
 
 EMBEDDED = "embedded"
@@ -121,10 +123,17 @@ class Config:
         return list(dict.fromkeys((*own, *used)))
 
     def queue(self, name: str) -> QueueConfig:
-        """Return the options of a queue, or of a group of a topic by `topic:group`; else raise UnknownQueue."""
+        """Return the options of a queue, of a partition by `queue.number`, or of a group by `topic:group`.
+
+        Raises:
+            UnknownQueue, UnknownTopic: there is none of that name.
+        """
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
         if separator and is_name(group):
             return self.topic(topic).group(group)
+        whole = self.queues.get(public_name(str(name)))
+        if whole is not None and (number := number_in(str(name))) is not None and number < len(whole.parts):
+            return whole.parts[number]
         try:
             return self.queues[name]
         except (KeyError, TypeError):
@@ -132,6 +141,27 @@ class Config:
             if str(name) in self.topics:
                 known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
             raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
+
+    def whole_queue(self, name: str) -> QueueConfig:
+        """Return the options of a queue or group as queue() does; of a partition raise UnknownQueue."""
+        found = self.queue(name)
+        if found.public_name != found.name:
+            raise UnknownQueue(f"{name!r} is a partition: publish to {found.public_name!r}, which chooses one")
+        return found
+
+    def each_part(self) -> list[QueueConfig]:
+        """Return the queues that have messages and consumers: in the place of a queue with partitions, these."""
+        return [part for queue in self.queues.values() for part in queue.each_part]
+
+    def places_of(self, message_id: str, names: Collection[str] = ()) -> list[QueueConfig]:
+        """Return where a message may be whose queue is not known: all queues, and some of their partitions.
+
+        Args:
+            message_id: its id. A generated id that names a partition leaves out the others.
+            names: only these queues; none: all of them.
+        """
+        queues = [queue for name, queue in self.queues.items() if not names or name in names]
+        return [place for queue in queues for place in queue.places_of(message_id)]
 
     def digests_of(self, queue: QueueConfig) -> dict[str, str]:
         """Return digests of the options of a queue, and for a group also of its topic: see option_digests()."""

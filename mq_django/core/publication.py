@@ -87,8 +87,12 @@ def publication(
         NotSupported: the destination has no such option.
     """
     at_ms = clock.now_ms() if published_ms is None else published_ms
+    key = None if key is None else check_text("key", key)
+    unique = None if unique is None else check_text("unique", unique)
+    message_id = None if message_id is None else check_id(message_id, destination)
+    place = destination.place_of(key=key, unique=unique, message_id=message_id)
     options = _options(
-        destination,
+        place,
         delay,
         deliver_at,
         unique,
@@ -98,15 +102,15 @@ def publication(
         keeps_result=runs_task and destination.keeps_results,
     )
     message = Message(
-        id=destination.new_id() if message_id is None else check_id(message_id, destination),
+        id=place.new_id() if message_id is None else message_id,
         name=check_name(name),
         data=data,
         queue=destination.name,
-        key=None if key is None else check_text("key", key),
+        key=key,
         published_ms=at_ms,
         expires_ms=None if expires is None else _expiry(expires, at_ms, options),
         priority=_priority(destination, priority),
-        unique=None if unique is None else check_text("unique", unique),
+        unique=unique,
         headers=check_headers(headers),
         claims=options.claim_ms is not None,
     )
@@ -166,6 +170,7 @@ def publications(
     ]
     if message_ids is not None:
         made = _with_ids(made, [check_id(message_id, destination) for message_id in message_ids])
+    made = _placed(made, destination, has_ids=message_ids is not None)
     if headers:
         for message, text, _ in made:
             check_whole(message, text)
@@ -193,6 +198,26 @@ def _with_ids(made: Sequence[Publication], message_ids: Sequence[str]) -> list[P
     ]
 
 
+#: The messages of one call without a key that go to one partition before the next one has its turn.
+TOGETHER = 250
+
+
+def _placed(made: list[Publication], destination: DeliveryOptions, *, has_ids: bool) -> list[Publication]:
+    """Return publications with the partitions that they are for, and with ids that name these."""
+    place = destination.place_of(key=made[0].message.key if made else None)
+    if place is destination:
+        return made
+    found = []
+    for number, (message, text, options) in enumerate(made):
+        if has_ids and message.key is None:
+            place = destination.place_of(key=None, message_id=message.id)
+        elif message.key is None and number and number % TOGETHER == 0:
+            place = destination.place_of(key=None)
+        placed = message if has_ids else message._replace(id=place.new_id())
+        found.append(Publication(placed, text, options._replace(destination=place)))
+    return found
+
+
 def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> Publication:
     """Return a publication of an earlier message under a new id and with other data.
 
@@ -201,10 +226,9 @@ def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> P
     Raises:
         InvalidMessage: the data cannot be sent.
     """
-    again = message._replace(
-        id=destination.new_id(), data=data, attempt=1, published_ms=None, expires_ms=None, claims=False
-    )
-    made = Publication(again, data_text(data, destination), PublishOptions(destination))
+    place = destination.place_of(key=message.key, unique=message.unique)
+    again = message._replace(id=place.new_id(), data=data, attempt=1, published_ms=None, expires_ms=None, claims=False)
+    made = Publication(again, data_text(data, destination), PublishOptions(place))
     check_whole(again, made.data_text)
     return made
 

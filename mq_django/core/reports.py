@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core import clock
-from mq_django.core.configs import QueueConfig
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler
 
 #: The most characters of a note.

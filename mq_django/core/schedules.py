@@ -92,7 +92,7 @@ class Scheduled:
         Raises:
             InvalidMessage: it cannot be published.
         """
-        return publication(
+        made = publication(
             destination,
             self.message,
             self.data,
@@ -102,6 +102,8 @@ class Scheduled:
             expires=self.expires,
             published_ms=tick_ms,
         )
+        # The destination may be a partition, which publishers and handlers do not know.
+        return made._replace(message=made.message._replace(queue=destination.public_name))
 
     def _headers(self, tick_ms: int) -> dict[str, str]:
         # Other programs may have written a name that is not text.

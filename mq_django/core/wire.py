@@ -131,8 +131,9 @@ def decode_entry(
     try:
         if len(fields) == 6:
             first, message_id, second, type_, third, text = fields
-            # isalnum() is the fastest check of an id. An id with other characters is checked in _decode_any().
-            if (first, second, third) == _OURS and message_id.isalnum() and len(message_id) <= MAX_NAME_LENGTH:
+            # isalnum() is the fastest check of an id. Ids of partitions have a dot; see _decode_any() for others.
+            is_plain = message_id.isalnum() or message_id.replace(b".", b"").isalnum()
+            if is_plain and (first, second, third) == _OURS and len(message_id) <= MAX_NAME_LENGTH:
                 name = _names.get(type_)
                 if name is not None and len(text) <= MAX_ENTRY_BYTES:
                     found_id, data, ms = message_id.decode(), loads(text), entry_ms(entry)

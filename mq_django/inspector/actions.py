@@ -10,10 +10,12 @@ from mq_django.core.lookup import CancelResult
 from mq_django.core.visible import escape, truncate
 from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.queues import all_configs, wires_of
-from mq_django.stores import open_store
-from mq_django.stores.control import Control, changed, pause_command, resume_command
+from mq_django.stores import open_access, open_store
+from mq_django.stores.base import Store
+from mq_django.stores.control import changed, pause_command, resume_command
 from mq_django.stores.dead_letter_queue import BATCH
 from mq_django.stores.found_messages import MessagePlace
+from mq_django.stores.partition_wire import prepared
 from mq_django.transport.connections import open_wire
 from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
@@ -47,7 +49,8 @@ class Outcome:
 def cancel(name: str, members: Sequence[bytes], *, running: bool = False, force: bool = False) -> Outcome:
     """Cancel waiting messages, by their ids or by `u:` + their unique keys; with `running` also others: see Queue."""
     config, outcome = get_config().queue(name), Outcome()
-    store = open_store(config, open_wire("inspect", config.connection))
+    # Of a queue with partitions the one that also producers use, which finds the partition of a message.
+    store = open_access(config, open_wire("inspect", config.connection))
     for member in members:
         try:
             found = store.cancel_running(member, force=force) if running else store.cancel(member)
@@ -81,23 +84,26 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     """Pause a queue, and return whether it was running before.
 
     The admin and `mq status` show who paused it and why, until it is resumed. A queue that is paused already keeps what
-    it has.
+    it has. Of a queue with partitions all are paused.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    return _control(name).pause(who=escape(who)[:MAX_WHO], reason=_reason(reason))
+    return _switch(name, lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
 
 
 def resume(name: str) -> bool:
     """Resume a queue, and return whether it was paused before."""
-    return _control(name).resume()
+    return _switch(name, resume_command)
 
 
-def _control(name: str) -> Control:
-    config = get_config().queue(name)
-    return Control(config, open_wire("inspect", config.connection))
+def _switch(name: str, command: Callable[[QueueKeys], Command]) -> bool:
+    """Run a command for a queue, or for each of its partitions, and return whether it has changed one."""
+    configs = get_config().queue(name).each_part
+    replies = fan_out(wires_of(configs), [[prepared(config, command(config.keys))] for config in configs])
+    switched = [changed(reply) for (reply,) in replies]
+    return any(switched)
 
 
 def pause_all(*, who: str = "", reason: str = "") -> Switched:
@@ -121,7 +127,7 @@ def resume_all() -> Switched:
 def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
     configs = all_configs()
     found: dict[str, bool | StoreError] = {}
-    replies = fan_out(wires_of(configs), [[command(config.keys)] for config in configs])
+    replies = fan_out(wires_of(configs), [[prepared(config, command(config.keys))] for config in configs])
     for config, (reply,) in zip(configs, replies, strict=True):
         try:
             found[config.name] = changed(reply)
@@ -144,18 +150,24 @@ def purge(name: str, place: MessagePlace, *, at_most: int, seconds: float = SECO
     It ends after about `at_most` messages, because more may be published meanwhile.
     """
     config, outcome = get_config().queue(name), Outcome()
-    store = open_store(config, open_wire("inspect", config.connection))
-    deadline = time.monotonic() + seconds
+    wire, deadline = open_wire("inspect", config.connection), time.monotonic() + seconds
+    for part in config.each_part:
+        if outcome.more or outcome.error is not None:
+            break
+        _purge(open_store(part, wire), place, outcome, at_most=at_most, deadline=deadline)
+    return outcome
+
+
+def _purge(store: Store, place: MessagePlace, outcome: Outcome, *, at_most: int, deadline: float) -> None:
     while outcome.done < at_most:
         try:
             deleted = store.purge(limit=min(BATCH, at_most - outcome.done), place=place)
         except StoreError as error:
             outcome.error = error
-            break
+            return
         outcome.done += deleted
         if not deleted:
-            break
+            return
         if time.monotonic() >= deadline:
             outcome.more = True
-            break
-    return outcome
+            return

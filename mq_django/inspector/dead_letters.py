@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
@@ -14,7 +13,9 @@ from mq_django.core.redaction import redact_bytes, redact_text
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.actions import Outcome
+from mq_django.inspector.dead_groups import DeadGroup, groups, groups_of_queues
 from mq_django.inspector.message_views import MessageView, Rows, view_of
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.stores.dead_letter_queue import (
     BATCH,
@@ -27,9 +28,31 @@ from mq_django.stores.dead_letter_queue import (
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
-from mq_django.transport.failures import readable
-from mq_django.transport.fan_out import fan_out
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import reply_or_raise
+
+__all__ = [
+    "DeadCount",
+    "DeadGroup",
+    "DeadLetterView",
+    "DeadPage",
+    "count",
+    "count_group",
+    "delete",
+    "delete_messages",
+    "every",
+    "find",
+    "get",
+    "groups",
+    "groups_of_queues",
+    "labels",
+    "look_among",
+    "page",
+    "redrive",
+    "redrive_messages",
+]
+
+#: What is done with the entries of dead letters; it returns a word for each.
+_Act = Callable[[Sequence[str]], list[str]]
 
 #: Dead letters read at a time with all fields.
 WHOLE = 50
@@ -105,51 +128,6 @@ def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPag
     return DeadPage(total=total, letters=letters, has_newer=bool(before), has_older=len(found) > limit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadGroup:
-    """Dead letters of one name that failed with the same error."""
-
-    #: None: the dead letters of all groups beyond the first 1000.
-    group: FailureGroup | None
-    count: int
-    #: When the last one was buried, in ms since 1970.
-    buried_ms: int
-
-
-def groups(name: str) -> list[DeadGroup]:
-    """Return the counts of dead letters by name and error, largest first, as counted when they were buried.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    config = get_config().queue(name)
-    (found,) = groups_of_queues([config], [open_wire("inspect", config.connection)])
-    if isinstance(found, StoreError):
-        raise found
-    return found
-
-
-def groups_of_queues(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[list[DeadGroup] | StoreError]:
-    """Return the same of several queues, each of which has its wire; an error for one that cannot be read."""
-    replies = fan_out(wires, [[("HGETALL", config.keys.dead_groups)] for config in configs])
-    return list(map(readable(_groups), replies))
-
-
-def _groups(replies: Sequence[Any]) -> list[DeadGroup]:
-    flat = reply_or_raise(replies[0])
-    found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
-    return sorted(found, key=lambda group: (group.group is None, -group.count, group.group))
-
-
-def _group(field: bytes, value: bytes) -> DeadGroup | None:
-    error, separator, name = field.decode(errors="backslashreplace").partition("|")
-    numbers = [number for part in value.split(b" ") if (number := whole(part)) is not None]
-    if len(numbers) != 2:
-        return None
-    return DeadGroup(group=FailureGroup(name, error) if separator else None, count=numbers[0], buried_ms=numbers[1])
-
-
 def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
     """Return the dead letters that match, newest first."""
     dead = _dead(name)
@@ -182,6 +160,10 @@ def count_group(name: str, group: FailureGroup) -> int | None:
 
 def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
     """Yield all dead letters that match with all fields, oldest first."""
+    for part in get_config().queue(name).parts:
+        yield from every(part.name, where)
+    if get_config().queue(name).parts:
+        return
     dead, first = _dead(name), "-"
     while found := dead.traits(limit=BATCH, first=first):
         first = next_to(found[-1].entry, "-")
@@ -213,6 +195,10 @@ def count(name: str, *, until: str = "") -> DeadCount:
     Raises:
         InvalidFilter: `until` is not an entry id.
     """
+    if parts := get_config().queue(name).parts:
+        found = [count(part.name, until=until) for part in parts]
+        last = max((each.until for each in found), key=_place)
+        return DeadCount(until=last, count=sum(each.count for each in found), at_most=any(e.at_most for e in found))
     dead = _dead(name)
     if until and not is_entry(until):
         raise InvalidFilter(f"Not the entry of a dead letter: {until!r:.80}")
@@ -221,6 +207,10 @@ def count(name: str, *, until: str = "") -> DeadCount:
         return DeadCount(until=until, count=max(0, total - len(newer)), at_most=len(newer) == MAX_COUNTED)
     total, newest = dead.read(limit=1, newest_first=True, max_bytes=0)
     return DeadCount(until=newest[0][0] if newest else "", count=total, at_most=False)
+
+
+def _place(entry: str) -> tuple[int, ...]:
+    return tuple(map(int, entry.split("-"))) if entry else ()
 
 
 def redrive(name: str, entries: Sequence[str]) -> Outcome:
@@ -234,8 +224,7 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
 
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     """Redrive dead letters by their message ids; see redrive()."""
-    dead = _dead(name)
-    return _each_message(dead, dead.redrive, message_ids)
+    return _each_message(name, lambda dead: dead.redrive, message_ids)
 
 
 def delete(name: str, entries: Sequence[str]) -> Outcome:
@@ -245,20 +234,28 @@ def delete(name: str, entries: Sequence[str]) -> Outcome:
 
 def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
     """Delete dead letters by their message ids."""
-    dead = _dead(name)
-    return _each_message(dead, dead.delete, message_ids)
+    return _each_message(name, lambda dead: dead.delete, message_ids)
 
 
-def _each_message(dead: DeadLetters, act: Callable[[Sequence[str]], list[str]], message_ids: Sequence[str]) -> Outcome:
-    entries = dead.find(message_ids)
-    outcome = _each(act, [entry for entry in entries if entry is not None])
-    outcome.missing += entries.count(None)
+def _each_message(name: str, act: Callable[[DeadLetters], _Act], message_ids: Sequence[str]) -> Outcome:
+    """Do something with dead letters by their message ids, in the partitions that have them."""
+    config, left, outcome = get_config().queue(name), list(message_ids), Outcome()
+    wire = open_wire("inspect", config.connection)
+    for part in config.each_part:
+        if not left or outcome.error is not None:
+            break
+        dead = open_dead_letters(part, wire)
+        entries = dead.find(left)
+        outcome = _each(act(dead), [entry for entry in entries if entry is not None], outcome)
+        left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
+    outcome.missing += len(left)
     return outcome
 
 
-def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> Outcome:
-    chosen = list(dict.fromkeys(entries))
-    outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
+def _each(act: _Act, entries: Sequence[str], outcome: Outcome | None = None) -> Outcome:
+    """Do something with dead letters by their entries, and add the results to an outcome."""
+    chosen, outcome = list(dict.fromkeys(entries)), outcome or Outcome()
+    outcome.missing += sum(not is_entry(entry) for entry in chosen)
     known = [entry for entry in chosen if is_entry(entry)]
     for at in range(0, len(known), BATCH):
         if not _step(act, known[at : at + BATCH], outcome):
@@ -266,7 +263,7 @@ def _each(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str]) -> 
     return outcome
 
 
-def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], outcome: Outcome) -> bool:
+def _step(act: _Act, entries: Sequence[str], outcome: Outcome) -> bool:
     try:
         words = Counter(act(entries))
     except StoreError as error:
@@ -279,7 +276,7 @@ def _step(act: Callable[[Sequence[str]], list[str]], entries: Sequence[str], out
 
 
 def _dead(name: str) -> DeadLetters:
-    config = get_config().queue(name)
+    config = one_queue(name)
     return open_dead_letters(config, open_wire("inspect", config.connection))
 
 

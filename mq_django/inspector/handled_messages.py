@@ -7,6 +7,7 @@ from mq_django.core.filters import Filter
 from mq_django.core.redaction import redact
 from mq_django.errors import WrongKeyType
 from mq_django.inspector.message_views import MessageView, Rows
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.scan import Scanned, scan
 from mq_django.stores.handled import Ending, HandledMessage, MessageHistory
 from mq_django.transport.connections import open_wire
@@ -62,12 +63,15 @@ def find_handled(name: str, message_id: str) -> HandledView | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    try:
-        found = _history(name).find(message_id)
-    except WrongKeyType:
-        # Another program uses the key, and the message may still be in another place.
-        return None
-    return None if found is None else _view(found)
+    for place in get_config().queue(name).places_of(message_id):
+        try:
+            found = _history(place.name).find(message_id)
+        except WrongKeyType:
+            # Another program uses the key, and the message may still be in another place.
+            continue
+        if found is not None:
+            return _view(found)
+    return None
 
 
 def get_handled(name: str, entry: str, member: str) -> HandledView | None:
@@ -82,7 +86,7 @@ def get_handled(name: str, entry: str, member: str) -> HandledView | None:
 
 
 def _history(name: str) -> MessageHistory:
-    config = get_config().queue(name)
+    config = one_queue(name)
     return MessageHistory(config, open_wire("inspect", config.connection))
 
 

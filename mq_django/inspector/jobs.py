@@ -3,7 +3,8 @@
 `mq_django.consumers.supervisor.redriver` runs them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mq_django.conf import get_config
@@ -60,11 +61,11 @@ def begin(
     if what == "move":
         check_target(name, target)
     found = dead_letters.count(name, until=until)
-    if not found.count:
-        return Begun("nothing")
+    counts = {name: found.count}
+    if parts := get_config().queue(name).parts:
+        counts = {part.name: dead_letters.count(part.name, until=found.until).count for part in parts}
     which: dict[str, Any] = {"criteria": criteria, "until": found.until, "target": target if what == "move" else ""}
-    done = _jobs(name).begin(what, who=who, total=found.count, rate=rate, **which)
-    return Begun("begun" if done else "busy", found.count)
+    return _begun("dead", counts, rate, what=what, who=who, **which)
 
 
 def begin_deleting(
@@ -84,23 +85,57 @@ def begin_deleting(
     if criteria.error or criteria.group:
         raise InvalidFilter("Only dead letters have an error")
     view = quick_stats(name)
-    total, after_now = view.own(place), view.now_ms + 1
-    if not total:
-        return Begun("nothing")
+    after_now = view.now_ms + 1
+    counts = {part.name: part.own(place) for part in view.each_part}
     until = f"{after_now if until_ms is None else min(until_ms, after_now)}-0"
-    jobs = _jobs(name, "messages")
-    done = jobs.begin("delete", who=who, criteria=criteria, until=until, total=total, rate=rate, place=place)
-    return Begun("begun" if done else "busy", total)
+    return _begun("messages", counts, rate, what="delete", who=who, criteria=criteria, until=until, place=place)
+
+
+def _begun(kind: Kind, counts: Mapping[str, int], rate: int, **which: Any) -> Begun:
+    """Start a job of a queue, or one of each partition that has messages, which share the rate."""
+    counts = {name: count for name, count in counts.items() if count}
+    if not counts:
+        return Begun("nothing")
+    share = -(-rate // len(counts))
+    begun = [_job(name, kind).begin(total=count, rate=share, **which) for name, count in counts.items()]
+    return Begun("begun" if any(begun) else "busy", sum(counts.values()))
 
 
 def look(name: str, kind: Kind = "dead") -> BackgroundJob | None:
-    """Return the running job, or the last one of the past week, or None."""
-    return _jobs(name, kind).look()
+    """Return the running job, or the last one of the past week, or None; of partitions the sums over their jobs."""
+    found = [job for part in _jobs(name, kind) if (job := part.look()) is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    latest = max(found, key=lambda job: (job.state == "running", job.since_ms))
+    return _summed([job for job in found if _which(job) == _which(latest)])
+
+
+def _which(job: BackgroundJob) -> tuple[Any, ...]:
+    """Return what the jobs of the partitions have in common that were started together."""
+    return job.what, job.who, job.criteria, job.until, job.place, job.target
+
+
+def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
+    states = {job.state for job in found}
+    return replace(
+        found[0],
+        state="running" if "running" in states else "cancelled" if "cancelled" in states else "finished",
+        rate=sum(job.rate for job in found),
+        total=sum(job.total for job in found),
+        looked=sum(job.looked for job in found),
+        done=sum(job.done for job in found),
+        missing=sum(job.missing for job in found),
+        refused=sum(job.refused for job in found),
+        since_ms=min(job.since_ms for job in found),
+        changed_ms=max(job.changed_ms for job in found),
+        worker=next((job.worker for job in found if job.worker), ""),
+    )
 
 
 def cancel(name: str, kind: Kind = "dead") -> bool:
     """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running."""
-    return _jobs(name, kind).cancel()
+    ended = [part.cancel() for part in _jobs(name, kind)]
+    return any(ended)
 
 
 def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
@@ -115,6 +150,11 @@ def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
     return per_second, round(max(0, job.total - job.looked) * 1000 / per_second)
 
 
-def _jobs(name: str, kind: Kind = "dead") -> BackgroundJobs:
+def _jobs(name: str, kind: Kind = "dead") -> list[BackgroundJobs]:
+    """Return the job of a queue, or the jobs of its partitions."""
+    return [_job(part.name, kind) for part in get_config().queue(name).each_part]
+
+
+def _job(name: str, kind: Kind) -> BackgroundJobs:
     found, config = BackgroundJobs if kind == "dead" else MessageJobs, get_config().queue(name)
     return found(config, open_wire("inspect", config.connection))

@@ -16,6 +16,7 @@ from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import EntrySource, EntryView, MessageView
 from mq_django.inspector.noisy_keys import noisy_command, noisy_keys
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.run_times import run_time, run_times
@@ -126,11 +127,14 @@ def key_line(queue: str, key: str | None) -> KeyLine:
         NotSupported: it has no lines, because it has no limits by key, no ORDERED and no FAIR.
         StoreError: cannot reach Redis.
     """
-    if not get_config().queue(queue).limits.of_keys:
+    config = get_config().queue(queue)
+    if not config.limits.of_keys:
         raise NotSupported(f"Queue {queue!r} has no lines: no limits by key, no ORDERED and no FAIR")
     # An argument of a command line may have what UTF-8 cannot encode.
     text = "" if key is None else key.encode(errors="replace").decode()
-    return line_of(queue, line_hash(None if key is None else text), key=text)
+    # Of a queue with partitions, each has a line of the messages without a key.
+    part = config.place_of(key=text) if text else one_queue(queue)
+    return line_of(part.name, line_hash(None if key is None else text), key=text)
 
 
 def line_hash(key: str | None) -> int:
@@ -194,7 +198,7 @@ def redrive_head(queue: str, head: LineHead) -> Outcome:
 
 
 def _config(queue: str) -> QueueConfig:
-    config = get_config().queue(queue)
+    config = one_queue(queue)
     if config.store != "stream":
         raise NotSupported(f"Queue {queue!r} has no lines")
     return config

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.numbers import whole
 from mq_django.inspector.noisy_keys import KeyShare, noisy_command, noisy_keys
 from mq_django.stores.line_store import LineStore
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 
@@ -46,7 +48,21 @@ class LimitUse:
 
 def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
     """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
-    reply, sketch = wire.trip([LineStore(config, wire).look_command(start, count), noisy_command(config)])
+    return limit_uses([config], [wire], start=start, count=count)[0]
+
+
+def limit_uses(
+    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, start: int = 0, count: int = 50
+) -> list[LimitUse]:
+    """Return the same of several queues, each of which has its wire: one round trip per server."""
+    trips = [
+        [LineStore(config, wire).look_command(start, count), noisy_command(config)]
+        for config, wire in zip(configs, wires, strict=True)
+    ]
+    return [_use(config, *replies) for config, replies in zip(configs, fan_out(wires, trips), strict=True)]
+
+
+def _use(config: QueueConfig, reply: Any, sketch: Any) -> LimitUse:
     now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
         KeyUse(
@@ -67,4 +83,20 @@ def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 5
         keys=keys,
         page=page,
         noisiest=noisy_keys(sketch) if config.limits.of_keys else (),
+    )
+
+
+def summed_use(found: Sequence[LimitUse], *, count: int) -> LimitUse:
+    """Return the usage of the limits of a queue with partitions, without the most frequent keys.
+
+    The share of a key is that of its partition.
+    """
+    page = sorted((key for each in found for key in each.page), key=lambda key: key.next_check_ms)
+    return LimitUse(
+        now_ms=max(each.now_ms for each in found),
+        granted=sum(each.granted for each in found),
+        concurrent=sum(each.concurrent for each in found),
+        parked=sum(each.parked for each in found),
+        keys=sum(each.keys for each in found),
+        page=page[:count],
     )

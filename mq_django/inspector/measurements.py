@@ -1,8 +1,9 @@
 """All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.errors import StoreError
@@ -66,12 +67,13 @@ def measure() -> Measurements:
     """
     views, found_topics = overview(), topics()
     now_ms = max([*(view.now_ms for view in views), *(view.now_ms for view in found_topics)], default=0)
-    configs = {view.name: get_config().queue(view.name) for view in views if not view.error}
-    topic_configs = {view.name: view.config for view in found_topics if not view.error}
+    wholes = [get_config().queue(view.name) for view in views if not view.error]
+    configs = {whole.name: whole.each_part for whole in wholes}
+    topic_configs = {view.name: [view.config] for view in found_topics if not view.error}
     # A queue and a topic never have the same name.
     totals = _totals({**configs, **topic_configs}, now_ms)
-    dead = _dead([configs[view.name] for view in views if view.name in configs and view.dead])
-    schedules = _schedules([config for config in configs.values() if config.has_schedules])
+    dead = _dead({view.name: configs[view.name] for view in views if view.name in configs and view.dead})
+    schedules = _schedules([whole for whole in wholes if whole.has_schedules])
     return Measurements(
         queues=[
             QueueFigures(
@@ -87,23 +89,43 @@ def measure() -> Measurements:
     )
 
 
-def _totals(configs: Mapping[str, QueueConfig | TopicConfig], now_ms: int) -> Mapping[str, Totals]:
-    chosen = list(configs.values())
-    found = read_totals([config.keys for config in chosen], wires_of(chosen), now_ms=now_ms)
-    return {name: each for name, each in zip(configs, found, strict=True) if not isinstance(each, StoreError)}
+#: Queue or topic -> the partitions of the queue, or itself.
+Parts = Mapping[str, Sequence[QueueConfig | TopicConfig]]
 
 
-def _dead(configs: Sequence[QueueConfig]) -> Mapping[str, Mapping[str, int]]:
-    """Return the dead letters of queues by class of the error: of each queue the most frequent classes."""
+def _totals(parts: Parts, now_ms: int) -> Mapping[str, Totals]:
+    """Return what happened in each queue and topic; without those that cannot be read, or of which a part cannot."""
+    chosen = [config for configs in parts.values() for config in configs]
+    read = iter(read_totals([config.keys for config in chosen], wires_of(chosen), now_ms=now_ms))
     found = {}
-    for config, groups in zip(configs, groups_of_queues(configs, wires_of(configs)), strict=True):
+    for name, configs in parts.items():
+        each = list(islice(read, len(configs)))
+        if not any(isinstance(totals, StoreError) for totals in each):
+            found[name] = _sum(totals for totals in each if not isinstance(totals, StoreError))
+    return found
+
+
+def _sum(each: Iterable[Totals]) -> Totals:
+    found: Counter[str] = Counter()
+    for totals in each:
+        found.update(totals)
+    return found
+
+
+def _dead(parts: Mapping[str, Sequence[QueueConfig]]) -> Mapping[str, Mapping[str, int]]:
+    """Return the dead letters of queues by class of the error: of each queue the most frequent classes."""
+    chosen = [config for configs in parts.values() for config in configs]
+    read = iter(groups_of_queues(chosen, wires_of(chosen)))
+    found = {}
+    for name, configs in parts.items():
         counted: Counter[str] = Counter()
-        for each in () if isinstance(groups, StoreError) else groups:
-            counted[OTHER_ERRORS if each.group is None else each.group.error or NO_ERROR] += each.count
+        for groups in islice(read, len(configs)):
+            for each in () if isinstance(groups, StoreError) else groups:
+                counted[OTHER_ERRORS if each.group is None else each.group.error or NO_ERROR] += each.count
         shown = dict(counted.most_common(MAX_ERRORS))
         if rest := counted.total() - sum(shown.values()):
             shown[OTHER_ERRORS] = shown.get(OTHER_ERRORS, 0) + rest
-        found[config.name] = shown
+        found[name] = shown
     return found
 
 

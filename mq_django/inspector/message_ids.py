@@ -8,6 +8,7 @@ from mq_django.core import clock
 from mq_django.core.filters import Filterable
 from mq_django.core.lookup import Place
 from mq_django.core.numbers import score_ms
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.readers import reader_of
 from mq_django.inspector.room_reader import place_in
 from mq_django.stores.dead_letter_queue import next_to, open_dead_letters
@@ -36,7 +37,7 @@ def ended(name: str, message_id: str) -> Ended | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    config = get_config().queue(name)
+    config = one_queue(name)
     keys = (config.keys.expired, config.keys.replaced)
     replies = open_wire("inspect", config.connection).trip([("ZSCORE", key, message_id) for key in keys])
     expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)
@@ -62,6 +63,10 @@ def ids(name: str) -> Iterator[tuple[MessageState, list[str]]]:
     A message that moves meanwhile may be returned twice, or not at all.
     """
     config = get_config().queue(name)
+    for part in config.parts:
+        yield from ids(part.name)
+    if config.parts:
+        return
     wire = open_wire("inspect", config.connection)
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
     reads: dict[MessageState, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {

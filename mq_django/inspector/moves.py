@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.partitions import public_name
 from mq_django.errors import NotSupported, QueueFull, StoreError
 from mq_django.inspector.actions import Outcome
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.queues import require_queue
 from mq_django.stores.dead_letter_queue import is_entry, open_dead_letters
 from mq_django.stores.moving import REFUSED, Mover
@@ -16,7 +18,8 @@ def targets(name: str) -> list[str]:
     """Return the queues, and groups of topics, to which the dead letters of one can be moved."""
     config = get_config()
     groups = [group for topic in config.topics for group in registry.groups(topic)]
-    return sorted({*config.queues, *groups} - {name})
+    whole = {queue.name for queue in config.queues.values() if not queue.parts}
+    return sorted({*whole, *groups} - {name})
 
 
 def check_target(name: str, target: str) -> QueueConfig:
@@ -28,12 +31,15 @@ def check_target(name: str, target: str) -> QueueConfig:
         StoreError: cannot reach Redis.
     """
     config = get_config()
-    if target == name:
+    if public_name(target) == public_name(name):
         raise NotSupported(f"The dead letters are those of queue {name!r}: redrive them instead of moving them")
     if target in config.topics:
         raise NotSupported(f"{target!r} is a topic: dead letters are moved to a queue, or to one group of a topic")
     require_queue(target)
-    return config.queue(target)
+    found = config.queue(target)
+    if found.partitions > 1:
+        raise NotSupported(f"{target!r} has or is a partition: dead letters are not moved to these")
+    return found
 
 
 def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
@@ -55,7 +61,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
         NotSupported: dead letters cannot be moved there.
         StoreError: cannot reach Redis to look for the group of a topic.
     """
-    source, into = get_config().queue(name), check_target(name, target)
+    source, into = one_queue(name), check_target(name, target)
     mover = Mover(source, open_wire("inspect", source.connection), into)
     chosen = list(dict.fromkeys(entries))
     outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
@@ -68,10 +74,17 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
 def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome:
     """Move dead letters by their message ids; see move()."""
     check_target(name, target)
-    config = get_config().queue(name)
-    entries = open_dead_letters(config, open_wire("inspect", config.connection)).find(list(dict.fromkeys(message_ids)))
-    outcome = move(name, target, [entry for entry in entries if entry is not None])
-    outcome.missing += entries.count(None)
+    config, left, outcome = get_config().queue(name), list(dict.fromkeys(message_ids)), Outcome()
+    wire = open_wire("inspect", config.connection)
+    for part in config.each_part:
+        if not left or outcome.error is not None:
+            break
+        entries = open_dead_letters(part, wire).find(left)
+        found = move(part.name, target, [entry for entry in entries if entry is not None])
+        outcome.done, outcome.refused = outcome.done + found.done, outcome.refused + found.refused
+        outcome.missing, outcome.error = outcome.missing + found.missing, found.error
+        left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
+    outcome.missing += len(left)
     return outcome
 
 

@@ -4,10 +4,10 @@ from django.utils import timezone
 
 from mq_django.conf import get_config
 from mq_django.core.schedules import NEVER
-from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_use
+from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_uses, summed_use
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import TAKEN, Origin, PlannedSchedule, SkippedTick, Statuses, statuses
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_wire, open_wires
 
 __all__ = [
     "TAKEN",
@@ -63,11 +63,15 @@ def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
 
 def forget(plan: PlannedSchedule) -> None:
     """Delete the state of a schedule of code or settings. One that is still there starts anew."""
-    config = get_config().queue(plan.queue)
+    config = get_config().queue(plan.home)
     Schedules(config, open_wire("inspect", config.connection)).forget(plan.name)
 
 
 def limits(name: str, *, count: int) -> LimitUse | None:
     """Return the usage of a queue's limits with up to `count` keys with parked messages; None without limits."""
     config = get_config().queue(name)
-    return limit_use(config, open_wire("inspect", config.connection), count=count) if config.limits else None
+    if not config.limits:
+        return None
+    parts = config.each_part
+    found = limit_uses(parts, open_wires("inspect", [part.connection for part in parts]), count=count)
+    return found[0] if len(found) == 1 else summed_use(found, count=count)

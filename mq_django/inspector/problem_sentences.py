@@ -1,15 +1,25 @@
 """The problems of a queue as sentences, in the current language."""
 
+from collections.abc import Sequence
+
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django.core.visible import escape, truncate
 from mq_django.inspector.figures import date, duration, number
-from mq_django.inspector.queue_view import GROWING, Blocker, Pause, Problem, QueueView
+from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, Pause, Problem, QueueView
 
 
 def sentence(view: QueueView, what: Problem) -> str:
     """Return a text about a problem of a queue, which follows its name."""
+    if view.parts and what in OF_PARTS:
+        troubled = [part for part in view.parts if what in part.problems()]
+        if 0 < len(troubled) < len(view.parts):
+            return _of_part(view, troubled, what)
+    return _of_queue(view, what)
+
+
+def _of_queue(view: QueueView, what: Problem) -> str:
     match what:
         case "unreadable":
             return _("cannot be read: %(error)s") % {"error": view.error}
@@ -36,6 +46,20 @@ def sentence(view: QueueView, what: Problem) -> str:
             late %= {"time": duration(view.waited_ms or 0)}
             return f"{late} {busy(view.blocker, queue=view.name)}".rstrip()
     return _counted(view, what)
+
+
+def _of_part(view: QueueView, troubled: Sequence[QueueView], what: Problem) -> str:
+    """Return which partitions have a problem, and a text about the first of them."""
+    return ngettext(
+        "has a problem in %(count)s of %(total)s partitions: %(part)s %(sentence)s",
+        "has a problem in %(count)s of %(total)s partitions. %(part)s %(sentence)s",
+        len(troubled),
+    ) % {
+        "count": number(len(troubled)),
+        "total": number(len(view.parts)),
+        "part": troubled[0].name,
+        "sentence": _of_queue(troubled[0], what),
+    }
 
 
 def _counted(view: QueueView, what: Problem) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.conf import get_config
+from mq_django.core.partitions import public_name
 from mq_django.core.reports import Progress
 from mq_django.inspector.consumers import ConsumerView, State
 from mq_django.inspector.message_views import EntryView
@@ -105,7 +106,8 @@ def everybody() -> Everybody:
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    found = overview(minutes=0)
+    wholes = overview(minutes=0)
+    found = [part for view in wholes for part in view.each_part]
     views = [view for view in found if not view.error]
     known = _known(views)
     by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
@@ -121,7 +123,7 @@ def everybody() -> Everybody:
     return Everybody(
         now_ms=max((view.now_ms for view in views), default=0),
         supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
-        alone=[view.name for view in views if not view.is_served],
+        alone=[view.name for view in wholes if not (view.error or view.is_served)],
         errors={view.name: view.error for view in found if view.error},
     )
 
@@ -135,12 +137,18 @@ def ask(who: str, what: Ask) -> list[str]:
     Returns:
         The queues and groups that it consumes; empty if it is gone.
     """
-    return [
+    return _public(
         view.name
-        for view in overview(minutes=0)
+        for whole in overview(minutes=0)
+        for view in whole.each_part
         if any(who in (one.id, one.supervisor) for one in (*view.consumers, *view.housekeepers))
         and _members(view.name).ask(who, what) != "GONE"
-    ]
+    )
+
+
+def _public(names: Iterable[str]) -> list[str]:
+    """Return the names of queues; of their partitions each queue once."""
+    return list(dict.fromkeys(map(public_name, names)))
 
 
 def _members(name: str) -> Members:
@@ -193,7 +201,7 @@ def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> Process
         since_ms=one.since_ms,
         state=one.state,
         asked=_most(consumer.asked for _, consumer in found),
-        queues=[queue for queue, _ in found],
+        queues=_public(queue for queue, _ in found),
         running=sorted(running, key=lambda item: -item.ms),
         handled=sum(consumer.handled for _, consumer in found),
         failed=sum(consumer.failed for _, consumer in found),
@@ -221,6 +229,6 @@ def _supervisor(
         seen_ms_ago=seen,
         alive=any(view.alive for view in views),
         processes=sorted(processes, key=lambda process: process.id),
-        housekeeping=[queue for queue, _ in housekeeping],
+        housekeeping=_public(queue for queue, _ in housekeeping),
         asked=_most(one.asked for _, one in housekeeping),
     )

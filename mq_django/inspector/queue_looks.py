@@ -1,5 +1,6 @@
 """Statistics of queues, many in one round trip. Read-only."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from mq_django.core import clock
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
-from mq_django.inspector.activity import NONE, activity_of_hour
+from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
@@ -58,17 +59,23 @@ def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[Top
         return [error] * len(topics)
 
 
-def look_closely(config: QueueConfig, wire: Wire, *, longest: int, of: str = "") -> QueueView | StoreError:
-    """Return the statistics of one queue with the activity of the last hour, or of messages named `of` only.
+def look_closely(
+    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, longest: int, of: str = ""
+) -> tuple[list[QueueView | StoreError], Activity]:
+    """Return the statistics of a queue, or of its partitions, and the activity of the last hour of all together.
 
-    Includes the activity by name if there are at most `longest` counters.
+    The activity is that of messages named `of`, or of all. Includes the activity by name if there are at most `longest`
+    counters. Each partition also has its totals.
     """
     hour = int(clock.now()) // 3600
-    (view,) = look([config], [wire], minutes=0)
-    if isinstance(view, StoreError):
-        return view
-    found = counted([config.keys.minutes(hour), config.keys.minutes(hour - 1)], wire, slots=60, longest=longest)
-    return replace(view, activity=activity_of_hour(*found, hour=hour, now_ms=view.now_ms, of=of))
+    views = look(configs, wires, minutes=0 if len(configs) == 1 else WINDOW)
+    readable_ones = [number for number, view in enumerate(views) if isinstance(view, QueueView)]
+    if not readable_ones:
+        return views, NONE
+    keys = [[configs[number].keys.minutes(hour - ago) for ago in (0, 1)] for number in readable_ones]
+    found = counted(keys, [wires[number] for number in readable_ones], slots=60, longest=longest)
+    now_ms = max(view.now_ms for view in views if isinstance(view, QueueView))
+    return views, activity_of_hour(*found, hour=hour, now_ms=now_ms, of=of)
 
 
 def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | StoreError) -> QueueView | StoreError:
@@ -137,10 +144,31 @@ def hours_of(
     return list(map(read, fan_out(wires, trips)))
 
 
-def counted(keys: Sequence[str], wire: Wire, *, slots: int, longest: int) -> list[Mapping[bytes, bytes]]:
-    """Return the counters of hashes: all if there are at most `longest` fields, else only the totals."""
-    (length,) = wire.trip([scripts.command("counters_count", keys=keys, args=[])])
-    if reply_or_raise(length) <= longest:
-        return [_pairs(reply_or_raise(reply)) for reply in wire.trip([("HGETALL", key) for key in keys])]
-    fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
-    return [there(fields, reply_or_raise(reply)) for reply in wire.trip([("HMGET", key, *fields) for key in keys])]
+def counted(
+    keys: Sequence[Sequence[str]], wires: Sequence[Wire], *, slots: int, longest: int
+) -> list[Mapping[bytes, bytes]]:
+    """Return the counters of hashes: all if there are at most `longest` fields, else only the totals.
+
+    Those of several partitions, each of which has its wire and the same number of hashes, are added up. Two round
+    trips per server.
+    """
+    lengths = fan_out(wires, [[scripts.command("counters_count", keys=each, args=[])] for each in keys])
+    if sum(reply_or_raise(length) for (length,) in lengths) <= longest:
+        replies = fan_out(wires, [[("HGETALL", key) for key in each] for each in keys])
+        found = [[_pairs(reply_or_raise(reply)) for reply in each] for each in replies]
+    else:
+        fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
+        replies = fan_out(wires, [[("HMGET", key, *fields) for key in each] for each in keys])
+        found = [[there(fields, reply_or_raise(reply)) for reply in each] for each in replies]
+    return list(map(_added, zip(*found, strict=True)))
+
+
+def _added(found: Sequence[Mapping[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    if len(found) == 1:
+        return found[0]
+    sums: Counter[bytes] = Counter()
+    for fields in found:
+        for field, value in fields.items():
+            # Other programs may have written anything.
+            sums[field] += whole(value) or 0
+    return {field: b"%d" % count for field, count in sums.items()}

@@ -1,9 +1,11 @@
 """A queue for display: message counts, consumers, activity and problems."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mq_django.conf import get_config
+from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
@@ -40,6 +42,12 @@ Problem = Literal[
 ]
 
 
+#: Those that a queue with partitions has if one of them has it. The others are those of the sums.
+OF_PARTS: frozenset[Problem] = frozenset(
+    {"unreadable", "damaged", "unconsumed", "unattended", "paused", "late"},
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
     """What holds all lanes of one kind of a queue's consumers: the handler that has run longest."""
@@ -67,7 +75,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """A queue: its messages by place, its consumers, the activity of the last hour."""
+    """A queue: its messages by place, its consumers, the activity of the last hour.
+
+    Of a queue with partitions these are sums: see `mq_django.inspector.queue_sums`.
+    """
 
     name: str
     now_ms: int = 0
@@ -103,12 +114,29 @@ class QueueView:
     #: The live supervisors that do its housekeeping and have no consumers in it.
     housekeepers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
-    #: Why it cannot be read; empty when it can.
+    #: Why it cannot be read; empty when it can. With partitions it is set if none of them can be read.
     error: str = ""
+    #: Its partitions, in the order of their numbers.
+    parts: "tuple[QueueView, ...]" = ()
+
+    @property
+    def each_part(self) -> "Sequence[QueueView]":
+        """Return the partitions, or this queue itself if it has none."""
+        return self.parts or (self,)
+
+    @property
+    def paused_parts(self) -> int:
+        """Return how many of its partitions are paused."""
+        return sum(part.paused for part in self.parts)
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Return why it, or some of its partitions, cannot be read, by their names."""
+        return {part.name: part.error for part in self.each_part if part.error}
 
     @property
     def paused(self) -> bool:
-        """Return whether it is paused."""
+        """Return whether it is paused; with partitions, whether all of them are."""
         return self.pause is not None
 
     @property
@@ -166,7 +194,7 @@ class QueueView:
     @property
     def is_starved(self) -> bool:
         """Return whether its messages wait because other queues hold all lanes of its consumers."""
-        if self.blocker is None or self.running or self.blocker.queue == self.name:
+        if self.blocker is None or self.running or public_name(self.blocker.queue) == public_name(self.name):
             return False
         return max(self.blocker.held_ms, self.waited_ms or 0) >= STARVED_MS
 
@@ -227,4 +255,9 @@ class QueueView:
             "ready": exceeds(self.not_started, thresholds.max_ready),
             "dead": exceeds(self.dead, thresholds.max_dead),
         }
+        if self.parts:
+            found = {problem for part in self.parts for problem in part.problems(thresholds)}
+            wrong |= {problem: problem in found for problem in OF_PARTS}
+            # Its partitions are late because other queues hold the lanes.
+            wrong["late"] = wrong["late"] and not self.is_starved
         return [problem for problem, exists in wrong.items() if exists]

@@ -1,8 +1,8 @@
 """All queues or one of them, for display."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
@@ -12,6 +12,7 @@ from mq_django.inspector.activity import Activity, activity_of_days, counts
 from mq_django.inspector.blockers import with_blockers
 from mq_django.inspector.fetched import with_fetched
 from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
+from mq_django.inspector.queue_sums import summed
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
@@ -45,7 +46,7 @@ class Totals:
 def overview(names: Collection[str] = (), *, minutes: int = RECENT + 1) -> list[QueueView]:
     """Return all queues and groups of topics, by name, with the total activity of the last minutes.
 
-    With `names`, return only these, in their order.
+    With `names`, return only these, in their order. A queue with partitions is one view, with sums.
 
     Raises:
         UnknownQueue: a queue is not configured.
@@ -53,7 +54,7 @@ def overview(names: Collection[str] = (), *, minutes: int = RECENT + 1) -> list[
         StoreError: cannot reach Redis.
     """
     chosen = [get_config().queue(name) for name in dict.fromkeys(names)]
-    return _looked_at(chosen or all_configs(), minutes=minutes)
+    return _looked_at(chosen or whole_configs(), minutes=minutes)
 
 
 def groups_of(topic: str) -> list[QueueView]:
@@ -75,9 +76,11 @@ def queue(name: str, *, of: str = "") -> QueueView:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    wire = open_wire("inspect", config.connection)
-    found = look_closely(config, wire, longest=MAX_COUNTERS, of=of)
-    return _with_waits([_shown(config, found)], [config], [wire])[0]
+    parts = config.each_part
+    wires = wires_of(parts)
+    found, happened = look_closely(parts, wires, longest=MAX_COUNTERS, of=of)
+    views = _with_waits(list(map(_shown, parts, found)), parts, wires)
+    return replace(summed(config, views), activity=happened)
 
 
 def activity(name: str, *, hours: int, of: str = "") -> Activity:
@@ -95,8 +98,9 @@ def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") 
     now_ms = clock.now_ms()
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    wire = open_wire("inspect", config.connection)
-    found = counted([config.keys.hours(day) for day in days], wire, slots=24, longest=MAX_COUNTERS)
+    parts = config.each_part if isinstance(config, QueueConfig) else [config]
+    keys = [[part.keys.hours(day) for day in days] for part in parts]
+    found = counted(keys, wires_of(parts), slots=24, longest=MAX_COUNTERS)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
@@ -133,8 +137,8 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     config = get_config().queue(name)
     if minutes:
         return _looked_at([config], minutes=minutes)[0]
-    (found,) = look([config], wires_of([config]), minutes=0)
-    return _shown(config, found)
+    parts = config.each_part
+    return summed(config, list(map(_shown, parts, look(parts, wires_of(parts), minutes=0))))
 
 
 def totals() -> Totals:
@@ -173,7 +177,12 @@ def wires_of(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
 
 
 def all_configs() -> list[QueueConfig]:
-    """Return the configs of all queues and groups of topics."""
+    """Return the configs of all queues, of the partitions of those that have some, and of all groups of topics."""
+    return [part for whole in whole_configs() for part in whole.each_part]
+
+
+def whole_configs() -> list[QueueConfig]:
+    """Return the configs of all queues and groups of topics, by name."""
     config = get_config()
     try:
         known = _groups(list(config.topics.values()))
@@ -201,8 +210,10 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
 
 def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueView]:
     """Return queues with what their messages wait for, and with the total activity of the last minutes."""
-    wires = wires_of(configs)
-    return _with_waits(list(map(_shown, configs, look(configs, wires, minutes=minutes))), configs, wires)
+    parts = [part for config in configs for part in config.each_part]
+    wires = wires_of(parts)
+    views = iter(_with_waits(list(map(_shown, parts, look(parts, wires, minutes=minutes))), parts, wires))
+    return [summed(config, list(islice(views, len(config.each_part)))) for config in configs]
 
 
 def _with_waits(views: Sequence[QueueView], configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[QueueView]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.room_reader import Receipt
 from mq_django.inspector.rsmq_reader import RsmqReader
 from mq_django.inspector.stream_reader import GroupReader, StreamReader
@@ -30,7 +31,7 @@ def open_reader(name: str, *, with_log: bool = True) -> Reader:
     Raises:
         UnknownQueue: the queue is not configured.
     """
-    config = get_config().queue(name)
+    config = one_queue(name)
     return reader_of(config, open_wire("inspect", config.connection), with_log=with_log)
 
 

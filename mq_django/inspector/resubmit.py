@@ -1,11 +1,11 @@
 """Put a dead letter back into its queue with changed data."""
 
-from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import Delivery
 from mq_django.core.publication import resubmission
 from mq_django.core.redaction import restored
 from mq_django.core.workflow_keys import STEP_PREFIX
+from mq_django.inspector.one_queue import one_queue
 from mq_django.stores.dead_letter_queue import buried, open_dead_letters
 from mq_django.transport.connections import open_wire
 
@@ -20,7 +20,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         InvalidMessage: it is too long for the queue, or has a placeholder in a place without a secret.
         StoreError: cannot reach Redis.
     """
-    config = get_config().queue(name)
+    config = one_queue(name)
     letters = open_dead_letters(config, open_wire("inspect", config.connection))
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):

@@ -195,11 +195,13 @@ def _search(check: RunCheck, queue: str, suspects: Mapping[str, RunProblem], dea
     except UnknownQueue:
         check.problems += [problem._replace(kind="queue") for problem in suspects.values()]
         return
-    search = _Search(config, open_wire("inspect", config.connection), deadline)
+    wire = open_wire("inspect", config.connection)
+    searches = [_Search(part, wire, deadline) for part in config.each_part]
     left = {*suspects}
     for _ in range(SEARCHES):
-        left = search.missing(left)
-    if search.is_late:
+        for search in searches:
+            left = search.missing(left)
+    if any(search.is_late for search in searches):
         check.not_searched.append(queue)
         return
     check.problems += [suspects[message_id] for message_id in sorted(left) if _is_unchanged(suspects[message_id])]
@@ -212,7 +214,7 @@ def _is_unchanged(problem: RunProblem) -> bool:
 
 
 class _Search:
-    """A search of all places of one queue for messages."""
+    """A search of all places of one queue or partition for messages."""
 
     def __init__(self, config: QueueConfig, wire: Wire, deadline: float) -> None:
         self._keys, self._wire, self._deadline = config.keys, wire, deadline

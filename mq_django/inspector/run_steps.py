@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
@@ -183,17 +184,13 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
     Raises:
         StoreError: Redis cannot be reached.
     """
-    by_queue: dict[str, list[StepLine]] = defaultdict(list)
+    by_place: dict[str, list[StepLine]] = defaultdict(list)
     for one in steps:
         if one.state == "failed" and one.message_id:
-            by_queue[one.queue].append(one)
-    configs, asked = [], []
-    for queue, group in by_queue.items():
-        try:
-            configs.append(get_config().queue(queue))
-        except UnknownQueue:
-            continue
-        asked.append(group)
+            with suppress(UnknownQueue):
+                for place in get_config().queue(one.queue).places_of(one.message_id):
+                    by_place[place.name].append(one)
+    configs, asked = [get_config().queue(place) for place in by_place], list(by_place.values())
     wires = open_wires("inspect", [config.connection for config in configs])
     trips = [
         [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]

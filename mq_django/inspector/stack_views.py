@@ -45,10 +45,10 @@ def ask_for_stacks(consumer: str, queues: Sequence[str]) -> StackRequest | None:
         UnknownQueue: a queue is not configured.
         StoreError: cannot reach Redis.
     """
-    for queue in queues:
-        asked = _requests(queue).ask(consumer)
+    for part in [part for queue in queues for part in get_config().queue(queue).each_part]:
+        asked = _requests(part.name).ask(consumer)
         if asked is not None:
-            return StackRequest(consumer=consumer, queue=queue, asked_ms=asked)
+            return StackRequest(consumer=consumer, queue=part.name, asked_ms=asked)
     return None
 
 

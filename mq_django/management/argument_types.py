@@ -91,6 +91,8 @@ def time_ms(text: str) -> Moment:
 
 def cursor(text: str) -> str:
     """Parse the cursor at the end of a list."""
-    if not re.fullmatch(r"(?:[a-z]+\.)?[0-9]{1,20}(?:-[0-9]{1,20}(?:\.[0-9]{1,20})?)?", text):
+    if not re.fullmatch(
+        r"(?:[0-9]{1,5}/|(?:[0-9]{1,5}/)?(?:[a-z]+\.)?[0-9]{1,20}(?:-[0-9]{1,20}(?:\.[0-9]{1,20})?)?)", text
+    ):
         raise argparse.ArgumentTypeError(f"what `mq peek` printed after --after, not {text!r}")
     return text

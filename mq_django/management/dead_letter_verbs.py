@@ -5,6 +5,7 @@ import sys
 
 from django.core.management.base import CommandError
 
+from mq_django.conf import get_config
 from mq_django.core.visible import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import dead_letters
@@ -68,13 +69,16 @@ def add_resubmit(parser: argparse.ArgumentParser) -> None:
 def resubmit(options: Options, _: Terminal) -> VerbResult:
     """Put a dead letter back into its queue with other data, as a new message."""
     queue, message_id, written = options["queue"], options["id"], options["data"]
-    entry = dead_letters.find(queue, message_id)
     made = None
-    if entry is not None:
+    for part in get_config().queue(queue).places_of(message_id):
+        entry = dead_letters.find(part.name, message_id)
+        if entry is None:
+            continue
         try:
-            made = put_back(queue, entry, sys.stdin.read() if written == "-" else written)
+            made = put_back(part.name, entry, sys.stdin.read() if written == "-" else written)
         except DecodeError as error:
             raise CommandError(f"The data is {error}", returncode=2) from error
+        break
     if made is None:
         raise CommandError(f"Queue {escape(queue)} has no dead letter {escape(message_id)} that can be resubmitted.")
     return VerbResult({"id": made}, [made])

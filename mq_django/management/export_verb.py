@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector.exports import exported, exported_dead_letters
 from mq_django.inspector.handled_messages import HandledView
@@ -30,9 +31,10 @@ def export(options: Options, terminal: Terminal) -> None:
 
 
 def _messages(queue: str, place: str, where: Filter) -> Iterator[dict[str, Any]]:
-    for found in scans(queue, place, where):
-        for view in found.rows:
-            yield _row(view if view.message.has_data else whole(queue, view))
+    for part in get_config().queue(queue).each_part:
+        for found in scans(part.name, place, where):
+            for view in found.rows:
+                yield _row(view if view.message.has_data else whole(part.name, view))
 
 
 def _row(view: View) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import Place
@@ -68,16 +70,17 @@ def find(options: Options, _: Terminal) -> VerbResult:
     """Tell where a message is, or what became of it; without a queue, search all of them."""
     if options["queue"] is None:
         return find_in_all(options["id"])
-    place, found = _find(options["queue"], options["id"])
+    queue = _part_of(options["queue"], options["id"])
+    place, found = _find(queue, options["id"])
     known = {"id": options["id"], "at": moment_text(found.ms)} if isinstance(found, Ended) else as_dict(found)
-    row = {"place": place, **known, **_progress(options["queue"], found)}
+    row = {"place": place, **known, **_progress(queue, found)}
     shown = {name: _shown(name, value) if name == "progress" else value for name, value in row.items()}
     return VerbResult(row, table([shown]))
 
 
 def explain_why(options: Options, _: Terminal) -> VerbResult:
     """Tell why a message is not running."""
-    queue = options["queue"] or queue_of(options["id"])
+    queue = _part_of(options["queue"], options["id"]) if options["queue"] else queue_of(options["id"])
     place, found = _find(queue, options["id"])
     row = {"place": place, "id": options["id"], **_cause(queue, found)}
     return VerbResult(row, [row["sentence"]])
@@ -85,13 +88,25 @@ def explain_why(options: Options, _: Terminal) -> VerbResult:
 
 def show(options: Options, terminal: Terminal) -> VerbResult:
     """Show all attributes of a message."""
-    queue = options["queue"] or queue_of(options["id"])
+    queue = _part_of(options["queue"], options["id"]) if options["queue"] else queue_of(options["id"])
     place, found = _find(queue, options["id"])
     if isinstance(found, Ended):
         return find({**options, "queue": queue}, terminal)
     found = whole(queue, found)
     row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found), **_progress(queue, found)}
     return VerbResult(row, _page(row))
+
+
+def _part_of(queue: str, message_id: str) -> str:
+    """Return the queue, or its partition that has a message; the last one that may have it if none has it."""
+    config, is_unique = get_config().queue(queue), message_id.startswith(UNIQUE_PREFIX)
+    key = message_id.removeprefix(UNIQUE_PREFIX)
+    *others, last = config.places_by(key) if is_unique else config.places_of(message_id)
+    for part in others:
+        with suppress(CommandError):
+            _find(part.name, message_id)
+            return part.name
+    return last.name
 
 
 def _progress(queue: str, found: Found) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def run(options: Options, terminal: Terminal) -> VerbResult:
 def _list(queue: str | None) -> VerbResult:
     if queue is None:
         views = inspector.overview(minutes=0)
-        found = [(view.name, job) for view in views for job in view.jobs]
-        away = {view.name: view.error for view in views if view.error}
+        found = [(part.name, job) for view in views for part in view.each_part for job in part.jobs]
+        away = {name: error for view in views for name, error in view.errors.items()}
     else:
         require_queue(queue)
         found = [(queue, job) for kind in get_args(Kind) if (job := jobs.look(queue, kind))]

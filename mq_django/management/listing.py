@@ -4,9 +4,10 @@ The inspector scans a bounded number of messages in a call, because a page waits
 functions call it again until there are enough messages.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, entries
 from mq_django.inspector.dead_letters import DeadLetterView
@@ -51,7 +52,9 @@ def first(queue: str, place: str, where: Filter, *, after: str = "", limit: int)
 
 def _scan(
     queue: str, place: str, where: Filter, *, after: str, limit: int, with_log: bool = True
-) -> Scanned[EntryView] | Scanned[WaitingView] | Scanned[DeadLetterView] | Scanned[HandledView]:
+) -> Scanned[EntryView] | Scanned[WaitingView] | Scanned[DeadLetterView] | Scanned[HandledView] | Scanned[View]:
+    if parts := get_config().queue(queue).parts:
+        return _scan_parts(parts, place, where, after=after, limit=limit)
     if place == "handled":
         return look_among_handled(queue, where, after=after, limit=limit)
     if place == "dead":
@@ -61,6 +64,15 @@ def _scan(
     if place == "pending":
         return entries.pending(queue, where, after=after, limit=limit)
     return look_among_waiting(queue, ROOMS[place], where, after=after, limit=limit)
+
+
+def _scan_parts(parts: Sequence[QueueConfig], place: str, where: Filter, *, after: str, limit: int) -> Scanned[View]:
+    """Scan one partition after another. A cursor has the number of the partition before a slash."""
+    number, _, cursor = after.rpartition("/")
+    at = min(int(number or 0), len(parts) - 1)
+    found = _scan(parts[at].name, place, where, after=cursor, limit=limit)
+    left = f"{at}/{found.after}" if found.after else f"{at + 1}/" if at + 1 < len(parts) else ""
+    return Scanned(found.rows, found.scanned, left)
 
 
 def whole(queue: str, view: View) -> View:

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict, fields, replace
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -62,16 +63,22 @@ def _status(options: Options) -> VerbResult:
         raise CommandError(f"--{given[0].replace('_', '-')} needs --check.", returncode=2)
     names = options.get("queues")
     views = [inspector.queue(name) for name in names] if names else inspector.overview()
-    found = list(map(as_dict, views))
-    states = [_state(view) for view in views]
-    left_out = ("queue", "paused", "consume", "busy_with", "fetched")
-    rows = [
-        {"queue": row["queue"], "state": state, **{key: row[key] for key in row if key not in left_out}}
-        for row, state in zip(found, states, strict=True)
+    found: list[dict[str, Any]] = [
+        {**as_dict(view), **({"partitions": list(map(as_dict, view.parts))} if names and view.parts else {})}
+        for view in views
     ]
+    # The partitions of queues that were named have rows of their own.
+    rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [busy_with(view) for view in views if view.is_starved]
-    return VerbResult(found, lines, away_text({view.name: view.error for view in views if view.error}))
+    away = {name: error for view in views for name, error in view.errors.items()}
+    return VerbResult(found, lines, away_text(away))
+
+
+def _row(view: QueueView) -> dict[str, Any]:
+    left_out = ("queue", "paused", "consume", "busy_with", "fetched")
+    found = as_dict(view)
+    return {"queue": view.name, "state": _state(view), **{key: found[key] for key in found if key not in left_out}}
 
 
 def _check(options: Options) -> VerbResult:
@@ -94,6 +101,7 @@ def _line(kind: str, sentence: str) -> str:
 def _state(view: QueueView) -> str:
     states = {
         "paused": view.paused,
+        f"{view.paused_parts} of {len(view.parts)} partitions paused": view.paused_parts and not view.paused,
         "starved": view.is_starved and not view.paused,
         "handled by others": not view.consume and not view.error,
     }

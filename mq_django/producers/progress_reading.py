@@ -28,7 +28,7 @@ class ProgressReader:
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: CONNECTION cannot be used.
         """
-        return read_progress_in([self.config], check_text("message_id", message_id))
+        return read_progress_in(self.config.places_of(check_text("message_id", message_id)), message_id)
 
     aprogress = asynchronous(progress)
 
@@ -36,7 +36,8 @@ class ProgressReader:
 def get_progress(task: object) -> Progress | None:
     """Return what a task, or the handler of a message, has reported last by `mq_django.progress()`.
 
-    All queues are asked. `Queue.progress()` asks only one.
+    All queues are asked, and of a queue with PARTITIONS the one that a generated id names. `Queue.progress()` asks only
+    one queue.
 
         result = import_prices.enqueue(7)
         found = get_progress(result)
@@ -55,7 +56,7 @@ def get_progress(task: object) -> Progress | None:
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
     message_id = check_text("task", task if isinstance(task, str) else getattr(task, "id", task))
-    return read_progress_in(list(get_config().queues.values()), message_id)
+    return read_progress_in(get_config().places_of(message_id), message_id)
 
 
 aget_progress = asynchronous(get_progress)

@@ -70,7 +70,7 @@ class ResultWatcher:
         """Call `on_end` for each of the results when it has ended: now, or later in a thread of this.
 
         Args:
-            config: their queue, on the server of this.
+            config: their queue or partition, on the server of this.
             message_ids: of the results.
             on_end: gets the id, and the result, or None if it does not exist. It must return at once.
 
@@ -116,9 +116,9 @@ class ResultWatcher:
 
     def _loop(self) -> None:
         channels = [
-            queue.keys.results_channel(self._process)
-            for queue in get_config().queues.values()
-            if queue.keeps_results and queue.connection == self._connection
+            part.keys.results_channel(self._process)
+            for part in get_config().each_part()
+            if part.keeps_results and part.connection == self._connection
         ]
         subscription = Subscription(open_session("produce", self._connection), channels)
         busy = time.monotonic()

@@ -123,12 +123,13 @@ def _steps(home: WorkflowHome, run_id: str) -> Iterator[StepState]:
 
 
 def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict[StepState, str]:
-    """Return the queues of steps, without those of steps that cannot be published."""
+    """Return the queues or partitions of steps, without those of steps that cannot be published."""
     found: dict[StepState, str] = {}
     for step, body in zip(steps, home.bodies(run_id, [step.number for step in steps]), strict=True):
         try:
             fields = loads(body)
-            found[step] = get_config().queue(fields["queue"]).name
+            whole, message_id = get_config().queue(fields["queue"]), message_id_of(run_id, step.number, step.round)
+            found[step] = whole.place_of(key=fields.get("key"), message_id=message_id).name
         except (DecodeError, LookupError, TypeError, UnknownQueue):
             continue
     return found

@@ -9,10 +9,18 @@ from mq_django.errors import InvalidSchedule, ScheduleChanged, ScheduleExists
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.queues import Queue
 from mq_django.producers.schedule_checks import checked
-from mq_django.producers.schedule_lookup import ScheduleLookup, checked_text, config_of, place_of, refuse_unknown
+from mq_django.producers.schedule_lookup import (
+    ScheduleLookup,
+    checked_text,
+    config_of,
+    place_of,
+    refuse_unknown,
+    same_home,
+)
 from mq_django.producers.schedule_skips import skip, unskip
 from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import MAX_SCHEDULES
+from mq_django.stores.schedule_state import home_of
 from mq_django.stores.schedule_status import Origin, ScheduleStatus, statuses
 from mq_django.transport.connections import open_wire
 
@@ -71,8 +79,9 @@ class ScheduleCollection(ScheduleLookup):
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {place_of(found)}")
-        definition, _ = checked(config, name, options)
-        result = self._runtime(config).define(name, definition, before=b"", who=checked_text(by), paused=paused)
+        definition, entry = checked(config, name, options)
+        home = home_of(config, entry)
+        result = self._runtime(home).define(name, definition, before=b"", who=checked_text(by), paused=paused)
         if result == "EXISTS":
             raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it was just created")
         if result == "FULL":
@@ -102,7 +111,7 @@ class ScheduleCollection(ScheduleLookup):
                 replaces `task` with its arguments, and the other way round.
 
         Raises:
-            InvalidSchedule: no schedule can have these options.
+            InvalidSchedule: no schedule can have these options, or `key` is one of another partition.
             InvalidMessage: its messages could not be sent.
             UnknownSchedule: the queue has no such schedule.
             ScheduleInCode: it is in code or settings, and can only be paused.
@@ -118,7 +127,8 @@ class ScheduleCollection(ScheduleLookup):
             if definition == found.definition:
                 return found
             anew = found.entry is None or found.entry.times != entry.times
-            result = self._runtime(config).define(name, definition, before=found.definition, who=who, anew=anew)
+            home = same_home(config, entry, found)
+            result = self._runtime(home).define(name, definition, before=found.definition, who=who, anew=anew)
             if result == "DEFINED":
                 return self.get(name, queue=queue)
         raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
@@ -254,7 +264,7 @@ class ScheduleCollection(ScheduleLookup):
             ScheduleInCode: it is in code or settings, and can only be paused.
         """
         config = config_of(queue)
-        if not self._runtime(config).delete(name):
+        if not any([self._runtime(part).delete(name) for part in config.each_part]):  # noqa: C419 - in each
             self._changeable(config, name)
             refuse_unknown(config, name)
 

@@ -3,11 +3,17 @@
 from typing import NoReturn
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.schedules import Scheduled
 from mq_django.errors import InvalidSchedule, NotSupported, ScheduleInCode, UnknownSchedule
+from mq_django.producers.partition_check import check_partitions
 from mq_django.stores.runtime_schedules import RuntimeSchedules
-from mq_django.stores.schedule_state import Schedules
+from mq_django.stores.schedule_state import Schedules, home_of
 from mq_django.stores.schedule_status import Origin, PlannedSchedule, ScheduleStatus, statuses
 from mq_django.transport.connections import Role, open_wire
+
+OTHER_PARTITION = (
+    "Schedule {name!r} would be in another partition of its queue with this key: delete it, and create it again"
+)
 
 
 class ScheduleLookup:
@@ -17,10 +23,12 @@ class ScheduleLookup:
         self._role = role
 
     def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
+        check_partitions(config)
         return RuntimeSchedules(config, open_wire(self._role, config.connection))
 
     def _store(self, found: PlannedSchedule) -> Schedules:
-        config = get_config().queue(found.queue)
+        config = get_config().queue(found.home)
+        check_partitions(config)
         return (
             self._runtime(config)
             if found.origin is Origin.RUNTIME
@@ -46,11 +54,19 @@ class ScheduleLookup:
 
 
 def config_of(queue: str) -> QueueConfig:
-    """Return the config of a queue that has schedules, else raise NotSupported."""
-    config = get_config().queue(queue)
+    """Return the config of a queue that has schedules, else raise NotSupported; UnknownQueue for a partition."""
+    config = get_config().whole_queue(queue)
     if not config.has_schedules:
         raise NotSupported(f"{queue!r} has no schedules: it has RSMQ's format, or is a group of a topic")
     return config
+
+
+def same_home(config: QueueConfig, entry: Scheduled, before: PlannedSchedule) -> QueueConfig:
+    """Return where the state of a schedule is; raise InvalidSchedule if a change would need another partition."""
+    home = home_of(config, entry)
+    if home.name != before.home:
+        raise InvalidSchedule(OTHER_PARTITION.format(name=entry.name))
+    return home
 
 
 def checked_text(by: object) -> str:

@@ -13,8 +13,10 @@ from mq_django.core.publication import Publication, publication
 from mq_django.core.step_ids import message_id_of
 from mq_django.core.workflow_keys import HOMES, WorkflowKeys
 from mq_django.errors import DecodeError, MQError
+from mq_django.producers.partition_check import check_partitions
 from mq_django.producers.queues import Queue, queues
 from mq_django.producers.sinks import announce
+from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import Advanced, Event, Start, WorkflowHome
 from mq_django.transport.connections import open_wire
@@ -66,17 +68,17 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
     Raises:
         StoreError: the server of the project cannot be reached.
     """
-    by_queue: dict[str, list[tuple[Start, Publication]]] = defaultdict(list)
+    by_place: dict[str, list[tuple[Start, Publication]]] = defaultdict(list)
     published = [start.entry for start in starts if not start.body]
     errors: list[MQError] = []
     for start in starts:
         try:
             if start.body:
                 made = _publication(run_id, start)
-                by_queue[made.message.queue].append((start, made))
+                by_place[made.options.destination.name].append((start, made))
         except MQError as error:
             errors.append(error)
-    for name, pairs in by_queue.items():
+    for name, pairs in by_place.items():
         try:
             published.extend(_publish(name, pairs))
         except MQError as error:
@@ -87,9 +89,10 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
 
 
 def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[bytes]:
-    """Publish to one queue, and yield the entries of the starts; those after a full batch are left out."""
+    """Publish to one queue or partition, and yield the entries of the starts; those after a full batch are left out."""
     config = get_config().queue(name)
-    store = StreamStore(config, open_wire("produce", config.connection))
+    check_partitions(config)
+    store = StreamStore(config, wire_of(config, open_wire("produce", config.connection)))
     for at in range(0, len(pairs), BATCH):
         batch = pairs[at : at + BATCH]
         done = store.start([made for _, made in batch])
@@ -102,6 +105,7 @@ def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[
 
 
 def _publication(run_id: str, start: Start) -> Publication:
+    message_id = message_id_of(run_id, start.step, start.round)
     try:
         body: Mapping[str, Any] = loads(start.body)
         due = body.get("due")
@@ -119,4 +123,7 @@ def _publication(run_id: str, start: Start) -> Publication:
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DecodeError(f"Another program has changed step {start.step} of run {run_id}: {error!r:.200}") from error
-    return made._replace(message=made.message._replace(id=message_id_of(run_id, start.step, start.round)))
+    # Whoever starts it again chooses the same partition, which knows that it is published.
+    place = queues[made.message.queue].config.place_of(key=made.message.key, message_id=message_id)
+    message, options = made.message._replace(id=message_id), made.options._replace(destination=place)
+    return made._replace(message=message, options=options)

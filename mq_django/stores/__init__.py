@@ -1,10 +1,13 @@
 """The Redis data structures of queues: all reads and writes of messages and members."""
 
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
+from mq_django.errors import NotSupported
 from mq_django.registry import start_of
-from mq_django.stores.base import Store
+from mq_django.stores.base import QueueAccess, Store
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.members import Members
+from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partitioned_store import PartitionedStore
 from mq_django.stores.rsmq_members import RsmqMembers
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.stores.stream_store import StreamStore
@@ -13,12 +16,29 @@ from mq_django.transport.sessions import Wire
 
 
 def open_store(config: QueueConfig, wire: Wire) -> Store:
-    """Return the store of a queue, or of a group of a topic, that uses `wire`."""
+    """Return the store of a queue, of a partition, or of a group of a topic, that uses `wire`.
+
+    Raises:
+        NotSupported: the queue has partitions: each of them has a store.
+    """
+    if config.parts:
+        raise NotSupported(f"Queue {config.name!r} has partitions: name one of them, such as {config.parts[0].name!r}")
     if isinstance(config, GroupConfig):
         return TopicStore(config, wire, start=start_of(config.name))
     if isinstance(config, RsmqConfig):
         return RsmqStore(config, wire)
+    wire = wire_of(config, wire)
     return LineStore(config, wire) if config.limits else StreamStore(config, wire)
+
+
+def open_access(config: QueueConfig, wire: Wire, *, key: str | None = None) -> QueueAccess:
+    """Return what producers use of a queue, or of its partition for a key."""
+    if not config.parts:
+        return open_store(config, wire)
+    if key is not None:
+        place = config.place_of(key=key)
+        return open_store(place, wire)
+    return PartitionedStore(config, {part.name: open_store(part, wire) for part in config.parts}, wire)
 
 
 def open_members(config: QueueConfig, wire: Wire) -> Members:
@@ -26,4 +46,4 @@ def open_members(config: QueueConfig, wire: Wire) -> Members:
     return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
 
 
-__all__ = ["open_members", "open_store"]
+__all__ = ["open_access", "open_members", "open_store"]

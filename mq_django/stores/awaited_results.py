@@ -1,12 +1,13 @@
 """Look at the results that a process waits for, and register it for those that have not ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.stores.results import MAX_RESULT, Result, read_result
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument
+from mq_django.transport.fan_out import fan_out
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Milliseconds for which a registration is valid. A process that waits for longer registers again at each look.
@@ -30,6 +31,24 @@ def read_ended(value: bytes) -> Result | None:
     """Return the result in the value of a key, or None if it has not ended."""
     found = read_result(value)
     return found if found is not None and found.has_ended else None
+
+
+def part_with(wires: Sequence[Wire], parts: Sequence[QueueConfig], message_id: str) -> QueueConfig:
+    """Return the one of these partitions that has a result; the first one if none has it.
+
+    Args:
+        wires: the wire of each.
+        parts: the likely one first.
+        message_id: of the result.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses a command.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    trips: list[list[Command]] = [[("EXISTS", part.keys.result(message_id))] for part in parts]
+    replies = fan_out(wires, trips)
+    return next((part for part, (reply,) in zip(parts, replies, strict=True) if reply_or_raise(reply)), parts[0])
 
 
 def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:

@@ -46,6 +46,25 @@ class Depths(NamedTuple):
         return self.ready + self.delayed + self.unhandled + self.parked + self.pending
 
 
+class QueueAccess(Protocol):
+    """What producers use of a queue: of one without partitions, its store."""
+
+    def publish(self, publications: Sequence[Publication]) -> list[str]:
+        """See Store.publish(); of a queue with partitions, all or none of those for one of them."""
+
+    def cancel(self, id_or_unique: str | bytes) -> CancelResult:
+        """See Store.cancel()."""
+
+    def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
+        """See Store.cancel_running()."""
+
+    def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
+        """See Store.reschedule()."""
+
+    def find(self, id_or_unique: str) -> Lookup:
+        """See Store.find()."""
+
+
 class Store(Protocol):
     """The Redis form of a queue.
 

@@ -2,6 +2,7 @@
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
+from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -12,7 +13,7 @@ class Control:
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._keys = config.keys
-        self._wire = wire
+        self._wire = wire_of(config, wire)
 
     def pause(self, *, who: str = "", reason: str = "") -> bool:
         """Pause the queue, and return whether it was running before. After 100 ms no handler starts.

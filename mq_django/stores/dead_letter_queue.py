@@ -14,6 +14,7 @@ from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.dead_letter_fields import DEAD_FIELDS
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
+from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -67,7 +68,7 @@ class DeadLetters:
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
         self._keys = config.keys
-        self._wire = wire
+        self._wire = wire_of(config, wire)
 
     def read(
         self,

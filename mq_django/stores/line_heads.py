@@ -3,6 +3,7 @@
 from typing import Literal
 
 from mq_django.conf import QueueConfig
+from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -39,6 +40,6 @@ def skip_head(config: QueueConfig, wire: Wire, key_hash: int, token: str) -> Ski
     skip = scripts.command("lines_skip", keys=[keys.permits, keys.next_checks], args=[key_hash, token])
     key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
     wake = scripts.command("lines_wake", keys=key_names, args=[config.limits.concurrency or 0])
-    skipped, woken = (reply_or_raise(reply) for reply in wire.trip([skip, wake]))
+    skipped, woken = (reply_or_raise(reply) for reply in wire_of(config, wire).trip([skip, wake]))
     del woken
     return _WORDS[skipped]

@@ -64,6 +64,12 @@ class LineStore(StreamStore):
         """See Store.rest()."""
         return max(super().rest(), min(MAX_REST, self._rest_until - time.monotonic()))
 
+    def next_look(self) -> float | None:
+        """See StreamStore.next_look()."""
+        if self._take_again:
+            return self.rest()
+        return None if self._next_ms is None else self._next_ms / 1000
+
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
         (reply,) = self._wire.trip([self._fetch_command(consumer, count)])

@@ -14,6 +14,7 @@ from mq_django.core.wire import MAX_ENTRY_BYTES, encode_body
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 from mq_django.stores.dead_letter_fields import buried_history
 from mq_django.stores.dead_letter_queue import NO_STEP, JobStep, buried, open_dead_letters
+from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport import scripts
@@ -200,7 +201,7 @@ class _RsmqTarget:
 
 
 def _target_of(config: QueueConfig, wire: Wire) -> _StreamTarget | _RsmqTarget:
-    return _RsmqTarget(config, wire) if isinstance(config, RsmqConfig) else _StreamTarget(config, wire)
+    return _RsmqTarget(config, wire) if isinstance(config, RsmqConfig) else _StreamTarget(config, wire_of(config, wire))
 
 
 def _until_full(words: Iterator[str]) -> Iterator[str]:

@@ -176,7 +176,7 @@ def copy_results(source: tuple[QueueConfig, Wire], target: tuple[QueueConfig, Wi
         if fields := read_line(head):
             # What is moved does not run. A consumer of both queues would make it seem so.
             ended = [line for line in lines if not line.startswith(RUNS)]
-            value = b"\n".join([dumps({**fields, "queue": target[0].name}), *ended])
+            value = b"\n".join([dumps({**fields, "queue": target[0].public_name}), *ended])
             commands.append(("SET", target[0].keys.result(message_id), value, "PX", _unfinished_ms(target[0]), "NX"))
             there.append(key)
     for reply in target[1].trip(commands) if commands else ():

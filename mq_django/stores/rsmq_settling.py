@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from mq_django.core.configs import RsmqConfig
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
+from mq_django.core.rsmq_config import RsmqConfig
 from mq_django.core.rsmq_format import sent_micros
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letter_fields import history_of

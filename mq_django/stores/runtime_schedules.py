@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
 
 
 class RuntimeSchedules(Schedules):
-    """The schedules of one queue that are created at run time."""
+    """The schedules of one queue or partition that are created at run time."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         super().__init__(config, wire)
@@ -100,7 +100,7 @@ def states_of(flat: Sequence[bytes]) -> dict[str, dict[str, bytes]]:
 def parse(config: QueueConfig, name: str, definition: bytes) -> Parsed:
     """Return the schedule of a definition that anybody may have written."""
     try:
-        entry = read_definition(config.name, name, definition)
+        entry = read_definition(config.public_name, name, definition)
         entry.publication(config)
         return Parsed(entry, loads(definition))
     except (MQError, TypeError, RecursionError) as error:

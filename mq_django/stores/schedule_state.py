@@ -13,6 +13,7 @@ from mq_django.core.visible import line, truncate
 from mq_django.core.wire import encode_body
 from mq_django.errors import QueueFull
 from mq_django.stores.counters import slot
+from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -61,13 +62,21 @@ def scheduled() -> list[Scheduled]:
     return list({**registry.schedules(), **get_config().schedules}.values())
 
 
+def home_of(config: QueueConfig, entry: Scheduled) -> QueueConfig:
+    """Return where the state of a schedule is, and its messages: its queue, or a partition.
+
+    It is the partition of the key of its messages, whose order and limits are there; without a key that of its name.
+    """
+    return config.place_of(key=entry.key, unique=entry.name)
+
+
 class Schedules:
-    """The schedules of one queue that are in code or settings."""
+    """The schedules of one queue or partition that are in code or settings."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
         self._keys = config.keys
-        self._wire = wire
+        self._wire = wire_of(config, wire)
         #: The HASH of their states.
         self._states = config.keys.schedules
 

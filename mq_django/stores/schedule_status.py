@@ -15,7 +15,7 @@ from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.core.visible import line
 from mq_django.errors import StoreError
 from mq_django.stores.runtime_schedules import KINDS, Parsed, parse, stamp_of, states_of
-from mq_django.stores.schedule_state import MAX_SKIPS, named, scheduled
+from mq_django.stores.schedule_state import MAX_SKIPS, home_of, named, scheduled
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out
@@ -101,6 +101,8 @@ class ScheduleStatus:
 class PlannedSchedule(ScheduleStatus):
     """A schedule with what publishes its messages."""
 
+    #: Where its state is: its queue, or a partition.
+    home: str
     #: None if it cannot fire.
     entry: Scheduled | None
     #: When it was read.
@@ -131,16 +133,19 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
     """Return every schedule that publishes to a queue or once did, by name.
 
     Args:
+        config: a queue, or only one of its partitions.
         name: only those of this name: one in code or settings first, one that was removed from there last.
         limit: at most so many, the first ones.
     """
-    return _statuses(config, wire.trip(_commands(config, name)), name=name, limit=limit)
+    replies = wire.trips([_commands(part, name) for part in config.each_part])
+    return _statuses(config, replies, name=name, limit=limit)
 
 
 def statuses_of(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[Statuses | StoreError]:
     """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read."""
-    replies = fan_out(wires, [_commands(config, None) for config in configs])
-    return list(map(readable(_statuses), configs, replies))
+    parts = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
+    replies = iter(fan_out([wire for _, wire in parts], [_commands(part, None) for part, _ in parts]))
+    return [readable(_statuses)(config, [next(replies) for _ in config.each_part]) for config in configs]
 
 
 def _commands(config: QueueConfig, name: str | None) -> list[Command]:
@@ -148,22 +153,42 @@ def _commands(config: QueueConfig, name: str | None) -> list[Command]:
     return [scripts.command("clock_read", keys=keys[:1], args=[]), *(_read(key, name) for key in keys)]
 
 
+class _Found(NamedTuple):
+    """A schedule that was found, before its definition is read."""
+
+    name: str
+    origin: Origin
+    config: QueueConfig
+    state: Mapping[str, bytes]
+
+
 def _statuses(
-    config: QueueConfig, replies: Sequence[Any], *, name: str | None = None, limit: int | None = None
+    config: QueueConfig, replies: Sequence[Sequence[Any]], *, name: str | None = None, limit: int | None = None
 ) -> Statuses:
-    now_us, *found = replies
-    now_ms = reply_or_raise(now_us) // 1000
-    states, at_run_time = (_states(reply_or_raise(reply), name) for reply in found)
-    entries = {entry.name: entry for entry in scheduled() if entry.queue == config.name and name in (None, entry.name)}
-    every = [(found, _origin(found, entries), states.get(found, {})) for found in {*entries, *states}]
-    every += [(found, Origin.RUNTIME, state) for found, state in at_run_time.items() if "definition" in state]
+    """Return the schedules in the replies of a queue, or of each of its partitions."""
+    entries = {
+        entry.name: entry for entry in scheduled() if entry.queue == config.public_name and name in (None, entry.name)
+    }
+    now_ms, every = 0, list[_Found]()
+    for part, (now_us, *hashes) in zip(config.each_part, replies, strict=True):
+        now_ms = reply_or_raise(now_us) // 1000
+        states, at_run_time = (_states(reply_or_raise(reply), name) for reply in hashes)
+        own = [entry.name for entry in entries.values() if _is_at_home(entry, part)]
+        every += [_Found(found, _origin(found, own), part, states.get(found, {})) for found in {*own, *states}]
+        every += [
+            _Found(found, Origin.RUNTIME, part, state) for found, state in at_run_time.items() if "definition" in state
+        ]
     order = list(Origin)
     asked = sorted(
-        ((found, origin, state) for found, origin, state in every if name is None or found == name),
-        key=lambda each: (each[0], order.index(each[1])),
+        (found for found in every if name is None or found.name == name),
+        key=lambda found: (found.name, order.index(found.origin), found.config.name),
     )
-    made = [_status(found, config, origin, state, now_ms, entries.get(found)) for found, origin, state in asked[:limit]]
-    return Statuses(now_ms, made, len(asked))
+    return Statuses(now_ms, [_status(found, now_ms, entries.get(found.name)) for found in asked[:limit]], len(asked))
+
+
+def _is_at_home(entry: Scheduled, part: QueueConfig) -> bool:
+    """Return whether a schedule of this queue has its state in a partition, or in the queue itself."""
+    return home_of(get_config().queue(part.public_name), entry).name == part.name
 
 
 def _read(key: str, name: str | None) -> Command:
@@ -178,18 +203,19 @@ def _states(reply: Any, name: str | None) -> dict[str, dict[str, bytes]]:
     return {name: state} if state else {}
 
 
-def _origin(name: str, entries: Mapping[str, Scheduled]) -> Origin:
-    if name not in entries:
+def _origin(name: str, own: Container[str]) -> Origin:
+    if name not in own:
         return Origin.REMOVED
     return Origin.SETTINGS if name in get_config().schedules else Origin.CODE
 
 
-def _status(
-    name: str, config: QueueConfig, origin: Origin, state: Mapping[str, bytes], now_ms: int, entry: Scheduled | None
-) -> PlannedSchedule:
+def _status(found: _Found, now_ms: int, entry: Scheduled | None) -> PlannedSchedule:
+    """Return a schedule. `entry` is the one of code or settings with this name."""
+    name, origin, config, state = found
     definition = state.get("definition", b"") if origin is Origin.RUNTIME else b""
     is_hidden = origin is Origin.RUNTIME and entry is not None
-    parsed = parse(config, name, definition) if origin is Origin.RUNTIME else Parsed(entry, {})
+    own = None if origin is Origin.REMOVED else entry
+    parsed = parse(config, name, definition) if origin is Origin.RUNTIME else Parsed(own, {})
     entry = parsed.entry
     last_ms, paused = whole(state.get("last"), LAST_MS), "paused" in state
     skips = _skips(state.get("skips", b""))
@@ -197,7 +223,8 @@ def _status(
     stamps = {kind: stamp_of(state, kind) for kind in ("created", "changed", "paused")}
     return PlannedSchedule(
         name=name,
-        queue=config.name,
+        queue=config.public_name,
+        home=config.name,
         origin=origin,
         when=None if entry is None else entry.when,
         message=None if entry is None else entry.message,

@@ -180,7 +180,9 @@ class Settling:
         head = self._heads.get((stream, script))
         if head is None:
             receipts = self._receipts[stream]
-            key_names = [*receipts.keys, *(getattr(receipts.queue, name) for name in keys)]
+            # A claim is released in the same way in a queue with lines.
+            own = receipts.keys[:1] if script == "waiting_unclaim" else receipts.keys
+            key_names = [*own, *(getattr(receipts.queue, name) for name in keys)]
             if counts:
                 key_names += self._counters
             head = self._heads[stream, script] = scripts.command(script, keys=key_names, args=receipts.arguments)

@@ -33,7 +33,7 @@ class Source(ABC):
         #: By `Delivery.stream`. The first key of each is its stream.
         self.receipts = receipts
         self._keys = config.keys
-        self._name = config.name
+        self._name = config.public_name
         self._wire = wire
         self._read_at = 0.0
 

@@ -127,6 +127,10 @@ class StreamStore:
         """See Store.rest()."""
         return self._order.rest()
 
+    def next_look(self) -> float | None:
+        """Return after how many seconds a take that has found nothing may find something; None: when it is told."""
+        return None
+
     def admit(self, consumer: str, deliveries: Sequence[Delivery | Undecodable]) -> Sequence[Delivery | Undecodable]:
         """See Store.admit()."""
         return deliveries

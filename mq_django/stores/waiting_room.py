@@ -194,7 +194,7 @@ class WaitingRoom:
         number, score, body, member = reply
         place = _PLACES[number - 1]
         try:
-            message = message_of(decode_body(body), queue=self._config.name, entry=member)
+            message = message_of(decode_body(body), queue=self._config.public_name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)

@@ -14,6 +14,7 @@ from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
 from mq_django.producers.result_watcher import Ended, ResultWatcher, watcher
 from mq_django.producers.sinks import awaiting_commit
+from mq_django.stores.awaited_results import part_with
 from mq_django.stores.results import Result
 from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.backend import api_of
@@ -21,6 +22,7 @@ from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist
 from mq_django.task_backend.result_lookup import get_result
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
+from mq_django.transport.connections import open_wires
 
 #: The most ids that the text of an error names.
 MAX_NAMED = 10
@@ -104,11 +106,12 @@ class Awaited:
         """
         if test_mode.handle_ready is not None and self._open:
             return self._handle(test_mode.handle_ready)
-        queues: dict[str, list[str]] = {}
+        places: dict[str, tuple[QueueConfig, list[str]]] = {}
         for message_id, result in self._open.items():
-            queues.setdefault(result.task.queue_name, []).append(message_id)
-        for name, ids in queues.items():
-            self._watch(get_config().queues[name], ids, on_end)
+            place = _place_of(get_config().queues[result.task.queue_name], message_id)
+            places.setdefault(place.name, (place, []))[1].append(message_id)
+        for place, ids in places.values():
+            self._watch(place, ids, on_end)
         return []
 
     def ended(self, message_id: str, found: Result) -> AnyResult:
@@ -134,12 +137,12 @@ class Awaited:
         if result.is_finished:
             del self._open[message_id]
             return result
-        config = _queue_of(result)
-        if config.name == self._open[message_id].task.queue_name:
+        place = _place_of(_queue_of(result), message_id)
+        if any(place.name == config.name and message_id in ids for _, config, ids in self._watched):
             # It would be missing there again.
             raise TaskResultDoesNotExist(message_id)
         self._open[message_id] = result
-        self._watch(config, [message_id], on_end)
+        self._watch(place, [message_id], on_end)
         return None
 
     def stop(self, on_end: Ended) -> None:
@@ -211,3 +214,11 @@ def _queue_of(result: AnyResult) -> QueueConfig:
     if not config.keeps_results:
         raise CannotWait(NO_RESULTS.format(config.name, result.id))
     return config
+
+
+def _place_of(config: QueueConfig, message_id: str) -> QueueConfig:
+    """Return the queue, or the one of its partitions that has a result."""
+    places = config.places_of(message_id)
+    if len(places) == 1:
+        return places[0]
+    return part_with(open_wires("produce", [place.connection for place in places]), places, message_id)

@@ -202,10 +202,7 @@ class TaskBackend(Base):
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
-        queues = get_config().queues.items()
-        stored = _find_stored(
-            str(result_id), [queue for name, queue in queues if not self.queues or name in self.queues]
-        )
+        stored = _find_stored(str(result_id), get_config().places_of(str(result_id), self.queues))
         if stored is None:
             raise self._api.no_result(result_id)
         found, task = stored
@@ -230,7 +227,7 @@ class TaskBackend(Base):
 
 
 def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result, AnyTask] | None:
-    """Return a result in one of the queues, and its task, if this process has it."""
+    """Return a result in one of these queues and partitions, and its task, if this process has it."""
     found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id)
     task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
     return None if found is None or task is None or not has_arguments(found.data) else (found, task)
@@ -238,7 +235,7 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
 
 def find_anywhere(result_id: str) -> AnyResult | None:
     """Return the stored result of a task of any queue, whatever its backend; None if there is none."""
-    stored = _find_stored(result_id, list(get_config().queues.values()))
+    stored = _find_stored(result_id, get_config().places_of(result_id))
     if stored is None:
         return None
     found, task = stored

@@ -22,7 +22,7 @@ class FunctionMessage:
 
     #: The path of the function.
     where: str
-    #: The options of its queue or group.
+    #: The options of its queue, partition or group.
     config: QueueConfig
     publication: Publication
 
@@ -70,7 +70,12 @@ def message_for(function: Any, given: Any) -> FunctionMessage:
             published_ms=given.published_ms,
         )
         made = made._replace(message=made.message._replace(expires_ms=given.expires_ms))
-    return FunctionMessage(entry.where, config.queue(entry.queue), made)
+    return FunctionMessage(entry.where, _place(config.queue(entry.queue), made), made)
+
+
+def _place(config: QueueConfig, made: Publication) -> QueueConfig:
+    """Return the queue or group, or the partition that a message is for."""
+    return next((part for part in config.parts if part.name == made.options.destination.name), config)
 
 
 def _for_task(task: Any, path: str, given: Any) -> FunctionMessage:
@@ -87,7 +92,8 @@ def _for_task(task: Any, path: str, given: Any) -> FunctionMessage:
         raise TestKitError(f"Task {path} cannot be called so: {error}") from error
     config = get_config().queue(task.queue_name)
     data = {"args": list(args), "kwargs": dict(kwargs)}
-    return FunctionMessage(path, config, publication(config, path, data, priority=task.priority, runs_task=True))
+    made = publication(config, path, data, priority=task.priority, runs_task=True)
+    return FunctionMessage(path, _place(config, made), made)
 
 
 def _entry(function: Any, given: Any) -> Handler:

@@ -73,7 +73,7 @@ def fire_due_schedules() -> int | None:
         Milliseconds since 1970.
     """
     found = []
-    for queues in by_server([config for config in get_config().queues.values() if config.has_schedules]).values():
+    for queues in by_server([config for config in get_config().each_part() if config.has_schedules]).values():
         scheduler = Scheduler.of(queues, open_wire("chores", connection_of(queues)))
         with ticks.firing():
             scheduler.run_once()

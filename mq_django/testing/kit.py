@@ -4,6 +4,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from typing import Any, Self
 
+from mq_django.core import partitions
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.testing import (
@@ -58,12 +59,14 @@ class MQ(Recorder):
         cleaning.clean()
         runs.ensure_groups()
         super().start()
+        partitions.end_turns()
         test_mode.handle_ready = runs.run
         self._ended.enter_context(ticks.noted())
 
     def stop(self) -> None:
         """End a test: set the time back, and delete what the test has written."""
         test_mode.handle_ready = None
+        partitions.begin_turns()
         self._ended.close()
         super().stop()
         moved_clock.reset()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar, get_args
 
@@ -15,6 +15,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
+from mq_django.core.wire import entry_ms
 from mq_django.errors import TestKitError
 from mq_django.inspector.message_views import Room, Rows
 from mq_django.inspector.readers import Reader, open_reader
@@ -83,6 +84,8 @@ class TopicContent:
 def messages(queue: str, state: State | None = None) -> list[Queued]:
     """Return the messages of a queue or a group, in the order of delivery.
 
+    Messages of a queue with PARTITIONS that have different keys have no order.
+
     Args:
         queue: its name.
         state: "ready", "pending", "delayed", "unhandled", "parked" or "dead"; None: all of them, in this order.
@@ -95,8 +98,8 @@ def messages(queue: str, state: State | None = None) -> list[Queued]:
     """
     if state not in (None, *get_args(State)):
         raise TestKitError(f"state= is one of {', '.join(get_args(State))}, not {state!r:.100}")
-    reader, each = open_reader(queue), get_args(State) if state is None else (state,)
-    return [found for one in each for found in _in_state(queue, reader, one)]
+    config, each = get_config().queue(queue), get_args(State) if state is None else (state,)
+    return [found for one in each for found in _in_parts(config, one)]
 
 
 def delayed(queue: str | None = None) -> list[Queued]:
@@ -133,7 +136,7 @@ def results(task_or_queue: Any = None) -> list[Any]:
     if path is None and _is_task(str(task_or_queue)):
         path = task_or_queue
     is_queue = path is None and task_or_queue is not None
-    configs = [config.queue(task_or_queue)] if is_queue else list(config.queues.values())
+    configs = config.queue(task_or_queue).each_part if is_queue else config.each_part()
     if hasattr(task_or_queue, "get_backend"):
         backend = task_or_queue.get_backend()
     else:  # imported here, because the package of tasks is optional
@@ -179,13 +182,27 @@ class _Unredacted:
         return self._last if isinstance(self._last, Message) else None
 
 
-def _in_state(queue: str, reader: Reader, state: State) -> Iterator[Queued]:
-    what = f"Queue {queue!r} has {state} messages:"
+def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
+    """Return the messages of a queue in one state; those of all its partitions together."""
     if state == "dead":
-        for letter in _dead_letters(queue):
-            problem = letter.error if letter.message is None else ""
-            yield Queued(message=letter.message, state=state, problem=problem)
-    elif state == "ready" or state == "pending":
+        letters = _dead_letters(config.name)
+        return [
+            Queued(message=each.message, state=state, problem=each.error if each.message is None else "")
+            for each in letters
+        ]
+    found = [each for part in config.each_part for each in _in_state(part.name, open_reader(part.name), state)]
+    if not config.parts and config.public_name == config.name:
+        return found
+    public = [
+        each if each.message is None else replace(each, message=each.message._replace(queue=config.public_name))
+        for each in found
+    ]
+    return sorted(public, key=lambda each: each.due.timestamp() if each.due is not None else 0.0)
+
+
+def _in_state(queue: str, reader: Reader, state: Literal["ready", "pending"] | Room) -> Iterator[Queued]:
+    what = f"Queue {queue!r} has {state} messages:"
+    if state == "ready" or state == "pending":
         yield from _up_to_limit(_entries(reader, state), what)
     else:
         yield from _up_to_limit(_waiting(reader, state), what)
@@ -225,8 +242,15 @@ def _pages(read: Callable[[str], Rows[T]]) -> Iterator[T]:
                 yield row
 
 
-def _dead_letters(queue: str) -> Iterator[DeadLetter]:
+def _dead_letters(queue: str) -> list[DeadLetter]:
     config = get_config().queue(queue)
+    found = [pair for part in config.each_part for pair in _buried(part)]
+    return [letter for _, letter in (sorted(found, key=lambda pair: pair[0]) if config.parts else found)]
+
+
+def _buried(config: QueueConfig) -> Iterator[tuple[int, DeadLetter]]:
+    """Yield the dead letters of a queue or partition, each with the time at which it was buried, in ms since 1970."""
+    queue = config.public_name
     letters, first = open_dead_letters(config, open_wire("inspect", config.connection)), "-"
     while True:
         total, found = letters.read(limit=BATCH, first=first, max_bytes=WHOLE, which="WHOLE")
@@ -235,13 +259,16 @@ def _dead_letters(queue: str) -> Iterator[DeadLetter]:
         for entry, fields in found:
             complete = {name: value for name, value in fields.items() if isinstance(value, bytes)}
             message = buried(queue, entry, complete)
-            yield DeadLetter(
-                queue=queue,
-                message=message.message if isinstance(message, Delivery) else None,
-                error=text_of(fields.get(b"deaderror")),
-                reason=text_of(fields.get(b"deadreason")),
-                attempts=whole(fields.get(b"deadattempts")) or 0,
-                traceback=text_of(fields.get(b"deadtraceback")),
+            yield (
+                entry_ms(entry.encode()),
+                DeadLetter(
+                    queue=queue,
+                    message=message.message if isinstance(message, Delivery) else None,
+                    error=text_of(fields.get(b"deaderror")),
+                    reason=text_of(fields.get(b"deadreason")),
+                    attempts=whole(fields.get(b"deadattempts")) or 0,
+                    traceback=text_of(fields.get(b"deadtraceback")),
+                ),
             )
         if len(found) < BATCH:
             return

@@ -73,7 +73,7 @@ class LatestSettler(Settler):
 
 
 class QueueRun:
-    """Handles the ready messages of one queue. Each is settled before the next one is taken.
+    """Handles the ready messages of one queue or partition. Each is settled before the next one is taken.
 
     So a handler that looks at its queue finds only its own message pending. That costs one round trip for a message.
     """
@@ -81,7 +81,7 @@ class QueueRun:
     executor_class: type[Executor] = Executor
 
     def __init__(self, config: QueueConfig, databases: Databases) -> None:
-        self._name = config.name
+        self._name = config.public_name
         self._store: Store = open_store(config, open_wire("consume", config.connection))
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)

@@ -84,7 +84,7 @@ def ensure_groups() -> None:
 
 
 def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
-    """Return the options of queues and groups: see run().
+    """Return the options of queues and groups, and of the partitions of a queue that has any: see run().
 
     Raises:
         UnknownQueue: there is no such queue, group or topic.
@@ -93,7 +93,7 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
     config = get_config()
     if not queues:
         own = [found for found in config.queues.values() if found.consume]
-        return [*own, *(config.queue(name) for name in _groups())]
+        return _parts([*own, *(config.queue(name) for name in _groups())])
     found: list[str] = []
     for name in [queues] if isinstance(queues, str) else queues:
         if not isinstance(name, str):
@@ -102,7 +102,11 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
             known = ", ".join(registry.groups()) or "none"
             raise UnknownQueue(f"No subscriber has the group {name!r}; known: {known}")
         found += registry.groups(name) if name in config.topics else [name]
-    return [config.queue(name) for name in dict.fromkeys(found)]
+    return _parts([config.queue(name) for name in dict.fromkeys(found)])
+
+
+def _parts(configs: Sequence[QueueConfig]) -> list[QueueConfig]:
+    return [part for config in configs for part in config.each_part]
 
 
 def refuse_event_loop(advice: str) -> None:

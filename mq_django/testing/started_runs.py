@@ -91,7 +91,7 @@ def run_supervised() -> int:
     if not found:
         return 0
     done = 0
-    for queue in get_config().queues.values():
+    for queue in get_config().each_part():
         if "step" not in queue.lacks:
             done += StepCourier(queue, open_wire("consume", queue.connection)).deliver_left(age_ms=AGE_MS)
     for home, left in found:

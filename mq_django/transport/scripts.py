@@ -63,6 +63,37 @@ def command(name: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Comm
     return ("EVALSHA", load(name).sha, len(keys), *keys, *args)
 
 
+def name_of(evalsha: Command) -> str:
+    """Return the name of the script that a command runs; "" if it runs none."""
+    return _by_sha[str(evalsha[1])].name if evalsha[0] == "EVALSHA" else ""
+
+
+def with_prelude(evalsha: Command, prelude: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:
+    """Return the command that runs `lua/preludes/<prelude>.lua` and then the script of this command, as one script.
+
+    Args:
+        evalsha: a command of command().
+        prelude: removes its keys and arguments, which come last, from KEYS and ARGV.
+        keys: the keys of the prelude.
+        args: its arguments.
+    """
+    found = _with_prelude(prelude, str(evalsha[1]))
+    return with_more((evalsha[0], found, *evalsha[2:]), keys=keys, args=args)
+
+
+def with_more(evalsha: Command, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:
+    """Return a command of command() with more keys and arguments, after its own."""
+    _, sha, count, *rest = evalsha
+    assert isinstance(count, int)
+    return ("EVALSHA", sha, count + len(keys), *rest[:count], *keys, *rest[count:], *args)
+
+
+@cache
+def _with_prelude(prelude: str, sha: str) -> str:
+    name = _by_sha[sha].name
+    return script(name, f"{load(f'preludes/{prelude}').text}\n{_read(name)}").sha
+
+
 def in_full(evalsha: Command) -> Command:
     """Return the command that runs the same script by its text, which also loads it on the server."""
     return ("EVAL", _by_sha[str(evalsha[1])].text, *evalsha[2:])

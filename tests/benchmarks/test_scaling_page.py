@@ -22,8 +22,7 @@ from benchmarks.scaling.node_costs import (
     PLAIN_AOF,
     figure,
 )
-from mq_django.core.configs import QueueConfig
-from mq_django.core.options import options_of
+from mq_django.core.options import MAX_PARTITIONS
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
 RENEW = "run `python -m benchmarks.scaling.page`"
@@ -65,9 +64,8 @@ def test_the_connections_are_as_the_sentence_on_the_page_says(stored):
         assert stored.connections(processes, queues)[0] == tree + processes * (process + queue * queues)
 
 
-def test_the_page_says_as_long_as_there_are_no_partitions():
-    there = "PARTITIONS" in options_of(QueueConfig)
-    assert ("`PARTITIONS` is not available in this version" in TEXT) is not there
+def test_no_plan_has_more_partitions_than_a_queue_may_have():
+    assert model.MOST_PARTITIONS == MAX_PARTITIONS
 
 
 def test_the_figures_of_a_run_are_stored_with_four_digits(tmp_path):

@@ -69,7 +69,7 @@ MUTATIONS = [
     ),
     Mutation(
         name="the reconciliation: nobody looks for what was handed out with a lost reply",
-        files=["mq_django/consumers/worker/fetcher.py"],
+        files=["mq_django/consumers/worker/queue_reader.py"],
         pattern=r"    def _take_stranded\(self\) -> None:\n",
         replacement="    def _take_stranded(self) -> None:\n        return\n",
         scenario="bad-roads",
@@ -192,7 +192,7 @@ MUTATIONS = [
     ),
     Mutation(
         name="the look after a failover: what the new master never heard to be settled stays pending",
-        files=["mq_django/consumers/worker/fetcher.py"],
+        files=["mq_django/consumers/worker/queue_reader.py"],
         pattern=r"if self\._moves != self\._session\.moves:",
         replacement="if False:",
         scenario="cluster-kills",

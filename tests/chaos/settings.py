@@ -26,7 +26,11 @@ IN_ORDER = "CHAOS_IN_ORDER"
 CLUSTER = "CHAOS_CLUSTER"
 SPREAD_PLAIN, SPREAD_ORDERED = ("plain-a", "work", "plain-b"), ("lines", "lines-c", "lines-b")
 SPREAD_RSMQ, SPREAD_TOPIC = "mails", "log"
-SPREAD = (*SPREAD_PLAIN, *SPREAD_ORDERED, SPREAD_RSMQ, f"{SPREAD_TOPIC}:all")
+#: A queue with a partition on each master, and these partitions.
+PARTITIONED, PARTITIONS = "parts", 3
+SPREAD_PARTS = tuple(f"{PARTITIONED}.{number}" for number in range(PARTITIONS))
+#: All that have a slot of their own.
+SPREAD = (*SPREAD_PLAIN, *SPREAD_ORDERED, *SPREAD_PARTS, SPREAD_RSMQ, f"{SPREAD_TOPIC}:all")
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -41,7 +45,7 @@ def mq_django(connection: str) -> dict[str, Any]:
         ordered = {**streams, "ORDERED": True}
         served = {**dict.fromkeys(SPREAD_PLAIN, streams), **dict.fromkeys(SPREAD_ORDERED, ordered)}
         rsmq = {**options, "STORE": "rsmq", "NAMESPACE": "{rsmq}", "VT": VISIBILITY_SECONDS}
-        served[SPREAD_RSMQ] = rsmq
+        served |= {PARTITIONED: {**ordered, "PARTITIONS": PARTITIONS}, SPREAD_RSMQ: rsmq}
         return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": {SPREAD_TOPIC: streams}}
     if STORE == "rsmq":
         mine = {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}
@@ -58,7 +62,7 @@ def mq_django(connection: str) -> dict[str, Any]:
 def queues() -> list[str]:
     """Return the queues that consumers serve."""
     if os.environ.get(CLUSTER):
-        return list(SPREAD)
+        return [*(name for name in SPREAD if name not in SPREAD_PARTS), PARTITIONED]
     if os.environ.get(FLOWS):
         return [QUEUE, FLOW_QUEUE, FLOW_QUEUE_BESIDE]
     return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]

@@ -4,13 +4,14 @@ import random
 import threading
 import time
 from collections import defaultdict
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from mq_django import queues, topics
+from mq_django.core.partitions import partition_of, public_name
 from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
-from tests.chaos.settings import SPREAD, SPREAD_ORDERED, SPREAD_PLAIN, SPREAD_TOPIC
+from tests.chaos.settings import PARTITIONS, SPREAD, SPREAD_ORDERED, SPREAD_PARTS, SPREAD_PLAIN, SPREAD_TOPIC
 
 #: Messages of one publish at most.
 MOST_AT_ONCE = 6
@@ -22,7 +23,19 @@ DELAYED, FAILS = 0.1, 0.05
 
 def queue_of(message: str) -> str:
     """Return the queue of a message by its id."""
-    return message.partition(".")[0]
+    return message.partition("/")[0]
+
+
+def keys_of(queue: str) -> list[str]:
+    """Return the keys of a queue with order; of a partition those that are in it."""
+    names = (f"{queue}/k{number}" for number in count())
+    if queue in SPREAD_PARTS:
+        names = (name for name in names if SPREAD_PARTS[partition_of(name, PARTITIONS)] == queue)
+    return list(islice(names, KEYS))
+
+
+def _is_ordered(queue: str) -> bool:
+    return queue in SPREAD_ORDERED or queue in SPREAD_PARTS
 
 
 class Spread:
@@ -53,9 +66,10 @@ class Spread:
 
     def _run(self, queue: str, rng: random.Random) -> None:
         numbers: dict[str, Any] = defaultdict(count)
+        keys = keys_of(queue) if _is_ordered(queue) else []
         due = time.monotonic()
         while not self._stopping.is_set():
-            key = f"{queue}.k{rng.randrange(KEYS)}" if queue in SPREAD_ORDERED else queue
+            key = rng.choice(keys) if keys else f"{queue}/"
             ids = [f"{key}.{next(numbers[key])}" for _ in range(rng.randint(1, MOST_AT_ONCE))]
             self._publish(queue, key, ids, rng)
             due = max(due + len(ids) / self._rate, time.monotonic() - 1.0)
@@ -66,7 +80,7 @@ class Spread:
         if rng.random() < FAILS:
             data["fails"] = 1
         delay = round(rng.uniform(0.05, 1.5), 3) if queue in SPREAD_PLAIN and rng.random() < DELAYED else 0.0
-        is_ordered = queue in SPREAD_ORDERED
+        is_ordered = _is_ordered(queue)
         told: dict[str, Any] = {"delay": delay} if delay else {}
         if is_ordered:
             told = {"key": key, "first": int(ids[0].rpartition(".")[2])}
@@ -76,7 +90,7 @@ class Spread:
             if queue.startswith(f"{SPREAD_TOPIC}:"):
                 topics[SPREAD_TOPIC].publish_many(messages)
             elif is_ordered:
-                queues[queue].publish_many(messages, key=key, message_ids=ids)
+                queues[public_name(queue)].publish_many(messages, key=key, message_ids=ids)
             else:
                 queues[queue].publish_many(messages, delay=delay or None)
         except ConnectionLost:

@@ -12,6 +12,7 @@ from mq_django.consumers.worker.fetcher import Fetcher
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
+from mq_django.consumers.worker.queue_reader import QueueReader
 from mq_django.consumers.worker.room import Room
 from mq_django.consumers.worker.settle_service import SettleService
 from mq_django.consumers.worker.settler import Settler
@@ -46,14 +47,12 @@ class Rig:
         for name, call in handlers.items():
             self.handle(name, call)
         self.may_fetch = True
+        self.reader = QueueReader(self.store, self.session, "me", self.dispatcher, lambda: self.shared_state.handled(0))
         self.fetcher = Fetcher(
-            self.store,
+            self.reader,
             self.session,
-            "me",
-            dispatcher=self.dispatcher,
             room=Room("default", self.threads, self.loop),
             may_fetch=lambda: self.may_fetch,
-            handled=lambda: self.shared_state.handled(0),
             share=1,
         )
         self.threads.wake_fetchers = self.loop.wake_fetchers = self.fetcher.wake

@@ -44,8 +44,8 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.seeding import publish
 
-#: Services that serve no queue, or one alone.
-ALONE = {"Fetcher", "HealthServer", "Listener", "SystemdNotifier", "Timekeeper"}
+#: Services that serve no queue, or one alone. For partitions of one see worker/test_partition_fetcher.py.
+ALONE = {"Fetcher", "HealthServer", "Listener", "PartitionFetcher", "SystemdNotifier", "Timekeeper"}
 #: By the class of a service, what makes one over two queues and says which attributes hold what it keeps for each.
 CASES = {}
 
@@ -135,7 +135,7 @@ def extender(queues, both):
 @case(Heartbeat)
 def heartbeat(queues, both):
     nothing = lambda *args: None  # noqa: E731
-    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 7))
+    service = Heartbeat(by_number(queues), HeartbeatCallbacks(lambda: Announcement("s", {}, {}), *[nothing] * 8))
     service._members = by_number(both)
     return service
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.core.configs import QueueConfig
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import UnknownGroup
 from mq_django.management.commands.runconsumer import Command
 from mq_django.registry import Handler, _handlers

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from mq_django.core import clock
-from mq_django.core.configs import QueueConfig
 from mq_django.core.publication import publication
+from mq_django.core.queue_configs import QueueConfig
 
 #: Nanoseconds since 1970, with digits in every unit.
 NOW_NS = 2_000_000_000_123_456_789

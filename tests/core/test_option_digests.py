@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-from mq_django.core.configs import GroupConfig, QueueConfig, TopicConfig
 from mq_django.core.option_digests import option_digests
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.topic_configs import GroupConfig, TopicConfig
 
 
 def test_defaults_have_no_digest():

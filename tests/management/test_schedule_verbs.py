@@ -150,3 +150,22 @@ def test_one_that_is_not_valid_is_shown_with_its_problem(keys, redis_client):
     (row,) = mq_json("schedules", "list", "--queue", "emails")
     assert row["state"] == "invalid"
     assert "\x1b" not in mq("schedules")
+
+
+def test_schedules_of_a_queue_with_partitions_are_managed_by_its_name(mq_settings, monkeypatch):
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 8}})
+    monkeypatch.setattr(registry, "_schedules", {})
+    names = [f"s{number}" for number in range(5)]
+    for name in names:
+        where = (name, "--queue", "emails")
+        mq("schedules", "create", *where, "--every", "3600", "--message", "digest")
+        assert mq("schedules", "pause", *where) == "paused\n"
+        assert mq("schedules", "resume", *where) == "resumed\n"
+        assert len(mq_json("schedules", "next", *where, "--count", "3")["next"]) == 3
+        assert mq_json("schedules", "fire", *where)["id"]
+    assert [(row["queue"], row["name"]) for row in mq_json("schedules")] == [("emails", name) for name in names]
+    for name in names:
+        mq("schedules", "delete", name, "--queue", "emails", "--yes")
+    assert mq_json("schedules") == []
+    with pytest.raises(CommandError, match="is a partition"):
+        mq("schedules", "create", "s", "--queue", "emails.3", "--every", "3600", "--message", "digest")

@@ -176,6 +176,11 @@ def test_the_factory_is_asked_by_who_publishes():
 def test_only_the_sink_gives_publications_to_a_store():
     assert calls("publish") == {
         "producers/sinks": {"self.store.publish", "store.publish"},
+        # The store of a queue with partitions, and then those of the partitions.
+        "stores/partitioned_store": {
+            "self._stores[name].publish",
+            "self._stores[publications[0].options.destination.name].publish",
+        },
         # What these call is Queue.publish, or ends there.
         "triggers/targets": {"queues[self.queue].publish"},
         "triggers/declarations": {"target.publish"},

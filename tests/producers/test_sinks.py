@@ -8,10 +8,10 @@ import pytest
 from django.db import transaction
 
 from mq_django import queues
-from mq_django.core.configs import QueueConfig
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.lookup import CancelResult
 from mq_django.core.publication import publication, publications
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
 from mq_django.producers.sinks import BATCH, BATCH_BYTES, OnCommitSink, RedisSink, send

@@ -11,6 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
 from mq_django.core.lookup import CancelResult, Place
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.errors import AlreadyPublished
 from mq_django.inspector.limit_use import limit_use
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import LineStore
@@ -505,6 +506,16 @@ def test_deliveries_that_came_unseen_go_back_and_then_need_a_permit_of_their_key
     assert data(held) == ["a"]
     assert data(store.admit("c1", store.held_by("c1", limit=10))) == ["a"]
     assert store.depths().parked == 1
+
+
+def test_a_message_with_a_key_that_is_handled_releases_its_unique_key(open_queue, redis_client):
+    store = open_queue(ORDERED=True)
+    publish("a", unique="once", unique_for="handled")
+    with pytest.raises(AlreadyPublished):
+        publish("a", unique="once", unique_for="handled")
+    ack(store, store.take("c1", count=1))
+    assert redis_client.exists(keys().claims) == 0
+    publish("a", unique="once", unique_for="handled")
 
 
 def test_a_full_redis_can_be_emptied_through_its_limits(open_queue, redis_client):

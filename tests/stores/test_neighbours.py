@@ -28,6 +28,7 @@ from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
+from mq_django.stores.partition_wire import PartitionWire
 from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.running_results import RunningTask, note_running
@@ -154,6 +155,7 @@ def record(recorder, mq_settings, namespace):
         be_looked_at,
         be_moved,
         be_remembered,
+        be_partitioned,
     ):
         mq_settings()
         act(recorder.client, mq_settings)
@@ -185,6 +187,24 @@ def be_moved(client, mq_settings):
         words = mover.write(entries).words
         assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
         mover.remove(entries, words)
+
+
+def be_partitioned(client, mq_settings):
+    """Publish to partitions, wake consumers that sleep, and let them sleep."""
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True}})
+    queue, part = queues["emails"], get_config().queue("emails.1")
+    wire = PartitionWire(part, Session(get_client("inspect")))
+    wire.sleeps = True
+    store = open_store(part, wire)
+    store.create_groups()
+    assert take_all(store, ME) == []
+    for delay in (None, 5):
+        queue.publish("welcome", marked(), key="k", delay=delay)
+    first = take_all(store, ME)
+    assert take_all(store, OTHER) == []
+    queue.publish("welcome", marked(), key="k")
+    settle(store, HandBack(), first)
+    settle(store, ACK, take_all(store, ME))
 
 
 def be_remembered(client, mq_settings):

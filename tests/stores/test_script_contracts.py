@@ -18,6 +18,7 @@ from tests.stores.contracts import (
     letters,
     limited,
     pages,
+    partitioned,
     rsmq_queues,
     settling,
     streams,
@@ -30,7 +31,20 @@ from tests.stores.contracts.replay import Contracts
 from tests.stores.contracts.stage import Stage
 from tests.stores.lua_files import lua_files
 
-PARTS = (settling, streams, waits, limited, key_lines, letters, found, topics, rsmq_queues, pages, workflows)
+PARTS = (
+    settling,
+    streams,
+    waits,
+    limited,
+    key_lines,
+    letters,
+    found,
+    topics,
+    rsmq_queues,
+    pages,
+    workflows,
+    partitioned,
+)
 GOLDEN = Path(__file__).parent / "contracts" / "golden"
 OF_6_2 = GOLDEN / "redis-6.2"
 WRITES = os.environ.get("MQ_CONTRACTS") == "write"

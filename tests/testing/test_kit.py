@@ -28,6 +28,12 @@ def test_by_djangos_command(run, configured_keys, arguments):
     assert configured_keys() == []
 
 
+def test_queues_with_partitions_need_no_other_tests(run, configured_keys):
+    run("-W", "error", "-m", "pytest", "kit", PARTITIONS="4")
+    run("-W", "error", "manage.py", "test", "kit", PARTITIONS="4")
+    assert configured_keys() == []
+
+
 def test_by_pytest_in_databases_of_one_server(run, configured_keys):
     with PrivateServer(tcp=True) as container:
         assert passed(run("-m", "pytest", "kit", "-n", "3", MQ_REDIS_URL=container.url).stdout) > 40

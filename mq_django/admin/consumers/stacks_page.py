@@ -14,6 +14,7 @@ from mq_django.admin.ui.live import LiveParts
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections
 from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.partitions import public_name
 from mq_django.core.stacks import Stack, Stacks
 from mq_django.core.visible import escape
 from mq_django.inspector import actions
@@ -88,7 +89,7 @@ def _unanswered(page: Page, process: ProcessView) -> dict[str, Any]:
 def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any]:
     count = answer.handlers
     summary = ngettext("%(count)s handler is running.", "%(count)s handlers are running.", count)
-    known = {(item.queue, item.entry.message.id): item for item in process.running}
+    known = {(public_name(item.queue), item.entry.message.id): item for item in process.running}
     return {
         "summary": summary % {"count": text.number(count)} if count else _("It runs nothing."),
         "is_answered": True,
@@ -98,7 +99,7 @@ def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any
 
 
 def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
-    item = known.get((one.queue, one.id))
+    item = known.get((public_name(one.queue), one.id))
     kinds = {"thread": _("thread"), "coroutine": _("coroutine")}
     titles = {
         "task": _("A task on the event loop that no handler awaits"),

@@ -110,13 +110,17 @@ def _ask(page: Page, name: str, place: MessagePlace, criteria: Filter) -> HttpRe
 
 
 def _preview(view: QueueView, place: MessagePlace, criteria: Filter) -> Preview:
+    if view.parts:
+        found = [_preview(part, place, criteria) for part in view.parts if part.own(place)]
+        examples = [example for each in found for example in each.examples]
+        return Preview(sum(each.count for each in found), any(each.at_most for each in found), examples)
     if place == "ready":
         read = entries.ready(view.name, criteria, limit=PREVIEWED, with_log=False)
         rows, after = [row.message.id for row in read.rows], read.after
     else:
-        found = look_among_waiting(view.name, place, criteria, limit=PREVIEWED)
-        rows, after = [row.message.id for row in found.rows if row.handle], found.after
-        rows += [""] * (len(found.rows) - len(rows))
+        waiting = look_among_waiting(view.name, place, criteria, limit=PREVIEWED)
+        rows, after = [row.message.id for row in waiting.rows if row.handle], waiting.after
+        rows += [""] * (len(waiting.rows) - len(rows))
     examples = [row for row in rows if row]
     return Preview(view.own(place), bool(criteria), examples) if after else Preview(len(rows), False, examples)
 

@@ -99,12 +99,21 @@ def _key(page: Page, name: str, limits: Limits, found: KeyUse, now_ms: int) -> d
     rate, most = limits.key_rate, limits.key_concurrency
     return {
         "key": shown_key(page, redact_forms(found.key)),
-        "url": page.url("line", name, str(found.hash)),
+        "url": _line_url(page, name, found),
         "parked": text.number(found.parked),
         "granted": "" if rate is None else _of(found.granted, rate.count),
         "concurrent": "" if most is None else _of(found.concurrent, most),
         "next_check": _("now") if found.next_check_ms <= now_ms else text.moment(found.next_check_ms, now=now_ms),
     }
+
+
+def _line_url(page: Page, name: str, found: KeyUse) -> str:
+    """Return the URL of the line of a key: with partitions, of the one that has it."""
+    config = get_config().queue(name)
+    if config.parts and not found.key:
+        # Each partition has a line of messages without a key.
+        return page.queue_url(name)
+    return page.url("line", config.place_of(key=found.key).name, str(found.hash))
 
 
 def _of(used: int, most: int) -> str:

@@ -14,7 +14,7 @@ from mq_django.admin.ui.filter_form import MAX_TEXT
 from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
-from mq_django.admin.ui.tabs import sections
+from mq_django.admin.ui.tabs import sections, waiting_url
 from mq_django.conf import get_config
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
@@ -105,7 +105,7 @@ def _context(page: Page) -> dict[str, Any]:
         "shows_queues": total > 0,
         "shows_topics": bool(get_config().topics),
         "topics": rows,
-        "jobs": [job for view in views for job in running_jobs(page, view.name, view.jobs)],
+        "jobs": [job for view in views for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
         "find_url": page.url("find"),
         "message_id": "",
         "pause_all_url": page.url("pause_all"),
@@ -123,16 +123,11 @@ def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
     return {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
 
 
-def waiting_url(page: Page, view: QueueView) -> str:
-    """Return the URL of the first list of waiting messages that is not empty."""
-    room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
-    return page.url("waiting", view.name, "delayed" if view.delayed else room)
-
-
 def _row(page: Page, view: QueueView) -> dict[str, Any]:
     waiting = view.delayed + view.unhandled + view.parked
     return {
         "name": view.name,
+        "parts": len(view.parts),
         "url": page.queue_url(view.name),
         "error": view.error,
         "troubled": bool(view.problems()),

@@ -12,7 +12,7 @@ from mq_django.admin.ui import charts, spans, text
 from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.settings_section import settings_of
-from mq_django.admin.ui.tabs import tabs
+from mq_django.admin.ui.tabs import tabs, waiting_url
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector.activity import Activity
 from mq_django.inspector.consumers import ConsumerView
@@ -20,10 +20,23 @@ from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.inspector.queues import quick_stats
 
-PARTS = ("tabs", "jobs", "problems", "tiles", "place", "charts", "names", "limits", "keys", "schedules", "consumers")
+PARTS = (
+    "tabs",
+    "jobs",
+    "problems",
+    "tiles",
+    "place",
+    "partitions",
+    "charts",
+    "names",
+    "limits",
+    "keys",
+    "schedules",
+    "consumers",
+)
 
 #: Parts that only some queues have.
-NOT_ALWAYS = ("place", "limits", "keys", "schedules")
+NOT_ALWAYS = ("place", "partitions", "limits", "keys", "schedules")
 
 
 @needs(VIEW)
@@ -72,9 +85,11 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "queue": name,
         "tabs": tabs(page, name, "queue", view),
         "tiles": _tiles(page, view),
-        "jobs": running_jobs(page, name, view.jobs),
+        "jobs": [job for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
         "paused": view.paused,
         "switch_url": page.url("resume" if view.paused else "pause", name),
+        # Some of its partitions are paused, others are not.
+        "resume_url": page.url("resume", name) if view.paused_parts and not view.paused else "",
         "purge_url": page.url("purge", name, "ready"),
         "consumers": [_consumer(view, found) for found in view.consumers],
         "consume": view.consume,
@@ -83,6 +98,8 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         **spans.queue_charts(activity, str(spans.SPANS[spans.span_of(page)][0])),
         **spans.names(page, activity),
     }
+    if view.parts:
+        context["partitions"] = [_partition(page, part) for part in view.parts]
     if not view.error:
         place = group_section.section(page, name) if GROUP_SEPARATOR in name else {}
         scheduled = schedules_page.section(page, name)
@@ -138,6 +155,29 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
         tile(_("Running consumers"), view.alive, _lanes(view)),
     ]
+
+
+def _partition(page: Page, view: QueueView) -> dict[str, Any]:
+    """Return a row of the table of a queue's partitions."""
+    return {
+        "name": view.name,
+        "url": page.queue_url(view.name),
+        "error": view.error,
+        "troubled": bool(view.problems()),
+        "paused": view.paused,
+        "ready": text.number(view.ready),
+        "ready_url": page.url("ready", view.name),
+        "waiting": text.number(view.delayed + view.unhandled + view.parked),
+        "waiting_url": waiting_url(page, view),
+        "pending": text.number(view.pending),
+        "pending_url": page.url("pending", view.name),
+        "dead": text.number(view.dead),
+        "has_dead": view.dead > 0,
+        "dead_url": page.url("dead", view.name),
+        "alive": text.number(view.alive),
+        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
+        "handled": text.rate(view.activity.per_minute("handled")),
+    }
 
 
 def _fetched(view: QueueView) -> str:

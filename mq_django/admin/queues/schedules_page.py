@@ -22,8 +22,12 @@ MAX_ROWS = 100
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
-    """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them."""
-    if not get_config().queue(name).has_schedules:
+    """Return the schedules of a queue as rows, the URLs of their buttons, and what is wrong with them.
+
+    Those of partitions are on the page of the queue.
+    """
+    config = get_config().queue(name)
+    if not config.has_schedules or config.public_name != config.name:
         return {}
     now_ms, found, total = plans.schedules(name, limit=MAX_ROWS)
     can_edit = page.can(OPERATE, SEE_DATA)

@@ -24,6 +24,7 @@ from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
+from mq_django.core.partitions import public_name
 from mq_django.core.visible import escape
 from mq_django.errors import (
     ConfigurationError,
@@ -131,10 +132,13 @@ class Page:
         }
 
     def _links_back(self, queue: str) -> dict[str, str]:
-        """Return the links from a page to its queue, and from a group's page to its topic."""
+        """Return the links from a page to its queue, and from a group or partition to its topic or queue."""
         if not queue:
             return {}
+        whole = public_name(queue)
         topic, separator, group = queue.partition(GROUP_SEPARATOR)
+        if whole != queue:
+            topic, separator, group = whole, ".", queue
         of_group = {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
         return {"queue_url": self.queue_url(queue), **of_group}
 

@@ -46,6 +46,12 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
     return _tabs(found, current)
 
 
+def waiting_url(page: Page, view: QueueView) -> str:
+    """Return the URL of the first list of waiting messages that is not empty."""
+    room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
+    return page.url("waiting", view.name, "delayed" if view.delayed else room)
+
+
 def topic_tabs(page: Page, view: TopicView, current: str) -> list[dict[str, Any]]:
     """Return the tabs of a topic's pages."""
     found = [

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import get_config
+from mq_django.conf import PartitionConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
@@ -19,6 +19,8 @@ logger = get_logger(__name__)
 
 #: A consumer that no supervisor announces is taken for dead after this many visibility timeouts.
 UNKNOWN_PATIENCE = 5
+#: Heartbeats of a partition for each look for what other programs have damaged.
+CHECK_EACH = 5
 #: The field in which a supervisor announces its visibility timeout, and the highest value that others accept.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
@@ -107,6 +109,8 @@ class HeartbeatCallbacks(NamedTuple):
     names: Callable[[int, Collection[str]], None]
     #: (queue, counts): see Membership.requests.
     requests: Callable[[int, str], None]
+    #: (queue, membership): all members.
+    members: Callable[[int, Membership], None]
 
 
 class Heartbeat(Service):
@@ -133,6 +137,7 @@ class Heartbeat(Service):
         self._unknown = {number: Silence(timeout * UNKNOWN_PATIENCE, max_gap) for number, timeout in timeouts}
         #: The generation of each queue, and the name under which this supervisor is registered in it.
         self._known = dict.fromkeys(queues, ("", ""))
+        self._rounds = 0
         self._departed: dict[int, set[str]] = {number: set() for number in queues}
 
     def depart(self, number: int, consumer: str) -> None:
@@ -154,6 +159,7 @@ class Heartbeat(Service):
     def run_once(self) -> float:
         """Send one heartbeat to every queue."""
         began = time.monotonic()
+        self._rounds += 1
         announcement = self._callbacks.announce()
         for step in (lambda number: self._beat(number, announcement), self._remove_ended, self._report_damage):
             self.each(self._queues, step, called=self._name)
@@ -200,6 +206,7 @@ class Heartbeat(Service):
         self._known[number] = (membership.generation, announcement.supervisor)
         self._callbacks.names(number, membership.announced_names())
         self._callbacks.requests(number, membership.requests)
+        self._callbacks.members(number, membership)
         self._pass_on(announcement, membership.asks)
         self._report_silent(number, announcement.supervisor, membership, now, blind=now - began)
 
@@ -219,6 +226,9 @@ class Heartbeat(Service):
             self._callbacks.unknown(number, name)
 
     def _report_damage(self, number: int) -> None:
+        # There are many partitions: each is checked in one of some rounds.
+        if isinstance(self._queues[number], PartitionConfig) and (self._rounds + number) % CHECK_EACH:
+            return
         for damage in self._damage[number].find():
             logger.error("Another program has damaged queue %s: %s", self._queues[number].name, damage)
 

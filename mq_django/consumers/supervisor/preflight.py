@@ -18,10 +18,12 @@ from mq_django.errors import (
     UnknownGroup,
 )
 from mq_django.stores import open_store
+from mq_django.stores.partition_count import check_reply, record_command
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.capabilities import examine
 from mq_django.transport.cluster_wires import AnySession
-from mq_django.transport.connections import get_client, get_clients, open_session
+from mq_django.transport.connections import get_client, get_clients, open_session, open_wires
+from mq_django.transport.fan_out import fan_out
 from mq_django.transport.sessions import Session
 
 logger = get_logger(__name__)
@@ -101,6 +103,20 @@ def require_groups(names: Sequence[str]) -> None:
             raise UnknownGroup(
                 f"Topic {topic!r} has no group {group!r}: no subscriber has it, and no other program has created it"
             )
+
+
+def check_partitions(queues: Sequence[QueueConfig]) -> None:
+    """Check that queues have as many partitions in Redis as in the settings. What cannot be read is left out.
+
+    Raises:
+        QueueClosed: one has another number, so its consumers would look for messages where they are not.
+    """
+    names = dict.fromkeys(config.public_name for config in queues if config.store == "stream")
+    wholes = [get_config().queue(name) for name in names]
+    wires = open_wires("chores", [whole.connection for whole in wholes])
+    for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):
+        if not isinstance(reply, Exception):
+            check_reply(whole, reply)
 
 
 def examine_servers(queues: Sequence[QueueConfig]) -> None:

@@ -57,11 +57,12 @@ class Redriver(Service):
 def work_here(queue: str, worker: str, kind: type[BackgroundJobs] = BackgroundJobs) -> float:
     """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
 
-    IDLE means that there is no job.
+    Of a queue with partitions one step of each job. IDLE means that there is no job.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: Redis cannot be reached or refused.
     """
     config = get_config().queue(queue)
-    return kind(config, open_wire("inspect", config.connection)).work(worker)
+    wire = open_wire("inspect", config.connection)
+    return min([kind(part, wire).work(worker) for part in config.each_part])

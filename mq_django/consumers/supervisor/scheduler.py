@@ -1,7 +1,8 @@
 """Publish the messages of schedules at their ticks."""
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from types import MappingProxyType
@@ -9,16 +10,18 @@ from typing import Self
 
 from django.utils import timezone
 
+from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
+from mq_django.core.partitions import public_name
 from mq_django.core.schedules import NEVER, Scheduled
 from mq_django.core.visible import line
 from mq_django.errors import InvalidSchedule
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
 from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
-from mq_django.stores.schedule_state import Fired, Firing, Schedules, scheduled
+from mq_django.stores.schedule_state import Fired, Firing, Schedules, home_of, scheduled
 from mq_django.transport.sessions import Wire
 
 logger = get_logger(__name__)
@@ -74,7 +77,7 @@ class Scheduler(Service):
         """
         session = wire or open_session_to(queues)
         configs = {config.name: config for config in queues.values() if config.has_schedules}
-        entries = [entry for entry in scheduled() if entry.queue in configs]
+        entries = [entry for entry in _at_home(scheduled()) if entry.queue in configs]
         stores = {entry.queue: Schedules(configs[entry.queue], session) for entry in entries}
         return cls(entries, stores, {name: RuntimeSchedules(config, session) for name, config in configs.items()})
 
@@ -117,7 +120,7 @@ class Scheduler(Service):
             self._set_clock(now_ms)
             self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
         if queue in self._runtime:
-            self._load(queue, {entry.name for entry in entries})
+            self._load(queue, {entry.name for entry in (*entries, *_of_whole(queue))})
         self._checks[queue] = time.monotonic() + CHECK_EVERY
 
     def _load(self, queue: str, hidden: Container[str]) -> None:
@@ -134,6 +137,8 @@ class Scheduler(Service):
 
     def _expect_loaded(self, queue: str, loaded: Loaded) -> None:
         entry, which, known = loaded.parsed.entry, (queue, loaded.name), self._loaded.get((queue, loaded.name))
+        if entry is not None and entry.queue != queue:
+            entry = replace(entry, queue=queue)
         if known is not None and which in self._next and known == (entry, loaded.last_ms):
             # Its next tick is known: computing those of thousands takes seconds.
             return
@@ -188,6 +193,21 @@ class Scheduler(Service):
 
     def _now_ms(self) -> float:
         return self._zero_ms + time.monotonic() * 1000
+
+
+def _at_home(entries: Sequence[Scheduled]) -> Iterator[Scheduled]:
+    """Yield schedules with the partitions that have their states in the place of their queues."""
+    for entry in entries:
+        whole = get_config().queues.get(entry.queue)
+        if whole is not None:
+            home = home_of(whole, entry)
+            yield entry if home is whole else replace(entry, queue=home.name)
+
+
+def _of_whole(queue: str) -> Sequence[Scheduled]:
+    """Return the schedules of code and settings of the queue of a partition; none for a queue without partitions."""
+    whole = public_name(queue)
+    return [entry for entry in scheduled() if entry.queue == whole] if whole != queue else []
 
 
 def _moment(milliseconds: int) -> datetime:

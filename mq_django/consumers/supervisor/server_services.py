@@ -9,6 +9,7 @@ from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, He
 from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.consumers.supervisor.measured_promotion import measured_promotions
+from mq_django.consumers.supervisor.preferences import Preferences
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.redriver import Redriver
@@ -48,7 +49,14 @@ class ServerServices:
         self._releaser = AnnouncedReleaser(queues)
         on_silence = (self.reclaimer.supervisor_died, self.reclaimer.consumer_unknown)
         callbacks = HeartbeatCallbacks(
-            announce, self._held, evicted, *on_silence, asked, self._releaser.announced, self._requests
+            announce,
+            self._held,
+            evicted,
+            *on_silence,
+            asked,
+            self._releaser.announced,
+            self._requests,
+            Preferences(queues, states).seen,
         )
         self.heartbeat = Heartbeat(queues, callbacks)
         numbers = {config.keys.wake: number for number, config in queues.items()}

@@ -85,7 +85,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._others = [*make_trimmers(), WorkflowService(tuple(get_config().queues.values())), *watchers]
+        self._others = [*make_trimmers(), WorkflowService(get_config().each_part()), *watchers]
         self._health = health
         self._health.watch([server.heartbeat for server in self._servers])
 

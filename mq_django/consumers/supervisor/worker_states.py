@@ -64,6 +64,12 @@ class WorkerStates:
             for worker in self._workers:
                 worker.shared_state.set_paused(number, paused)
 
+    def prefer(self, number: int, consumer: str) -> None:
+        """Set which consumer prefers a partition; it need not be one of these."""
+        with self._lock:
+            for worker in self._workers:
+                worker.shared_state.set_preferred(number, worker.consumer == consumer)
+
     def set_unhandled(self, number: int, there_are: bool) -> None:
         """Set whether a queue has unhandled messages, for all consumers."""
         with self._lock:

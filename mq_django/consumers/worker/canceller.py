@@ -42,7 +42,6 @@ class Canceller(Service):
         super().__init__()
         self._cancels = cancels
         self._answers = answers
-        self._by_name = {one.queue: one for one in cancels.values()}
         self._shared_state = shared_state
         self._places = places
         #: Queue -> the number in the shared state when the requests were read last. None was read yet.
@@ -73,7 +72,7 @@ class Canceller(Service):
 
     def _interrupt(self, place: Lane) -> None:
         job = place.running()
-        cancels = self._by_name.get(job.delivery.message.queue) if job is not None else None
+        cancels = self._cancels.get(job.executor.number) if job is not None else None
         if job is None or cancels is None:
             return
         message_id = job.delivery.message.id

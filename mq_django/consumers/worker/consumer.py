@@ -16,7 +16,7 @@ from mq_django.consumers.worker.canceller import Lane, cancellers
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetcher import Fetcher
+from mq_django.consumers.worker.fetchers import Fetchers
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.lane_stacks import LaneStacks
@@ -34,9 +34,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
 from mq_django.errors import StoreError
-from mq_django.stores import open_store
 from mq_django.stores.base import Store, StreamEntry
-from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
 
@@ -124,7 +122,7 @@ class Consumer:
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
         for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
             yield Dispatcher(
-                config.name,
+                config.public_name,
                 settler=settler,
                 executor=Executor(config, number, self._shared_state, settler, self._cancels[number]),
                 threads=self._threads,
@@ -137,23 +135,10 @@ class Consumer:
         servers = zip(self._isolations, self._servers.values(), strict=True)
         return next(isolation for isolation, share in servers if number in share).adder(number)
 
-    def _make_fetchers(self) -> Iterator[Fetcher]:
-        for number, dispatcher in enumerate(self._dispatchers(isolate=True)):
-            session = open_session("consume", self._queues[number].connection)
-            yield Fetcher(
-                measured(open_store(self._queues[number], session)),
-                session,
-                self.id,
-                dispatcher=dispatcher,
-                room=Room(self._queues[number].name, self._threads, self._loop),
-                may_fetch=self._fetch_check(number),
-                handled=partial(self._shared_state.handled, number),
-                share=len(self._queues),
-            )
-
-    def _fetch_check(self, number: int) -> Callable[[], bool]:
-        shared_state = self._shared_state
-        return lambda: not shared_state.paused(number) and time.monotonic() < shared_state.held_until(number)
+    def _make_fetchers(self) -> Iterator[Service]:
+        dispatchers = list(self._dispatchers(isolate=True))
+        room = partial(Room, threads=self._threads, loop=self._loop)
+        return Fetchers(self.id, self._queues, dispatchers, self._shared_state, room).open()
 
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers:

@@ -78,14 +78,16 @@ class Executor:
         cancels: Cancels | None = None,
     ) -> None:
         self._config = config
+        self._queue = config.public_name
         self._cancels = cancels
-        self._number = number
+        #: The number of the queue in this process.
+        self.number = number
         self._shared_state = shared_state
         self._settler = settler
         self._reports = settler.reports
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
         self._generation = forks.generation
-        kinds = registry.kinds(config.name)
+        kinds = registry.kinds(config.public_name)
         self._handle = handling_chain() if False in kinds else None
         self._ahandle = async_handling_chain() if True in kinds else None
 
@@ -157,11 +159,11 @@ class Executor:
 
     def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
         """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
-        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, since, time.monotonic())
+        self._shared_state.run(lane, self.number, delivery.stream, delivery.entry, since, time.monotonic())
 
     def receipt(self, delivery: Delivery) -> Receipt:
         """Return the receipt of a delivery in the shared state."""
-        return Receipt.of(self._number, delivery.stream, delivery.entry)
+        return Receipt.of(self.number, delivery.stream, delivery.entry)
 
     def settle(self, settlement: Settlement) -> None:
         """Pass on the outcome of a delivery that did not run."""
@@ -180,7 +182,7 @@ class Executor:
                 handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
-        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        handling = Handling(self._queue, delivery.message, handler.where, run)
         return self._judge_middleware(handler, handling, handle(handling))
 
     async def _arun_in_middleware(
@@ -196,7 +198,7 @@ class Executor:
                 handling.exception = None if isinstance(outcome, HandBack) else error
             return self._decided(delivery, handler, outcome)
 
-        handling = Handling(self._config.name, delivery.message, handler.where, run)
+        handling = Handling(self._queue, delivery.message, handler.where, run)
         return self._judge_middleware(handler, handling, await handle(handling))
 
     def _judge_middleware(
@@ -222,8 +224,8 @@ class Executor:
         # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
         # not noted. What is not held another consumer may have. The clock is read again, because this thread may have
         # been suspended meanwhile. A hand-back is fenced.
-        self._shared_state.run(lane, self._number, delivery.stream, delivery.entry, now, deadline)
-        if not self._shared_state.holds(self._number, delivery.read_at) or self._shared_state.paused(self._number):
+        self._shared_state.run(lane, self.number, delivery.stream, delivery.entry, now, deadline)
+        if not self._shared_state.holds(self.number, delivery.read_at) or self._shared_state.paused(self.number):
             outcome: Outcome = HandBack()
         elif self._cancels is not None and message.id in self._cancels.ids:
             is_asked = self._cancels.has(message.id)
@@ -293,7 +295,7 @@ class Executor:
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
             state = HANDLED if type(outcome) is Ack else RETURNED
-            self._shared_state.ended(state, self._number, delivery.stream, delivery.entry)
+            self._shared_state.ended(state, self.number, delivery.stream, delivery.entry)
             self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.
@@ -302,7 +304,7 @@ class Executor:
             outcome = self._decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, message.id)
-            self._shared_state.ended(FAILED, self._number, delivery.stream, delivery.entry)
+            self._shared_state.ended(FAILED, self.number, delivery.stream, delivery.entry)
             self._settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)

@@ -20,6 +20,7 @@ from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
+from mq_django.core.partitions import listed
 from mq_django.errors import StoreError
 
 logger = get_logger(__name__)
@@ -88,7 +89,7 @@ class ChildProcess:
         self._shared_state.tick()
         self._consumer.start()
         does = "is a quarantine for" if self._spec.line else "handles"
-        queues = ", ".join(self._spec.queues)
+        queues = ", ".join(listed(self._spec.queues))
         logger.info("Consumer %s %s %s with %d threads", self._consumer.id, does, queues, self._spec.threads)
         self._wait()
         if not self._drained:

@@ -24,7 +24,7 @@ class MeasuredStore:
     def __init__(self, store: Store, measurer: ConsumerMeasurer) -> None:
         self._store = store
         self._measurer = measurer
-        self._queue = store.config.name
+        self._queue = store.config.public_name
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -42,6 +42,7 @@ class Settler:
 
     def __init__(self, store: Store, queue: str, consumer: str, due: threading.Event, full: threading.Event) -> None:
         self.queue = queue
+        self._public_name = store.config.public_name
         self._config = store.config
         #: What the running handlers of the queue report.
         self.reports = ReportBook(store.config)
@@ -277,12 +278,12 @@ class Settler:
         if self._steps != before and self.steps_ended is not None:
             self._notify_runs(batch, stale)
         if message_retried.receivers or message_buried.receivers:
-            send_signals(self.queue, batch, stale)
+            send_signals(self._public_name, batch, stale)
         for stale_id in stale:
             logger.warning(
                 "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", stale_id, self.queue
             )
-            delivery_stale.send_robust(Settler, queue=self.queue, message_id=stale_id)
+            delivery_stale.send_robust(Settler, queue=self._public_name, message_id=stale_id)
 
 
 def ready_ms(delivery: Delivery) -> int | None:

@@ -26,7 +26,7 @@ _OWN = QueueKeys("", "").ready.removesuffix("ready")
 #: The last parts of keys of a queue, and of a topic.
 _KINDS = {
     str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN)
-    for kind in (*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks")
+    for kind in (*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks", "asleep")
     if kind != "wake"
 }
 _TOPIC = TopicKeys("", "")
@@ -120,7 +120,9 @@ def _is_rsmq(key: bytes, namespace: str) -> bool:
 
 
 def _of_names(keys: KeyFacts) -> Iterator[DoctorFinding]:
-    known = {*(queue.name for queue in keys.server.queues), *keys.server.topics}
+    # The keys of a partition have a tag of their own. That of the queue as a whole may be on another node than they.
+    wholes = {name for name, whole in get_config().queues.items() if whole.parts}
+    known = {*(queue.keys.queue for queue in keys.server.queues), *keys.server.topics, *wholes}
     unknown = sorted(set(keys.names) - known)
     if not unknown:
         return

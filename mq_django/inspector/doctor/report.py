@@ -15,6 +15,7 @@ from mq_django.inspector.doctor.contradictions import CONTRADICTION_LOOKS, RETEN
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
 from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_facts
+from mq_django.inspector.doctor.partition_looks import PARTITION_LOOKS
 from mq_django.inspector.doctor.server_facts import server_facts
 from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
 from mq_django.transport.budgets import within
@@ -30,7 +31,8 @@ UNREACHABLE = "D100"
 _OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS)
 
 #: The looks that need a server.
-_OF_SERVERS: tuple[Look[Any], ...] = (*SERVER_LOOKS, *RETENTION_LOOKS, *KEY_LOOKS, *QUEUE_LOOKS, *MACHINE_LOOKS)
+_OF_SERVER = (*SERVER_LOOKS, *RETENTION_LOOKS, *PARTITION_LOOKS)
+_OF_SERVERS: tuple[Look[Any], ...] = (*_OF_SERVER, *KEY_LOOKS, *QUEUE_LOOKS, *MACHINE_LOOKS)
 
 #: All codes of findings.
 CODES = frozenset(code for look in (*_OF_PROJECT, *_OF_SERVERS) for code in look.codes) | {UNREACHABLE}
@@ -122,7 +124,7 @@ def _look_at_server(report: DoctorReport, connection: str, client: redis.Redis, 
         report.add(_unreachable(connection, error))
         return False
     report.note(AREAS["1"], "connection")
-    report.take((*SERVER_LOOKS, *RETENTION_LOOKS), server, where=server.where)
+    report.take(_OF_SERVER, server, where=server.where)
     if report.asks(KEY_LOOKS):
         try:
             report.take(KEY_LOOKS, key_facts(server, progress), where=server.where)

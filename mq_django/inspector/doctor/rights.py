@@ -8,7 +8,7 @@ Redis 7.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mq_django.core.configs import QueueConfig
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import NotPermitted
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, named
 from mq_django.inspector.doctor.server_facts import ServerFacts

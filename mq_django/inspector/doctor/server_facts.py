@@ -55,7 +55,7 @@ class ServerFacts:
     where: str
     client: redis.Redis
     wire: Wire
-    #: The queues and groups in code that are on it, and the names of the topics.
+    #: The queues, partitions and groups in code that are on it, and the names of the topics.
     queues: Sequence[QueueConfig]
     topics: Sequence[str]
     #: The fields of INFO, and settings of CONFIG; empty if refused.
@@ -108,7 +108,7 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
         where=f"{address(client.connection_pool)} ({config.where_is(connection)})",
         wire=wire,
         client=client,
-        queues=[queue for queue in (*config.queues.values(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
+        queues=[queue for queue in (*config.each_part(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
         topics=[topic.name for topic in config.topics.values() if _is_on(client, topic, topic.keys.log)],
         info=info,
         settings=_settings(wire, refused),

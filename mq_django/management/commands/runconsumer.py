@@ -13,10 +13,16 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.log_formats import LogStream, configure_logs
-from mq_django.consumers.shared_state import MAX_QUEUES
+from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.health import Health
-from mq_django.consumers.supervisor.preflight import PATIENCE, await_server, examine_servers, require_groups
+from mq_django.consumers.supervisor.preflight import (
+    PATIENCE,
+    await_server,
+    check_partitions,
+    examine_servers,
+    require_groups,
+)
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.consumers.supervisor.supervisor import Supervisor
@@ -26,6 +32,7 @@ from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
+from mq_django.core.partitions import listed
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
@@ -45,6 +52,11 @@ NEEDS_POSIX = (
 TOO_MANY = (
     "One runconsumer handles up to {most} queues and groups, not {count}: each takes a thread and a connection in "
     "every process. Start several, and name the queues of each: manage.py runconsumer QUEUE QUEUE ..."
+)
+
+TOO_MANY_PARTITIONS = (
+    "One runconsumer handles up to {most} queues, groups and partitions of queues, not {count}. Start several, and "
+    "name the queues of each: manage.py runconsumer QUEUE QUEUE ..."
 )
 
 NO_HANDLER = (
@@ -155,18 +167,20 @@ class Command(BaseCommand):
         if not found:
             raise CommandError("No queue is configured, and no topic has a subscriber.")
         # Checked here, so that a reload is refused, too, and the old consumers continue.
-        if len(found) > MAX_QUEUES:
-            raise CommandError(TOO_MANY.format(count=len(found), most=MAX_QUEUES))
+        if len(found) > MAX_FETCHERS:
+            raise CommandError(TOO_MANY.format(count=len(found), most=MAX_FETCHERS))
+        configs = [part for name in found for part in self._config(config, name, housekeeping=housekeeping).each_part]
+        if len(configs) > MAX_QUEUES:
+            raise CommandError(TOO_MANY_PARTITIONS.format(count=len(configs), most=MAX_QUEUES))
         if housekeeping:
-            return [replace(config.queue(name), consume=False) for name in found]
-        configs = [self._config(config, name) for name in found]
+            return [replace(part, consume=False) for part in configs]
         # Consumers have the same numbers for their queues as their supervisor.
         return sorted(configs, key=lambda queue: not queue.consume)
 
     @staticmethod
-    def _config(config: Config, name: str) -> QueueConfig:
+    def _config(config: Config, name: str, *, housekeeping: bool) -> QueueConfig:
         found, (topic, _, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
-        if _is_foreign_group(name):
+        if not housekeeping and _is_foreign_group(name):
             known = ", ".join(groups(topic)) or "none"
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
@@ -209,6 +223,7 @@ class Command(BaseCommand):
         if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
+        check_partitions(queues)
         examine_servers(queues)
         supervisor = Supervisor(
             queues,
@@ -240,10 +255,10 @@ def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
     """Return which queues are handled, and of which only the housekeeping is done."""
     others = [config.name for config in queues if not config.consume]
     found = [("Handling", consumed), ("Housekeeping only for", others)]
-    return " ".join(f"{what} {', '.join(names)}." for what, names in found if names)
+    return " ".join(f"{what} {', '.join(listed(names))}." for what, names in found if names)
 
 
 def _warn_without_handler(consumed: Sequence[str]) -> None:
     # A subscriber to all names of a topic is known by the empty name.
     if unknown := [name for name in consumed if not list(handled_names(name))]:
-        logger.warning(NO_HANDLER, ", ".join(unknown))
+        logger.warning(NO_HANDLER, ", ".join(listed(unknown)))

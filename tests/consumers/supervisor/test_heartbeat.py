@@ -123,7 +123,12 @@ class WorkerSet:
 
         kinds = ("evicted", "dead", "unknown", "asked")
         return HeartbeatCallbacks(
-            self.announce, self.held, *map(tell, kinds), names=self.named, requests=lambda *_: None
+            self.announce,
+            self.held,
+            *map(tell, kinds),
+            names=self.named,
+            requests=lambda *_: None,
+            members=lambda *_: None,
         )
 
     def announce(self):

@@ -217,11 +217,11 @@ def test_it_looks_again_for_what_an_old_connection_brings_late(rig, publish):
     turn(rig)
     publish()
     rig.store.take("me", count=1)
-    assert rig.fetcher._checks
-    rig.fetcher._checks = [0.0]
+    assert rig.reader._checks
+    rig.reader._checks = [0.0]
     turn(rig)
     assert waiting(rig) == 1
-    assert rig.fetcher._checks == []
+    assert rig.reader._checks == []
 
 
 def test_after_another_node_has_its_queue_it_looks(rig, publish):
@@ -233,7 +233,7 @@ def test_after_another_node_has_its_queue_it_looks(rig, publish):
     turn(rig, 2)
     assert waiting(rig) == 0
     assert list(rig.settled().values()) == [Ack()]
-    assert len(rig.fetcher._checks) == 4
+    assert len(rig.reader._checks) == 4
 
 
 def test_after_any_failure_it_looks(rig, publish, monkeypatch):
@@ -363,11 +363,11 @@ def test_it_looks_also_when_its_session_has_left_a_master_by_itself(rig, publish
     fail_over.copy()
     turn(rig)
     fail_over()
-    rig.fetcher._checks = []
+    rig.reader._checks = []
     rig.session.moves += 1
     turn(rig, 3)
     assert waiting(rig) == 1
-    assert rig.fetcher._checks
+    assert rig.reader._checks
 
 
 def test_another_message_of_a_new_master_with_a_known_receipt_is_handed_back(rig, publish, redis_client):

@@ -151,7 +151,7 @@ def counters(stage: Stage) -> None:
         )
     with stage.under("of two hours"):
         hour = int(NOW) // 3600
-        counted([store.keys.minutes(hour), store.keys.minutes(hour - 1)], wire, slots=60, longest=50)
+        counted([[store.keys.minutes(hour), store.keys.minutes(hour - 1)]], [wire], slots=60, longest=50)
     for key in stage.client.scan_iter(match=f"*{stage.namespace}*counters*"):
         stage.client.hset(key, "n|", 1000)
     with stage.under("of a name beyond a thousand, and of one that is known"):

@@ -55,6 +55,10 @@ class Stage:
         """Return a connection."""
         return Session(get_client("consume"))
 
+    def configure(self, **settings: Any) -> None:
+        """Use other settings."""
+        self._configure(**settings)
+
     def queue(self, **options: Any) -> Store:
         """Return the store of a queue with these options, its groups made."""
         self._configure(QUEUES={"emails": options})

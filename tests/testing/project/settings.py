@@ -33,11 +33,13 @@ if django.VERSION >= (6, 1):
 else:
     EMAIL_BACKEND = LOCMEM
 TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": []}}
+#: Of the queues that have no limit, which counts for a whole queue.
+PARTITIONS = int(os.environ.get("PARTITIONS", "1"))
 MQ_DJANGO = {
     "CONNECTION": os.environ["CONFIGURED_REDIS"],
     "QUEUES": {
-        "default": {"RESULT_TTL": 3600},
-        "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3},
+        "default": {"RESULT_TTL": 3600, "PARTITIONS": PARTITIONS},
+        "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3, "PARTITIONS": PARTITIONS},
         "slow": {"RATE_LIMIT": "1/m"},
     },
     "TOPICS": {"orders": {"RETENTION": 86400}},

@@ -1,0 +1,113 @@
+"""The wire of a partition: what makes messages ready wakes consumers, and a closed partition accepts none."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions
+
+from mq_django.conf import PartitionConfig, QueueConfig
+from mq_django.errors import QueueClosed
+from mq_django.stores.partition_count import disagreement
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire
+
+#: Milliseconds until consumers look again at a partition of which they heard nothing: notifications may be lost. All
+#: consumers look more often, and set this anew each time.
+ASLEEP_MS = 30_000
+
+#: The scripts that publish new messages.
+PUBLISH = frozenset({"schedules_fire", "stream_publish", "waiting_add", "waiting_claim", "waiting_prioritize"})
+
+#: The others that make a message ready, or let the line of a key go on. After those that settle messages of lines the
+#: consumer fetches, or runs lines_wake. What is tried again is promoted.
+WAKE = frozenset(
+    {
+        "control_resume",
+        "dead_delete",
+        "dead_redrive",
+        "dead_resubmit",
+        "lines_cancel",
+        "lines_hand_back",
+        "lines_skip",
+        "stream_accept",
+        "stream_delete",
+        "stream_hand_back",
+        "stream_purge",
+        "waiting_cancel",
+        "waiting_delete",
+        "waiting_promote",
+        "waiting_release",
+    }
+)
+
+#: The scripts with which consumers fetch.
+FETCH = frozenset({"lines_fetch", "stream_fetch"})
+
+
+def prepared(config: QueueConfig, command: Command, *, sleeps: bool = False) -> Command:
+    """Return a command of a queue's stores; for a partition with the prelude that its script needs.
+
+    Args:
+        sleeps: a fetch that finds nothing has consumers woken by what comes next.
+    """
+    if not isinstance(config, PartitionConfig):
+        return command
+    name, keys = scripts.name_of(command), config.keys
+    if name in PUBLISH:
+        # Of a delayed message its promotion wakes.
+        args: list[Argument] = [config.partitions, "" if name == "waiting_add" else keys.arrivals]
+        return scripts.with_prelude(command, "partition_enter", keys=[keys.control, keys.asleep], args=args)
+    if name in WAKE:
+        # Promoters run all the time, and mostly find nothing that is due.
+        prelude = "partition_promote" if name == "waiting_promote" else "partition_wake"
+        return scripts.with_prelude(command, prelude, keys=[keys.asleep], args=[keys.arrivals])
+    if name == "lines_wake":
+        return scripts.with_more(command, keys=[keys.asleep], args=[keys.arrivals])
+    if sleeps and name in FETCH:
+        return scripts.with_prelude(command, "partition_sleep", keys=[keys.asleep], args=[ASLEEP_MS])
+    return command
+
+
+class PartitionWire(Wire):
+    """Sends the commands of a partition's stores, with the preludes that its scripts need: see `lua/preludes/`.
+
+    Args:
+        config: the partition.
+        wire: sends them.
+    """
+
+    def __init__(self, config: PartitionConfig, wire: Wire) -> None:
+        self._config = config
+        self._wire = wire
+        #: A fetch that finds nothing has consumers woken by what comes next.
+        self.sleeps = False
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip().
+
+        Raises:
+            QueueClosed: the queue has another number of partitions, or it is being changed. Nothing was published.
+        """
+        return self._checked(
+            self._wire.trip([prepared(self._config, command, sleeps=self.sleeps) for command in commands])
+        )
+
+    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Wire.trips()."""
+        return self._wire.trips(
+            [[prepared(self._config, command, sleeps=self.sleeps) for command in trip] for trip in trips]
+        )
+
+    def _checked(self, replies: list[Any]) -> list[Any]:
+        for reply in replies:
+            if isinstance(reply, exceptions.ResponseError) and str(reply).startswith("CLOSED "):
+                raise QueueClosed(disagreement(self._config, str(reply).partition(" ")[2]))
+        return replies
+
+
+def wire_of(config: QueueConfig, wire: Wire) -> Wire:
+    """Return the wire for the stores of a queue: of a partition one with the preludes that its scripts need."""
+    if not isinstance(config, PartitionConfig) or isinstance(wire, PartitionWire):
+        return wire
+    return PartitionWire(config, wire)

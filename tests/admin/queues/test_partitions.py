@@ -1,0 +1,135 @@
+"""The pages of a queue with partitions, and of its partitions."""
+
+import re
+
+import pytest
+
+from mq_django import inspector
+from mq_django.admin.queue_admin import ROUTES
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury
+from mq_django.inspector import actions, jobs
+from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
+from tests.seeding import beat, publish, settle, take
+
+pytestmark = pytest.mark.django_db
+
+PARTITIONS = 3
+NAMES = [f"payments.{number}" for number in range(PARTITIONS)]
+
+
+@pytest.fixture(autouse=True)
+def payments(mq_settings):
+    """Configure the queue `payments` with a ready message in each partition."""
+    mq_settings(QUEUES={"payments": {"PARTITIONS": PARTITIONS, "ORDERED": True}, "emails": {}})
+    for _ in range(PARTITIONS):
+        publish("payments", "pay", {})
+    for name in NAMES:
+        beat(name, "s1", consumers=2)
+
+
+def links(response):
+    return re.findall(r'href="([^"]*)"', main_of(response))
+
+
+def test_the_overview_has_one_row_for_it(viewer):
+    response = viewer.get(BASE)
+
+    assert main_of(response).count(f"{BASE}payments/change/") == 1
+    assert "3 partitions" in main_of(response)
+    assert f"{BASE}payments.0/change/" not in links(response)
+
+
+def test_its_page_has_sums_and_a_table_of_its_partitions(viewer):
+    response = viewer.get(f"{BASE}payments/change/")
+
+    tiles = {tile["label"]: tile["count"] for tile in response.context["tiles"]}
+    assert tiles["Ready"] == "3"
+    assert tiles["Running consumers"] == "2"
+    assert [row["name"] for row in response.context["partitions"]] == NAMES
+    assert [row["ready"] for row in response.context["partitions"]] == ["1"] * PARTITIONS
+    assert {f"{BASE}{name}/change/" for name in NAMES} <= {*links(response)}
+    assert viewer.get(f"{BASE}payments/stats.json").status_code == 200
+    assert viewer.get(f"{BASE}payments/figures/").status_code == 200
+    assert viewer.get(f"{BASE}payments/change/?span=week").status_code == 200
+
+
+def test_all_pages_of_a_partition_are_those_of_a_queue(viewer):
+    for path in ("change", "ready", "pending", "dead", "waiting/delayed", "waiting/parked", "dead/groups"):
+        response = viewer.get(f"{BASE}payments.1/{path}/")
+        assert response.status_code == 200
+        assert f"{BASE}payments/change/" in re.findall(r'href="([^"]*)"', response.content.decode())
+
+
+@pytest.mark.parametrize("path", ["ready/", "pending/", "dead/", "handled/", "waiting/delayed/", "waiting/parked/"])
+def test_a_list_of_messages_is_chosen_by_partition(viewer, path):
+    response = viewer.get(f"{BASE}payments/{path}?name=pay")
+
+    assert response.status_code == 200
+    assert [url for url in links(response) if url.endswith("?name=pay")] == [
+        f"{BASE}{n}/{path}?name=pay" for n in NAMES
+    ]
+
+
+def test_no_page_of_the_queue_fails(operator):
+    """Each has sums, offers the partitions, or says that there is nothing."""
+    for where, *_ in ROUTES:
+        if not where.startswith("<str:name>"):
+            continue
+        path = re.sub(
+            r"<str:(\w+)>",
+            lambda found: {"name": "payments", "place": "ready", "room": "delayed", "what": "redrive"}.get(
+                found[1], "1-1"
+            ),
+            where,
+        )
+        for send in (operator.get, operator.post):
+            assert send(BASE + path).status_code in (200, 302, 400, 404, 405), path
+
+
+def test_pausing_it_pauses_all_partitions(operator):
+    operator.post(f"{BASE}payments/pause/", {"confirmed": "yes", "reason": "no disk"})
+    assert inspector.queue("payments").paused_parts == PARTITIONS
+
+    actions.resume("payments.1")
+    response = operator.get(f"{BASE}payments/change/")
+    assert "Resume all partitions" in main_of(response)
+    assert "has a problem in 2 of 3 partitions. payments.0 is paused." in main_of(response)
+    operator.post(f"{BASE}payments/resume/", {"confirmed": "yes"})
+    assert inspector.queue("payments").paused_parts == 0
+
+
+def test_purging_it_purges_all_partitions(operator):
+    shown = operator.get(f"{BASE}payments/purge/ready/")
+    assert "Purge 3 ready messages?" in shown.content.decode()
+
+    fields = dict(shown.context["fields"])
+    response = operator.post(f"{BASE}payments/purge/ready/", {**fields, "confirmed": "yes"}, follow=True)
+    assert response.status_code == 200
+    assert inspector.queue("payments").ready == 0
+    assert jobs.look("payments", "messages").done == PARTITIONS
+
+
+def test_redriving_its_dead_letters_redrives_those_of_all_partitions(operator):
+    for part in get_config().queue("payments").parts:
+        settle(part.name, take(part.name, 5), Bury(error="ValueError: no", reason="attempts"))
+    groups = operator.get(f"{BASE}payments/dead/groups/")
+    assert [row["count"] for row in groups.context["rows"]] == ["3"]
+    shown = operator.get(f"{BASE}payments/dead/all/redrive/")
+
+    fields = dict(shown.context["fields"])
+    operator.post(f"{BASE}payments/dead/all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
+    assert inspector.queue("payments").dead == 0
+    assert inspector.queue("payments").ready == PARTITIONS
+
+
+def test_the_dead_letters_of_all_partitions_are_redriven_where_one_is_chosen(operator, viewer):
+    part = get_config().queue("payments").parts[1]
+    settle(part.name, take(part.name, 5), Bury(error="ValueError: no", reason="attempts"))
+
+    shown = operator.get(f"{BASE}payments/dead/")
+    assert f"{BASE}payments/dead/all/redrive/" in links(shown)
+    assert [count for _, _, count in shown.context["listed"]] == ["0", "1", "0"]
+    assert f"{BASE}payments/dead/all/redrive/" not in links(viewer.get(f"{BASE}payments/dead/"))
+    assert len(b"".join(operator.get(f"{BASE}payments/dead/export/").streaming_content).splitlines()) == 1

@@ -1,0 +1,151 @@
+"""A queue with partitions is one queue for those who publish and handle, and many for Redis."""
+
+import signal
+from collections import defaultdict
+
+import pytest
+
+from mq_django import get_progress
+from mq_django.conf import get_config
+from mq_django.core.partitions import number_in, partition_of
+from mq_django.errors import QueueClosed
+from mq_django.inspector.handled_messages import find_handled
+from mq_django.inspector.whereabouts import find_everywhere
+from mq_django.producers import queues
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client, node_of
+from mq_django.transport.sessions import Pooled
+from tests.waiting import wait_until
+
+PARTITIONS = 8
+
+
+def partitioned(**options):
+    return {"default": {"PARTITIONS": PARTITIONS, **options}}
+
+
+def parts():
+    return get_config().queue("default").parts
+
+
+def each_depth():
+    for part in parts():
+        yield open_store(part, Pooled(get_client("produce", part.connection, key=part.keys.wake))).depths()
+
+
+def depths():
+    """Return the messages of each partition that are ready, in lines, or run."""
+    return [depth.ready + depth.parked + depth.pending for depth in each_depth()]
+
+
+def delayed():
+    return [depth.delayed for depth in each_depth()]
+
+
+def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, mq_settings):
+    mq_settings(QUEUES=partitioned())
+    ids = queues["default"].publish_many([("act", {}) for _ in range(2000)])
+    assert {number_in(found) for found in ids} == set(range(PARTITIONS))
+    trees("--processes", "2")
+    wait_until(lambda: len(history.counts()) == 2000)
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert {event["queue"] for event in history.lines("effect")} == {"default"}
+    wait_until(lambda: sum(depths()) == 0)
+
+
+def test_a_message_is_in_the_partition_of_its_key_and_can_be_cancelled_there(mq_settings):
+    mq_settings(QUEUES=partitioned())
+    queue = queues["default"]
+    found = {key: queue.publish("act", {}, key=key, delay=60) for key in ("a", "b", "c")}
+    for key, message_id in found.items():
+        assert number_in(message_id) == partition_of(key, PARTITIONS)
+    assert [count for count in delayed() if count] == [1, 1, 1]
+    assert all(queue.find(message_id).message.id == message_id for message_id in found.values())
+    assert queue.cancel(found["a"]).name == "CANCELLED"
+    assert queue.cancel(found["b"], key="b").name == "CANCELLED"
+    assert sum(delayed()) == 1
+    own = queue.publish("act", {}, key="d", delay=60, message_id="order.3")
+    assert own == "order.3"
+    assert queue.cancel("order.3").name == "CANCELLED"
+    unique = queue.publish("act", {}, unique="once", delay=60)
+    assert queue.publish("act", {}, unique="once", delay=60, on_conflict="keep") == unique
+    assert queue.find(unique="once").message.id == unique
+    assert queue.reschedule(unique="once", delay=90)
+    assert queue.cancel("nowhere").name == "NOT_WAITING"
+
+
+def test_delayed_messages_and_those_with_order_and_of_a_dead_tree_are_handled(trees, history, tmp_path, mq_settings):
+    mq_settings(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
+    dead = trees(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
+    queue = queues["default"]
+    first = queue.publish("act", {"do": [["wait", str(tmp_path / "go")]]}, key="stuck")
+    history.wait_for("start")
+    sent = defaultdict(list)
+    for number in range(200):
+        key = f"k{number % 20}"
+        sent[key].append(queue.publish("act", {}, key=key, delay=0.1 if number % 40 < 20 else None))
+    trees()
+    dead.kill_all()
+    (tmp_path / "go").touch()
+    wait_until(lambda: len(history.counts()) == 201)
+    assert first in history.counts()
+    wait_until(lambda: sum(depths()) == 0)
+
+
+def test_another_number_of_partitions_is_refused(trees, history, mq_settings):
+    mq_settings(QUEUES=partitioned())
+    queues["default"].publish("act", {})
+    tree = trees(QUEUES={"default": {"PARTITIONS": 4}})
+    with pytest.raises(QueueClosed, match="has 8 partitions in Redis, and PARTITIONS is 4 here"):
+        queues["default"].publish("act", {})
+    assert tree.wait() == 1
+    assert "CommandError: Queue 'default' has 8 partitions in Redis" in tree.logged()
+    plain = trees(QUEUES={"default": {}})
+    assert plain.wait() == 1
+    assert "PARTITIONS is 1 here" in plain.logged()
+
+
+def test_a_queue_with_messages_gets_no_partitions(mq_settings):
+    mq_settings(QUEUES={"default": {}})
+    queues["default"].publish("act", {})
+    mq_settings(QUEUES=partitioned())
+    with pytest.raises(QueueClosed, match="has no partitions, but messages or schedules in Redis"):
+        queues["default"].publish("act", {})
+
+
+def test_partitions_are_on_all_nodes_of_a_cluster(cluster, mq_settings, trees, history):
+    tree = trees("--processes", "2", CONNECTION=cluster.url, QUEUES=partitioned(ORDERED=True))
+    nodes = [node_of("", part.keys.ready) for part in parts()]
+    assert len(set(nodes)) == 3
+    assert sorted(map(nodes.count, set(nodes))) == [2, 3, 3]
+    ids = [queues["default"].publish("act", {}, key=f"k{number}") for number in range(100)]
+    wait_until(lambda: history.counts() == dict.fromkeys(ids, 1))
+    tree.signal(signal.SIGTERM)
+    assert tree.wait() == 0
+
+
+def test_progress_is_reported_in_the_partition_of_the_message(trees, history, mq_settings, tmp_path):
+    mq_settings(QUEUES=partitioned())
+    trees()
+    queue, go = queues["default"], str(tmp_path / "go")
+    sent = [queue.publish("act", {"do": [["report", [number, 10, "", go]]]}, key=f"k{number}") for number in range(3)]
+    own = queue.publish("act", {"do": [["report", [7, 10, "", go]]]}, message_id="order-7")
+    for number, message_id in enumerate(sent):
+        wait_until(lambda message_id=message_id: queue.progress(message_id), timeout=20)
+        assert get_progress(message_id).done == number
+    assert wait_until(lambda: queue.progress(own), timeout=20).done == 7
+    (tmp_path / "go").touch()
+
+
+def test_what_became_of_a_message_is_found_by_its_id(trees, history, mq_settings):
+    options = partitioned(KEEP_HANDLED=3600)
+    mq_settings(QUEUES=options)
+    trees(QUEUES=options)
+    queue = queues["default"]
+    sent = [queue.publish("act", {}, key=f"k{number}") for number in range(4)]
+    sent.append(queue.publish("act", {}, message_id="order-7"))
+    for message_id in sent:
+        found = wait_until(lambda message_id=message_id: find_handled("default", message_id))
+        assert (found.member, found.ending) == (message_id, "handled")
+        assert [place.place for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
+    assert find_handled("default", "nowhere") is None

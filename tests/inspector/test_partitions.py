@@ -1,0 +1,199 @@
+"""A queue with partitions is shown as one, with the sums over them."""
+
+import pytest
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.core.filters import NOTHING
+from mq_django.core.outcomes import Bury
+from mq_django.errors import NotSupported
+from mq_django.inspector import actions, dead_letters, entries, jobs, moves, plans
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.messages import waiting
+from mq_django.inspector.whereabouts import find_everywhere
+from mq_django.producers import queues
+from mq_django.transport.sessions import Session
+from tests.seeding import beat, settle, take
+
+PARTITIONS = 4
+
+
+@pytest.fixture(autouse=True)
+def payments(mq_settings):
+    """Configure the queue `payments`, and one without partitions."""
+    mq_settings(QUEUES={"payments": {"PARTITIONS": PARTITIONS}, "emails": {}})
+
+
+def publish_each(count=1):
+    return [queues["payments"].publish("pay", {}) for _ in range(count * PARTITIONS)]
+
+
+def test_the_counts_of_a_queue_are_the_sums_over_its_partitions():
+    publish_each(2)
+    queues["payments"].publish("pay", {}, delay=60)
+    view = inspector.queue("payments")
+
+    assert (view.name, view.ready, view.delayed, view.depth) == ("payments", 8, 1, 9)
+    assert [part.name for part in view.parts] == [f"payments.{number}" for number in range(PARTITIONS)]
+    assert [part.ready for part in view.parts] == [2] * PARTITIONS
+    assert view.oldest_ms == max(part.oldest_ms for part in view.parts)
+    assert sum(view.activity.published) == 9
+    assert [found.published for found in view.activity.names] == [9]
+    assert sum(inspector.activity("payments", hours=24).published) == 9
+
+
+def test_the_overview_has_one_row_for_it():
+    publish_each()
+    views = {view.name: view for view in inspector.overview()}
+
+    assert set(views) == {"payments", "emails"}
+    assert views["payments"].ready == PARTITIONS
+    assert sum(views["payments"].activity.published) == PARTITIONS
+    assert [view.name for view in inspector.overview(["payments.2"])] == ["payments.2"]
+    assert inspector.totals().ready == PARTITIONS
+
+
+def test_each_consumer_is_listed_once():
+    publish_each()
+    for part in get_config().queue("payments").parts:
+        beat(part.name, "s1", consumers=2)
+    view = inspector.queue("payments")
+
+    assert len(view.consumers) == 2
+    assert view.alive == 2
+
+
+def test_a_problem_of_a_partition_is_one_of_the_queue_and_names_it():
+    for part in get_config().queue("payments").parts:
+        beat(part.name, "s1", consumers=1)
+    actions.pause("payments.1", reason="no disk")
+    view = inspector.queue("payments")
+
+    assert not view.paused
+    assert view.paused_parts == 1
+    assert view.problems() == ["paused"]
+    (problem,) = inspector.problems("payments")
+    assert problem.sentence.startswith("payments has a problem in 1 of 4 partitions: payments.1 is paused.")
+
+
+def test_pausing_a_queue_pauses_all_partitions():
+    actions.pause("payments.1")
+
+    assert actions.pause("payments", reason="no disk")
+    assert not actions.pause("payments")
+    view = inspector.queue("payments")
+    assert view.paused
+    assert view.paused_parts == PARTITIONS
+    assert actions.resume("payments.0")
+    assert actions.resume("payments")
+    assert not actions.resume("payments")
+    assert inspector.queue("payments").paused_parts == 0
+
+
+def bury_each(count=1):
+    """Bury messages in each partition, and return their ids in the order of the partitions."""
+    publish_each(count)
+    ids = []
+    for part in get_config().queue("payments").parts:
+        deliveries = take(part.name, count)
+        settle(part.name, deliveries, Bury(error="ValueError: no", reason="attempts"))
+        ids += [delivery.message.id for delivery in deliveries]
+    return ids
+
+
+def test_purging_a_queue_purges_all_partitions():
+    publish_each(3)
+
+    assert actions.purge("payments", "ready", at_most=10).done == 10
+    assert inspector.queue("payments").ready == 2
+    assert actions.purge("payments", "ready", at_most=10).done == 2
+
+
+def test_dead_letters_are_counted_redriven_and_deleted_in_all_partitions():
+    ids = bury_each(2)
+    (group,) = dead_letters.groups("payments")
+    assert group.count == dead_letters.count("payments").count == 8
+
+    assert dead_letters.redrive_messages("payments", [ids[0], ids[-1], "none"]) == Outcome(done=2, missing=1)
+    assert dead_letters.delete_messages("payments", [ids[2]]).done == 1
+    assert [(part.dead, part.ready) for part in inspector.queue("payments").parts] == [(1, 1), (1, 0), (2, 0), (1, 1)]
+
+
+def test_a_job_on_a_queue_is_one_in_each_partition_that_has_messages():
+    bury_each(2)
+    dead_letters.delete_messages("payments", [found.message.id for found in dead_letters.every("payments.3")])
+
+    assert jobs.begin("payments", "redrive", who="ann") == jobs.Begun("begun", 6)
+    assert jobs.begin("payments", "redrive", who="ann").word == "busy"
+    assert [job.total for job in inspector.queue("payments").jobs] == [2, 2, 2]
+    while work_here("payments", "w") < 1:
+        pass
+    found = jobs.look("payments")
+    assert (found.state, found.total, found.looked, found.done) == ("finished", 6, 6, 6)
+    assert inspector.queue("payments").ready == 6
+    assert jobs.begin("payments", "delete", who="ann").word == "nothing"
+    assert not jobs.cancel("payments")
+
+
+def test_waiting_messages_of_all_partitions_are_deleted_by_a_job():
+    for _ in range(PARTITIONS):
+        queues["payments"].publish("pay", {}, delay=60)
+
+    assert jobs.begin_deleting("payments", "delayed", who="ann", rate=100).total == PARTITIONS
+    assert jobs.look("payments", "messages").rate == 100
+    assert jobs.cancel("payments", "messages")
+    assert jobs.look("payments", "messages").state == "cancelled"
+
+
+def test_dead_letters_are_moved_from_partitions_and_not_to_them():
+    ids = bury_each()
+
+    assert moves.move_messages("payments", "emails", ids[:2]).done == 2
+    assert inspector.queue("emails").ready == 2
+    assert moves.targets("emails") == []
+    for target in ("payments", "payments.1"):
+        with pytest.raises(NotSupported, match="has or is a partition"):
+            moves.check_target("emails", target)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: entries.ready("payments", NOTHING, limit=1),
+        lambda: waiting("payments", "delayed", start=0, limit=1),
+        lambda: dead_letters.page("payments", limit=1),
+        lambda: moves.move("payments", "emails", ["1-0"]),
+    ],
+)
+def test_what_is_about_one_list_of_messages_needs_a_partition(ask):
+    with pytest.raises(NotSupported, match=r"has partitions: name one of them, 'payments.0' to 'payments.3'"):
+        ask()
+
+
+def test_messages_are_found_in_all_partitions():
+    ids = publish_each()
+
+    assert {found for _, page in inspector.ids("payments") for found in page} == {*ids}
+    found = find_everywhere(ids[0], seconds=5)
+    assert [each.queue for each in found.found] == [f"payments.{ids[0].rpartition('.')[2]}"]
+
+
+@pytest.mark.single_server(why="it counts round trips, and each node of a cluster needs its own")
+def test_64_partitions_take_as_many_round_trips_as_2(mq_settings, monkeypatch):
+    sent, send = [], Session.send
+    monkeypatch.setattr(Session, "send", lambda session, commands: sent.append(commands) or send(session, commands))
+
+    def counted(partitions):
+        name = f"of{partitions}"
+        mq_settings(QUEUES={name: {"PARTITIONS": partitions, "CONCURRENCY": {"key": 1}}})
+        queues[name].publish_many([("pay", {}) for _ in range(partitions)])
+        sent.clear()
+        inspector.overview()
+        inspector.queue(name)
+        inspector.activity(name, hours=24)
+        plans.limits(name, count=10)
+        dead_letters.groups(name)
+        return len(sent)
+
+    assert counted(2) == counted(64)

@@ -1,0 +1,119 @@
+"""The verbs of `mq` for a queue with partitions."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from mq_django import inspector
+from mq_django.conf import get_config
+from mq_django.core.outcomes import Bury
+from mq_django.core.partitions import partition_of
+from tests.seeding import beat, publish, settle, take
+
+PARTITIONS = 3
+NAMES = [f"payments.{number}" for number in range(PARTITIONS)]
+
+
+@pytest.fixture(autouse=True)
+def ids(mq_settings):
+    """Configure the queue `payments` with two ready messages in each partition, and return their ids."""
+    mq_settings(QUEUES={"payments": {"PARTITIONS": PARTITIONS, "CONCURRENCY": {"key": 1}}, "emails": {}})
+    for name in NAMES:
+        beat(name, "s1", consumers=1)
+    return [publish("payments", "pay", {"n": n}) for n in range(2 * PARTITIONS)]
+
+
+def mq(*args):
+    out = StringIO()
+    call_command("mq", *args, stdout=out)
+    return out.getvalue()
+
+
+def mq_json(*args):
+    return json.loads(mq("--json", *args))
+
+
+def bury_all():
+    for part in get_config().queue("payments").parts:
+        settle(part.name, take(part.name, 5), Bury(error="ValueError: no", reason="attempts"))
+
+
+def test_status_has_a_row_for_a_queue_and_for_the_partitions_of_one_that_is_named():
+    assert {row["queue"]: row["ready"] for row in mq_json("status")} == {"emails": 0, "payments": 6}
+
+    (row,) = mq_json("status", "payments")
+    assert (row["ready"], row["consumers"]) == (6, 1)
+    assert [(part["queue"], part["ready"]) for part in row["partitions"]] == [(name, 2) for name in NAMES]
+    shown = mq("status", "payments")
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["payments", *NAMES]
+    assert mq_json("top", "payments")[0]["ready"] == 6
+    assert mq_json("rates", "payments")[0]["published"] == 6
+
+
+def test_status_tells_that_some_partitions_are_paused():
+    mq("pause", "payments.1")
+    assert "1 of 3 partitions paused" in mq("status")
+
+    assert mq("pause", "payments") == "paused\n"
+    assert inspector.queue("payments").paused
+    assert mq("resume", "payments") == "resumed\n"
+
+
+def test_messages_of_all_partitions_are_listed_in_pages(ids):
+    rows, after = [], []
+    for _ in range(4):
+        out, errors = StringIO(), StringIO()
+        call_command("mq", "--json", "peek", "payments", "--limit=2", *after, stdout=out, stderr=errors)
+        rows += json.loads(out.getvalue())
+        if "--after" not in errors.getvalue():
+            break
+        after = ["--after", errors.getvalue().split()[-1]]
+
+    assert sorted(row["id"] for row in rows) == sorted(ids)
+    exported = [json.loads(line) for line in mq("export", "payments", "ready").splitlines()]
+    assert sorted(row["id"] for row in exported) == sorted(ids)
+
+
+def test_a_message_is_found_in_its_partition(ids):
+    assert mq_json("find", "payments", ids[0])["place"] == "ready"
+    assert mq_json("show", "payments", ids[1])["id"] == ids[1]
+    assert mq_json("why", "payments", ids[1])["sentence"]
+    with pytest.raises(CommandError, match="has no message"):
+        mq("find", "payments", "none")
+
+
+def test_dead_letters_are_redriven_deleted_and_resubmitted(ids):
+    bury_all()
+    assert [row["count"] for row in mq_json("errors", "payments")] == [6]
+    assert mq_json("redrive", "payments", "--all", "--dry-run")["count"] == 6
+
+    assert mq_json("redrive", "payments", ids[0])["redriven"] == 1
+    assert mq_json("delete", "payments", ids[1], "--yes")["deleted"] == 1
+    assert mq_json("resubmit", "payments", ids[2], '{"n": 0}')["id"]
+    assert len(mq("export", "payments").splitlines()) == 3
+    assert mq_json("redrive", "payments", "--all")["redriven"] == 3
+    view = inspector.queue("payments")
+    assert (view.dead, view.ready) == (0, 5)
+
+
+def test_purging_and_cancelling(ids):
+    later = publish("payments", "pay", {}, delay=60)
+    assert mq_json("cancel", "payments", later)["cancelled"] == 1
+    assert mq_json("purge", "payments", "ready", "--yes")["deleted"] == 6
+    assert inspector.queue("payments").depth == 0
+
+
+def test_a_key_has_its_line_in_its_partition():
+    found = mq_json("line", "payments", "ann")
+
+    assert found["queue"] == NAMES[partition_of("ann", PARTITIONS)]
+    assert mq_json("limits", "payments")[0]["queue"] == "payments"
+    assert mq_json("consumers")[0]["queues"] == ["payments"]
+
+
+def test_dead_letters_are_not_moved_to_it():
+    with pytest.raises(CommandError, match="'payments' has or is a partition"):
+        mq("move", "emails", "payments", "--all")

@@ -1,0 +1,79 @@
+"""Partitions: their number, and the preludes of the scripts that publish, wake and fetch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.outcomes import HandBack
+from mq_django.core.partitions import number_in
+from mq_django.errors import QueueClosed
+from mq_django.stores import open_store
+from mq_django.stores.partition_count import CLOSED, record_command
+from mq_django.stores.partition_wire import PartitionWire
+from mq_django.stores.runtime_schedules import RuntimeSchedules
+from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.everything import ME, OTHER
+
+
+def scenes() -> Iterator[Any]:
+    """Yield every scene."""
+    yield from (numbered, slept, of_a_key)
+
+
+def numbered(stage: Stage) -> None:
+    for partitions in (1, 4, 8):
+        stage.queue() if partitions == 1 else stage.configure(QUEUES={"emails": {"PARTITIONS": partitions}})
+        with stage.under(f"by the settings: {partitions}"):
+            stage.wire().trip([record_command(get_config().queue("emails"))])
+    stage.clear()
+    stage.queue().publish([message_of(1)])
+    stage.configure(QUEUES={"emails": {"PARTITIONS": 4}})
+    with stage.under("there are messages in no partition"):
+        stage.wire().trip([record_command(get_config().queue("emails"))])
+    stage.clear()
+    RuntimeSchedules(stage.queue().config, stage.wire()).define("night", b'{"every": 3600}', before=b"", who="ann")
+    stage.configure(QUEUES={"emails": {"PARTITIONS": 4}})
+    with stage.under("there are schedules of run time in no partition"):
+        stage.wire().trip([record_command(get_config().queue("emails"))])
+
+
+def opened(stage: Stage, **options: Any) -> tuple[Any, PartitionWire]:
+    """Return the store of a partition, and its wire."""
+    stage.configure(QUEUES={"emails": {"PARTITIONS": 2, **options}})
+    part = get_config().queue("emails.1")
+    assert number_in(part.name) == 1
+    wire = PartitionWire(part, stage.wire())
+    store = open_store(part, wire)
+    store.create_groups()
+    return store, wire
+
+
+def slept(stage: Stage) -> None:
+    store, wire = opened(stage)
+    wire.sleeps = True
+    with stage.under("of a partition: nothing is there"):
+        assert store.take(ME, count=5) == []
+    with stage.under("to a partition, while consumers sleep"):
+        store.publish([message_of(1)])
+    with stage.under("to a partition"):
+        store.publish([message_of(2)])
+    with stage.under("to a partition, later"):
+        store.publish([message_of(3, delay_ms=5000)])
+    for known in (CLOSED, "8"):
+        stage.client.hset(store.keys.control, "partitions", known)
+        for options in ({}, {"delay_ms": 5000}):
+            with stage.under(f"to a partition that is not there: {known}"), pytest.raises(QueueClosed):
+                store.publish([message_of(4, **options)])
+
+
+def of_a_key(stage: Stage) -> None:
+    store, wire = opened(stage, ORDERED=True)
+    store.publish([message_of(number, key="a") for number in (1, 2)])
+    (first,) = store.take(ME, count=5)
+    wire.sleeps = True
+    with stage.under("of a partition: the key is busy"):
+        assert store.take(OTHER, count=5) == []
+    with stage.under("of a partition, whose key goes on"):
+        stage.settle(store, HandBack(), [first])
