@@ -84,7 +84,7 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
         "partitions",
         _("Partitions"),
         # Nothing was changed.
-        status=200 if page.request.method in ("GET", "HEAD") else 400,
+        status=200 if page.request.method in {"GET", "HEAD"} else 400,
         queue=name,
         tabs=tabs(page, name, place, view),
         sentence=sentence,
