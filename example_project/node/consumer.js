@@ -1,4 +1,5 @@
-// Handle messages that a Django project publishes with mq_django: node consumer.js <queue>
+// Handle messages that a Django project publishes with mq_django: node consumer.js <queue>, or of one of the MQ_PARTITIONS
+// partitions of a queue: node consumer.js <queue> <number>
 //
 // Prints each message it handles as a line of JSON. A message named "fail" fails, to show retries and dead letters.
 // Stop it with Ctrl-C or SIGTERM. MQ_REDIS_URL, MQ_NAMESPACE and MQ_MAX_ATTEMPTS are read. See docs/protocol.md.
@@ -6,10 +7,11 @@
 
 const { randomBytes } = require('node:crypto')
 const { hostname } = require('node:os')
-const { connect, decode, join, keysOf, script } = require('./mq')
+const { connect, decode, join, keysOf, script, tagOf } = require('./mq')
 
 const maxAttempts = Number(process.env.MQ_MAX_ATTEMPTS || 25)
-const key = keysOf(process.argv[2])
+const [queue, partition] = process.argv.slice(2)
+const key = keysOf(partition === undefined ? queue : tagOf(queue, Number(partition), Number(process.env.MQ_PARTITIONS)))
 const me = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`
 const redis = connect({ maxRetriesPerRequest: null })
 const reader = redis.duplicate() // a blocked read holds its connection

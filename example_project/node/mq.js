@@ -4,7 +4,9 @@
 const { readFileSync } = require('node:fs')
 const { hostname } = require('node:os')
 const { join } = require('node:path')
+const { crc32 } = require('node:zlib')
 const { Redis } = require('ioredis')
+const slotOf = require('cluster-key-slot')
 
 const LUA = join(__dirname, '..', '..', 'mq_django', 'transport', 'lua')
 
@@ -14,6 +16,15 @@ exports.connect = options => {
 }
 
 exports.keysOf = queue => kind => `${process.env.MQ_NAMESPACE || 'mq'}:{${queue}}:${kind}`
+
+// A queue with partitions: that of a key, and the hash tag that stands in the place of the queue's name in the keys of one.
+exports.partitionOf = (key, partitions) => crc32(key) % partitions
+exports.tagOf = (queue, partition, partitions) => {
+  for (let x = 0; ; x++) {
+    const tag = `${queue}.${partition}.${x}`
+    if (Math.floor(slotOf(tag) * partitions / 16384) === partition) return tag
+  }
+}
 
 // A line `-- with <name>` stands for the file parts/<name>.lua.
 exports.script = function script (name) {

@@ -86,13 +86,14 @@ class Project:
         }
         return self.start([sys.executable, "-m", "django", "runconsumer", *arguments], environment)
 
-    def node_consumer(self, queue: str, **environment: str) -> Program:
+    def node_consumer(self, queue: str, *partition: str, **environment: str) -> Program:
         """Start the example consumer in JavaScript."""
-        return self.start(["node", NODE_PROGRAMS / "consumer.js", queue], {**self.node_environment, **environment})
+        command = ["node", NODE_PROGRAMS / "consumer.js", queue, *partition]
+        return self.start(command, {**self.node_environment, **environment})
 
-    def node_publish(self, *arguments: str) -> str:
+    def node_publish(self, *arguments: str, **environment: str) -> str:
         """Publish with the example producer in JavaScript, and return the id."""
-        return run(["node", NODE_PROGRAMS / "producer.js", *arguments], self.node_environment)
+        return run(["node", NODE_PROGRAMS / "producer.js", *arguments], {**self.node_environment, **environment})
 
     @property
     def node_environment(self) -> dict[str, str]:
