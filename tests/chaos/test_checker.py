@@ -133,7 +133,7 @@ def test_i3_a_fault_explains_what_was_running_or_unsent():
     assert (verdict.duplicates, verdict.duplicates_per_fault_max, verdict.duplicates_without_fault) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("kind", ["die", "at-effect"])
+@pytest.mark.parametrize("kind", ["die", "hold", "at-effect"])
 def test_i3_what_a_process_did_until_it_was_gone_is_explained_by_its_death(kind):
     events = told(*published("a"), fault("f", pids=[A], began=2.5, kind=kind), *handled("a")[:-2], *handled("a", by=B))
 
