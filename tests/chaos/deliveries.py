@@ -246,8 +246,8 @@ class Told:
         name, kind, pids = str(event.told["fault"]), str(event.told["kind"]), frozenset(event.told["pids"])
         struck = float(event.told.get("struck", event.at))
         if kind in ("die", "hold") or kind.startswith("at-"):
-            # It notes its own end before, or that of who replaces it. Its other threads go on until it is gone, which is
-            # late on a busy machine.
+            # It notes its end before, or a handler that only a new process can end. Its other threads go on until it is
+            # gone, which is late on a busy machine.
             struck = max(struck, *(self._last_of.get(pid, struck) for pid in pids))
         return Fault(
             name=name,
