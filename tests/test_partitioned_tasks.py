@@ -73,10 +73,19 @@ def test_a_result_is_in_the_partition_that_its_id_names():
     assert [get_result(each.id).args for each in many] == [[0], [1], [2]]
 
 
-def test_a_generated_id_asks_one_partition():
+def asked(client):
+    """Return how many results were read."""
+    return sum(row["calls"] for name, row in client.info("commandstats").items() if name == "cmdstat_getrange")
+
+
+@pytest.mark.single_server(why="on a cluster the nodes count on their own")
+def test_a_generated_id_asks_one_partition(redis_client):
     result = tasks.note.enqueue(1)
-    names = [place.name for place in get_config().places_of(result.id)]
-    assert names == [f"default.{number_in(result.id)}", "emails"]
+    named, *others, last = [place.name for place in get_config().places_of(result.id)]
+    assert (named, last, len(others)) == (f"default.{number_in(result.id)}", "emails", PARTITIONS - 1)
+    before = asked(redis_client)
+    get_result(result.id)
+    assert asked(redis_client) - before == 2
     assert len(get_config().places_of("order.3")) == PARTITIONS + 1
     assert [place.name for place in get_config().places_of("order.3", {"emails"})] == ["emails"]
 

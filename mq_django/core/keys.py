@@ -169,6 +169,16 @@ class QueueKeys:
         return self._key("arrivals")
 
     @property
+    def moving(self) -> str:
+        """STREAM, of a partition: what is on its way to another one, while the number of partitions is changed."""
+        return self._key("moving")
+
+    @property
+    def arrived(self) -> str:
+        """HASH, of a partition: tag of another one -> the latest entry of its `moving` that has arrived here."""
+        return self._key("arrived")
+
+    @property
     def earlier_parked(self) -> str:
         """ZSET: what earlier versions have in the place of `parked`. They cannot read what is there."""
         return self._key("parked")

@@ -127,7 +127,7 @@ class QueueConfig(DeliveryOptions):
         metadata=option(
             read_partitions,
             "The number of [partitions](partitions.md): complete queues behind this name, which a Redis Cluster "
-            "spreads over its nodes. It is recorded in Redis and cannot be changed while the queue is in use.",
+            "spreads over its nodes. It is recorded in Redis, and `manage.py mq repartition` changes it.",
         ),
     )
     store: str = field(default="stream", metadata=STORE)
@@ -179,11 +179,15 @@ class QueueConfig(DeliveryOptions):
         return self.parts[in_turn(len(self.parts)) if named is None else partition_of(named, len(self.parts))]
 
     def places_of(self, message_id: str) -> "Sequence[QueueConfig]":
-        """Return the partitions in which a message may be, the likely one first; only one if its id names it."""
-        number = number_in_id(message_id)
-        if number is not None and number < len(self.parts):
-            return (self.parts[number],)
-        return self.places_by(message_id)
+        """Return the partitions in which a message may be, the likely one first: that which its id names.
+
+        It may be in another one since the number of partitions was changed.
+        """
+        likely, number = self.places_by(message_id), number_in_id(message_id)
+        if number is None or number >= len(self.parts):
+            return likely
+        named = self.parts[number]
+        return named, *(part for part in likely if part is not named)
 
     def places_by(self, name: str) -> "Sequence[QueueConfig]":
         """Return the partitions in which the message with a unique key or a given id may be, the likely one first."""
@@ -223,3 +227,13 @@ class PartitionConfig(QueueConfig):
 
     def _make_parts(self) -> "tuple[PartitionConfig, ...]":
         return ()
+
+
+def likely_first(configs: Sequence[QueueConfig]) -> tuple[list[int], list[int]]:
+    """Return the positions of the first partition of each queue, and of the others: see QueueConfig.places_of()."""
+    seen: set[str] = set()
+    likely, others = list[int](), list[int]()
+    for at, config in enumerate(configs):
+        (others if config.public_name in seen else likely).append(at)
+        seen.add(config.public_name)
+    return likely, others

@@ -34,8 +34,8 @@ def disagreement(config: QueueConfig, found: str) -> str:
     queue = config.public_name
     if found == CLOSED:
         return f"Queue {queue!r} accepts no messages while its number of partitions is changed"
-    known = "no partitions, but messages or schedules" if found == "1" else f"{found} partitions"
+    known = "no partitions" if found == "1" else f"{found} partitions"
     return (
-        f"Queue {queue!r} has {known} in Redis, and PARTITIONS is {config.partitions} here: restart this process with "
-        "the settings of the others"
+        f"Queue {queue!r} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the "
+        f"other processes, or run `manage.py mq repartition {queue} {config.partitions}`"
     )

@@ -17,7 +17,16 @@ from mq_django.transport.sessions import Wire
 ASLEEP_MS = 30_000
 
 #: The scripts that publish new messages.
-PUBLISH = frozenset({"schedules_fire", "stream_publish", "waiting_add", "waiting_claim", "waiting_prioritize"})
+PUBLISH = frozenset(
+    {
+        "schedules_fire",
+        "stream_accept",
+        "stream_publish",
+        "waiting_add",
+        "waiting_claim",
+        "waiting_prioritize",
+    }
+)
 
 #: The others that make a message ready, or let the line of a key go on. After those that settle messages of lines the
 #: consumer fetches, or runs lines_wake. What is tried again is promoted.
@@ -30,7 +39,6 @@ WAKE = frozenset(
         "lines_cancel",
         "lines_hand_back",
         "lines_skip",
-        "stream_accept",
         "stream_delete",
         "stream_hand_back",
         "stream_purge",

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
+from mq_django.core.queue_configs import likely_first
 from mq_django.core.reports import Progress, Report, progress_text, read_progress
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
@@ -107,9 +108,13 @@ def read_progress_in(configs: Sequence[QueueConfig], message_id: str) -> Progres
     Raises:
         StoreError: a server cannot be reached, or refuses the command.
     """
-    wires = open_wires("produce", [config.connection for config in configs])
-    found = read_progress_of([(config, message_id) for config in configs], wires)
-    return next((progress for progress in found if progress is not None), None)
+    for positions in likely_first(configs):
+        chosen = [configs[at] for at in positions]
+        wires = open_wires("produce", [config.connection for config in chosen])
+        found = read_progress_of([(config, message_id) for config in chosen], wires)
+        if (first := next((progress for progress in found if progress is not None), None)) is not None:
+            return first
+    return None
 
 
 def _command(config: QueueConfig, reports: Sequence[Report], *, ttl_ms: int = KEPT_MS, forget: bool = False) -> Command:

@@ -26,6 +26,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Retry, StepEnd
 from mq_django.core.publication import Publication
+from mq_django.core.queue_configs import likely_first
 from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import is_consumer
@@ -144,11 +145,20 @@ def end_cancelled(
 def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
     """Look up a task's result in several queues, in one round trip per server. Each has its wire.
 
-    If the task seems to be running, a second round trip asks whether its consumer is still a member of the queue.
+    Of the partitions of a queue the first is asked, and the others only if nothing was found. If the task seems to be
+    running, another round trip asks whether its consumer is still a member of the queue.
 
     Raises:
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
+    likely, others = likely_first(configs)
+    found = _find_in([wires[at] for at in likely], [configs[at] for at in likely], message_id)
+    if found is None and others:
+        found = _find_in([wires[at] for at in others], [configs[at] for at in others], message_id)
+    return found
+
+
+def _find_in(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
     trips: list[list[Command]] = [
         [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
     ]

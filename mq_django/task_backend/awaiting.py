@@ -10,6 +10,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import handler_context
+from mq_django.core.partitions import number_in_id
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
 from mq_django.producers.result_watcher import Ended, ResultWatcher, watcher
@@ -137,7 +138,7 @@ class Awaited:
         if result.is_finished:
             del self._open[message_id]
             return result
-        place = _place_of(_queue_of(result), message_id)
+        place = _place_with(_queue_of(result), message_id)
         if any(place.name == config.name and message_id in ids for _, config, ids in self._watched):
             # It would be missing there again.
             raise TaskResultDoesNotExist(message_id)
@@ -217,8 +218,11 @@ def _queue_of(result: AnyResult) -> QueueConfig:
 
 
 def _place_of(config: QueueConfig, message_id: str) -> QueueConfig:
+    """Return the queue, or the one of its partitions that the id names; if it is not there, it is looked for later."""
+    return _place_with(config, message_id) if number_in_id(message_id) is None else config.places_of(message_id)[0]
+
+
+def _place_with(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that has a result."""
     places = config.places_of(message_id)
-    if len(places) == 1:
-        return places[0]
     return part_with(open_wires("produce", [place.connection for place in places]), places, message_id)

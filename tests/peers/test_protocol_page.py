@@ -31,6 +31,8 @@ PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 BOX = re.compile(r"<!-- (try|user): ([\w-]+) -->\n```(redis|sh)\n(.*?)```", re.DOTALL)
 BOXES = {name: (language, text) for _, name, language, text in BOX.findall(PAGE)}
 LUA = ROOT / "mq_django" / "transport" / "lua"
+#: Those of consumers and producers. A change of the number of partitions is for operators.
+SCRIPTS = {path.stem for path in LUA.glob("*.lua") if not path.stem.startswith("repartition_")}
 #: The first box for a shell is typed at the root, and leaves its reader in the folder of the scripts, with `whole`.
 (WHOLE,) = re.findall(r"^whole\(\) \(\n.*?^\)\n", BOXES["fetch"][1], re.MULTILINE | re.DOTALL)
 
@@ -153,7 +155,7 @@ def test_the_user_for_a_consumer_may_run_every_script_of_the_page():
     granted = set(re.findall(r"\+(\S+)", BOXES["consumer"][1]))
     assert "also `+xgroup|destroy`" in PAGE
     missing_rights = set()
-    for name in set(re.findall(r"`(\w+)`", PAGE)) & {path.stem for path in LUA.glob("*.lua")} - {"topic_seek"}:
+    for name in set(re.findall(r"`(\w+)`", PAGE)) & SCRIPTS - {"topic_seek"}:
         called = re.findall(r"call\('(\w+)'(?:, '(\w+)')?", load(name).text)
         missing_rights |= {(name, each) for each, sub in called if not granted & {each, f"{each}|{sub}"}}
     assert missing_rights == set()
@@ -337,7 +339,7 @@ CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'(?:, '(\w+)')?")
 
 def test_the_consumer_of_the_page_may_run_every_command_of_the_scripts_that_it_names():
     allowed = set(re.findall(r"\+([\w|]+)", BOXES["consumer"][1]))
-    named = set(re.findall(r"`(\w+)`", PAGE)) & {path.stem for path in LUA.glob("*.lua")}
+    named = set(re.findall(r"`(\w+)`", PAGE)) & SCRIPTS
     refused = {
         (script, command)
         for script in named

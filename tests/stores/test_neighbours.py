@@ -30,6 +30,7 @@ from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
 from mq_django.stores.partition_wire import PartitionWire
 from mq_django.stores.progress_reports import begin, read_progress_of, save
+from mq_django.stores.repartitioning import Repartitioning
 from mq_django.stores.results import end_cancelled, settled_commands
 from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
@@ -156,6 +157,7 @@ def record(recorder, mq_settings, namespace):
         be_moved,
         be_remembered,
         be_partitioned,
+        be_repartitioned,
     ):
         mq_settings()
         act(recorder.client, mq_settings)
@@ -205,6 +207,39 @@ def be_partitioned(client, mq_settings):
     queue.publish("welcome", marked(), key="k")
     settle(store, HandBack(), first)
     settle(store, ACK, take_all(store, ME))
+
+
+def be_repartitioned(client, mq_settings):
+    """Change the number of partitions, with messages in every place."""
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True, "AFTER_BURY": "hold"}})
+    queue, part = queues["emails"], get_config().queue("emails").place_of(key="k")
+    store = open_store(part, Session(get_client("inspect")))
+    store.create_groups()
+    for number, outcome in enumerate((Retry(), Bury("no"), SetAside(), HandBack())):
+        for _ in range(2):
+            queue.publish("welcome", marked(), key="k" * (number + 1), message_id=f"of-{number}-{marked()}")
+        for each in get_config().queue("emails").parts:
+            own = open_store(each, Session(get_client("inspect")))
+            own.create_groups()
+            own.settle(ME, [Settlement(item, outcome, delay_ms=9000) for item in take_all(own, ME)[:1]])
+    queue.publish("welcome", marked(), delay=60, unique="u")
+    queue.publish("welcome", marked(), unique="c", unique_for=60)
+    client.set(part.keys.result("of"), b"{}", px=60_000)
+    change = Repartitioning(get_config().queue("emails"), Session(get_client("inspect")))
+    change.begin(3)
+    change.pause("me")
+    for each in change.parts.values():
+        own = open_store(each, Session(get_client("inspect")))
+        own.settle(ME, [Settlement(item, HandBack()) for item in own.held_by(ME, limit=99)])
+    change.close("me")
+    while change.take() != (0, 0):
+        pass
+    change.all_taken()
+    for each in change.old.each_part:
+        while change.put(each)[0]:
+            pass
+    change.copy_results()
+    change.open()
 
 
 def be_remembered(client, mq_settings):

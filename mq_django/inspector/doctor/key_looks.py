@@ -26,7 +26,10 @@ _OWN = QueueKeys("", "").ready.removesuffix("ready")
 #: The last parts of keys of a queue, and of a topic.
 _KINDS = {
     str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN)
-    for kind in (*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks", "asleep")
+    for kind in (
+        *(*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks"),
+        *("asleep", "moving", "arrived"),
+    )
     if kind != "wake"
 }
 _TOPIC = TopicKeys("", "")

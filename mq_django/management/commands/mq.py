@@ -25,6 +25,7 @@ from mq_django.management import (
     publish_verb,
     rates_verb,
     removal_verbs,
+    repartition_verb,
     schedule_verbs,
     stack_verb,
     status_verb,
@@ -58,6 +59,7 @@ VERBS: dict[str, Verb] = {
         *stack_verb.VERBS,
         *doctor_verb.VERBS,
         *schedule_verbs.VERBS,
+        *repartition_verb.VERBS,
         *workflows_verb.VERBS,
         *topic_verbs.VERBS,
     )

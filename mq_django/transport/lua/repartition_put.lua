@@ -1,0 +1,160 @@
+-- Put messages into the partition for which they are. What an earlier call has written is skipped.
+--
+-- KEYS[1]  control    {queue.p.x}:control      HASH
+-- KEYS[2]  arrived    {queue.p.x}:arrived      HASH    source -> its latest entry that has arrived here
+-- KEYS[3]  ready      {queue.p.x}:ready        STREAM
+-- KEYS[4]  urgent     {queue.p.x}:urgent       STREAM
+-- KEYS[5]  priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
+-- KEYS[6]  due        {queue.p.x}:due          ZSET    score: due time, ms
+-- KEYS[7]  unhandled  {queue.p.x}:unhandled    ZSET
+-- KEYS[8]  waiting    {queue.p.x}:waiting      HASH    member -> body
+-- KEYS[9]  unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
+-- KEYS[10] claims     {queue.p.x}:claims       HASH    see waiting_claim
+-- KEYS[11] cancels    {queue.p.x}:cancels      ZSET
+-- KEYS[12] dead       {queue.p.x}:dead         STREAM
+-- KEYS[13] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[14] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[15] permits    {queue.p.x}:permits      ZSET    see parts/tokens
+-- KEYS[16] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
+-- ARGV[1]  group
+-- ARGV[2]  source     the tag of the partition from which they come
+-- then for each, in the order of `moving`: its entry there, the number of fields and values, and these: see
+-- repartition_take
+--
+-- Returns the number of those that were written; or 'OPEN' if the partition is not closed: nothing is.
+
+-- with types
+-- with clock
+-- with ranks
+-- with dead_groups
+-- with tokens
+local control, arrived, ready, urgent, priority, due, unhandled, waiting = unpack(KEYS, 1, 8)
+local unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 16)
+local group, source = ARGV[1], ARGV[2]
+
+local wrong = wrong_type({ [control] = 'hash', [arrived] = 'hash', [ready] = 'stream', [urgent] = 'stream' })
+  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [waiting] = 'hash', [unique] = 'hash' })
+  or wrong_type({ [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream', [ids] = 'hash', [permits] = 'zset' })
+  or wrong_type({ [notes] = 'hash' })
+if wrong then
+  return wrong
+end
+if redis.call('hget', control, 'partitions') ~= 'closed' then
+  return 'OPEN'
+end
+
+local now, number = now_ms(), 0
+
+-- Store the body of a message that waits, and return its member: another one if its own is in use here.
+local function keep_body(item, body)
+  local member, id = item.name, item.id
+  if redis.call('hsetnx', waiting, member, body) == 0 then
+    if id ~= '' then
+      return put_body(waiting, id, body)
+    end
+    repeat
+      number = number + 1
+      member = string.format('p:@%.0f-%d', now * 1000, number)
+    until redis.call('hsetnx', waiting, member, body) == 1
+  elseif id ~= '' and id ~= member then
+    redis.call('hset', unique, member, id, id, member)
+  end
+  return member
+end
+
+local function keep_token(item, token)
+  if item.token ~= '' then
+    redis.call('zadd', permits, item.token, token)
+  end
+end
+
+local function put_waiting_in(set, item, fields)
+  local member = keep_body(item, fields[2])
+  redis.call('zadd', set, item.score, member)
+  keep_token(item, 'm-' .. member)
+end
+
+local function put_entry(stream, item, fields)
+  local entry = redis.call('xadd', stream, '*', unpack(fields))
+  if stream == urgent then
+    redis.pcall('xgroup', 'create', urgent, group, '0')
+  end
+  keep_token(item, token_of(stream, entry))
+end
+
+-- Dead letters keep the time at which they were buried, if none here is newer.
+local function put_dead(item, fields)
+  local entry = redis.pcall('xadd', dead, item.name, unpack(fields))
+  if type(entry) == 'table' then
+    entry = redis.call('xadd', dead, '*', unpack(fields))
+  end
+  if item.id ~= '' then
+    redis.call('hset', ids, item.id, entry)
+  end
+  keep_token(item, 'd-' .. entry)
+  count_dead(groups, dead, group_of(fields, 1, #fields), tonumber(string.match(entry, '^%d+')))
+end
+
+local puts = {
+  ready = function(item, fields)
+    put_entry(ready, item, fields)
+  end,
+  urgent = function(item, fields)
+    put_entry(urgent, item, fields)
+  end,
+  priority = function(item, fields)
+    local level = -math.floor(item.score / BAND + 0.5)
+    rank(priority, control, keep_body(item, fields[2]), level, 'ranked', 1)
+  end,
+  due = function(item, fields)
+    put_waiting_in(due, item, fields)
+  end,
+  unhandled = function(item, fields)
+    put_waiting_in(unhandled, item, fields)
+  end,
+  dead = put_dead,
+  claim = function(item, fields)
+    local id = string.match(fields[2], '^%d+:(.*)$')
+    if id and redis.call('hsetnx', claims, 'k:' .. item.name, fields[2]) == 1 then
+      redis.call('hset', claims, 'i:' .. id, item.name)
+    end
+  end,
+  note = function(item, fields)
+    redis.call('hsetnx', notes, item.name, fields[2])
+    local latest = math.max(number_of(redis.call('hget', notes, '#')), number_of(string.match(fields[2], '^%d+')))
+    redis.call('hset', notes, '#', string.format('%.0f', latest))
+  end,
+}
+
+local function is_after(entry, known)
+  local ms, n = string.match(entry, '^(%d+)-(%d+)$')
+  local known_ms, known_n = string.match(known, '^(%d+)-(%d+)$')
+  ms, n, known_ms, known_n = tonumber(ms), tonumber(n), tonumber(known_ms), tonumber(known_n)
+  return ms > known_ms or ms == known_ms and n > known_n
+end
+
+local written, at = 0, 3
+local known = redis.call('hget', arrived, source) or '0-0'
+while at <= #ARGV do
+  local entry, count = ARGV[at], tonumber(ARGV[at + 1])
+  if is_after(entry, known) then
+    local item, fields = {}, {}
+    for n = at + 2, at + 17, 2 do
+      item[ARGV[n]] = ARGV[n + 1]
+    end
+    for n = at + 18, at + 1 + count do
+      fields[#fields + 1] = ARGV[n]
+    end
+    puts[item.place](item, fields)
+    if item.claim ~= '' and redis.call('hsetnx', claims, 'k:' .. item.claim, item['until']) == 1 then
+      redis.call('hset', claims, 'i:' .. item.id, item.claim)
+    end
+    if item.cancel ~= '' then
+      redis.call('zadd', cancels, item.cancel, item.id)
+    end
+    redis.call('hset', arrived, source, entry)
+    written = written + 1
+  end
+  at = at + 2 + count
+end
+return written

@@ -1,0 +1,192 @@
+-- Put what is in a closed partition on its way to another one: into `moving`, in the order in which it is handled there.
+--
+-- A message leaves its place in the same step. So whatever goes on here meanwhile, such as a promoter, it is moved once.
+-- What waits to be tried again, or is due later, follows all that is ready: a message that is made ready meanwhile is in
+-- front of it.
+--
+-- KEYS[1]  control    {queue.p.x}:control      HASH
+-- KEYS[2]  moving     {queue.p.x}:moving       STREAM  entries: place, name, id, score, token, claim, until, cancel; then
+--                                                      the fields of the message, or `body`
+-- KEYS[3]  ready      {queue.p.x}:ready        STREAM
+-- KEYS[4]  urgent     {queue.p.x}:urgent       STREAM
+-- KEYS[5]  priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
+-- KEYS[6]  due        {queue.p.x}:due          ZSET    score: due time, ms
+-- KEYS[7]  unhandled  {queue.p.x}:unhandled    ZSET
+-- KEYS[8]  parked     {queue.p.x}:lines        ZSET
+-- KEYS[9]  earlier    {queue.p.x}:parked       ZSET    lines of an earlier version
+-- KEYS[10] waiting    {queue.p.x}:waiting      HASH    member -> body
+-- KEYS[11] unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
+-- KEYS[12] claims     {queue.p.x}:claims       HASH    see waiting_claim
+-- KEYS[13] cancels    {queue.p.x}:cancels      ZSET
+-- KEYS[14] dead       {queue.p.x}:dead         STREAM
+-- KEYS[15] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[16] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[17] permits    {queue.p.x}:permits      ZSET    see parts/tokens
+-- KEYS[18] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
+-- ARGV[1]  group
+-- ARGV[2]  limit      messages, at most 500
+-- ARGV[3]  bytes      it ends after the message that exceeds them
+--
+-- Returns {messages, claims and notes that were taken, deliveries that consumers still hold}; or 'OPEN' if the partition
+-- is not closed: nothing is written.
+
+-- with types
+-- with undelivered
+-- with tokens
+-- with bodies
+-- with forget_member
+-- with line_fields
+-- with dead_letters
+local control, moving, ready, urgent, priority, due, unhandled, parked, earlier = unpack(KEYS, 1, 9)
+local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 10, 18)
+local group, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local wrong = wrong_type({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [urgent] = 'stream' })
+  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset', [earlier] = 'zset' })
+  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream' })
+  or wrong_type({ [ids] = 'hash', [permits] = 'zset', [notes] = 'hash' })
+if wrong then
+  return wrong
+end
+if redis.call('hget', control, 'partitions') ~= 'closed' then
+  return 'OPEN'
+end
+-- Somebody may have resumed it: then messages of a key would be handled here and elsewhere.
+redis.call('hset', control, 'paused', '1')
+
+local taken, size = 0, 0
+local has_claims, has_cancels = redis.call('exists', claims) == 1, redis.call('exists', cancels) == 1
+
+local function room()
+  return size >= bytes and 0 or limit - taken
+end
+
+-- Add an item, with the claim and the request to cancel of the message with this id.
+local function put(place, name, id, score, token, fields)
+  local claim, lasts, cancel = '', '', ''
+  if has_claims and id ~= '' then
+    claim = redis.call('hget', claims, 'i:' .. id) or ''
+    lasts = claim ~= '' and redis.call('hget', claims, 'k:' .. claim) or ''
+    if string.match(lasts, '^%d+:(.*)$') ~= id then
+      claim, lasts = '', ''
+    end
+  end
+  if has_cancels and id ~= '' then
+    cancel = redis.call('zscore', cancels, id) or ''
+  end
+  local item = { 'place', place, 'name', name, 'id', id, 'score', score, 'token', token }
+  for _, text in ipairs({ 'claim', claim, 'until', lasts, 'cancel', cancel }) do
+    item[#item + 1] = text
+  end
+  for _, text in ipairs(fields) do
+    item[#item + 1] = text
+    size = size + #text
+  end
+  redis.call('xadd', moving, '*', unpack(item))
+  if claim ~= '' then
+    redis.call('hdel', claims, 'k:' .. claim, 'i:' .. id)
+  end
+  if cancel ~= '' then
+    redis.call('zrem', cancels, id)
+  end
+  taken = taken + 1
+end
+
+local function id_in(fields)
+  for at = 1, #fields, 2 do
+    if fields[at] == 'id' then
+      return fields[at + 1]
+    end
+  end
+  return ''
+end
+
+local function take_entries(stream)
+  local place = stream == urgent and 'urgent' or 'ready'
+  for _, entry in ipairs(room() > 0 and undelivered(stream, group, math.min(room(), 50)) or {}) do
+    if room() > 0 then
+      local token = token_of(stream, entry[1])
+      local hash = redis.call('zscore', permits, token) or ''
+      put(hash ~= '' and 'urgent' or place, entry[1], id_in(entry[2]), '', hash, entry[2])
+      redis.call('xdel', stream, entry[1])
+      redis.call('zrem', permits, token)
+    end
+  end
+end
+
+-- Take messages of a sorted set. What is left of one that was deleted by hand is removed.
+local function take_members(from, place)
+  local found = room() > 0 and redis.call('zrange', from, 0, math.min(room(), 50) - 1, 'withscores') or {}
+  for at = 1, #found, 2 do
+    local member, body = found[at], redis.call('hget', waiting, found[at])
+    if room() > 0 then
+      local id = redis.call('hget', unique, member) or id_of(member)
+      if body then
+        local hash = redis.call('zscore', permits, 'm-' .. member) or ''
+        local fields = place == 'ready' and fields_in(body, id or member) or { 'body', body }
+        put(place, member, place == 'ready' and id_in(fields) or id or '', found[at + 1], hash, fields)
+      end
+      redis.call('zrem', from, member)
+      redis.call('hdel', waiting, member)
+      redis.call('zrem', permits, 'm-' .. member)
+      if id and id ~= member then
+        forget_member(unique, member, id)
+      end
+    end
+  end
+end
+
+local function take_dead()
+  for _, found in ipairs(room() > 0 and redis.call('xrange', dead, '-', '+', 'count', math.min(room(), 50)) or {}) do
+    if room() > 0 then
+      local token = 'd-' .. found[1]
+      put('dead', found[1], id_in(found[2]), '', redis.call('zscore', permits, token) or '', found[2])
+      remove_dead_letter(dead, ids, found[1], found[2])
+      redis.call('zrem', permits, token)
+    end
+  end
+  uncount_removed(groups)
+  removed = {}
+end
+
+-- Take claims of messages that are gone, and notes.
+local function take_fields(hash, place, prefix)
+  local found = room() > 0 and redis.call('hscan', hash, 0, 'count', 50)[2] or {}
+  for at = 1, #found, 2 do
+    local field, value = found[at], found[at + 1]
+    local name = string.sub(field, 1, #prefix) == prefix and string.sub(field, #prefix + 1)
+    if name and field ~= '#' then
+      put(place, name, '', '', '', { 'body', value })
+    end
+    if field ~= '#' then
+      redis.call('hdel', hash, field)
+    end
+  end
+end
+
+take_entries(urgent)
+take_members(parked, 'ready')
+take_members(earlier, 'ready')
+if redis.call('exists', parked, earlier) == 0 then
+  take_entries(ready)
+end
+if taken == 0 then
+  take_members(priority, 'priority')
+  take_members(unhandled, 'unhandled')
+  take_members(due, 'due')
+end
+if taken == 0 then
+  take_dead()
+end
+if taken == 0 then
+  has_claims, has_cancels = false, false
+  take_fields(claims, 'claim', 'k:')
+  take_fields(notes, 'note', '')
+end
+
+local held = 0
+for _, stream in ipairs({ ready, urgent }) do
+  local pending = redis.pcall('xpending', stream, group)
+  held = held + (pending.err and 0 or pending[1])
+end
+return { taken, held }
