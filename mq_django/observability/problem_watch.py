@@ -16,7 +16,7 @@ from mq_django.core.visible import truncate
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
 from mq_django.inspector.queue_view import Problem, QueueView
-from mq_django.inspector.queues import all_configs, overview, wires_of
+from mq_django.inspector.queues import overview, whole_configs, wires_of
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.problem_notes import ProblemNote, ProblemNotes, claim_looks, read_notes
 from mq_django.transport.sessions import Wire
@@ -49,7 +49,7 @@ class ProblemWatcher(Service):
 
     def run_once(self) -> float:
         """Look at the queues at which no other process looks."""
-        configs = all_configs()
+        configs = whole_configs()
         wires = wires_of(configs)
         claims = claim_looks(configs, wires, 0.9 * EVERY)
         # The queues on a server that cannot be reached are left out: nothing can be noted there.
