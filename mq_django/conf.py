@@ -114,7 +114,6 @@ class _Reader:
             else:
                 found[name] = QueueConfig(name=name, namespace=namespace, **options)
                 self._check_order(found[name])
-                self._check_partitions(found[name])
         return found
 
     def _check_slot(self, config: QueueConfig, connection: str) -> None:
@@ -132,12 +131,6 @@ class _Reader:
         if config.after_bury == "hold" and not config.ordered:
             message = f'{where} has AFTER_BURY "hold" without ORDERED: only keys with order wait for dead letters.'
             self.refuse(where, message, "Add ORDERED, or remove AFTER_BURY.")
-
-    def _check_partitions(self, config: QueueConfig) -> None:
-        where, limits = f'MQ_DJANGO["QUEUES"][{config.name!r}]', config.limits
-        if config.parts and (limits.rate or limits.concurrency):
-            message = f"{where} has PARTITIONS, which have no common RATE_LIMIT or CONCURRENCY."
-            self.refuse(where, message, "Limit each key by {'key': ...}, or remove PARTITIONS.")
 
     def topics(
         self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]

@@ -370,13 +370,6 @@ def test_only_streams_have_partitions(raw):
     assert "PARTITIONS'] is for queues only, and not for those in RSMQ's format" in one_problem(raw).message
 
 
-@pytest.mark.parametrize("limit", [{"RATE_LIMIT": "5/s"}, {"CONCURRENCY": {"queue": 5, "key": 2}}])
-def test_partitions_have_no_common_limit(limit):
-    assert "no common RATE_LIMIT or CONCURRENCY" in one_problem({"QUEUES": {"a": {"PARTITIONS": 2, **limit}}}).message
-    (of_key,) = limit
-    read({"QUEUES": {"a": {"PARTITIONS": 2, of_key: {"key": "5/s" if of_key == "RATE_LIMIT" else 2}}}})
-
-
 @pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])
 def test_an_unknown_setting_is_answered_with_the_known_ones(raw):
     problem = one_problem(raw)

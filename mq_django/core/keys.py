@@ -7,6 +7,8 @@ use them together.
 import re
 from dataclasses import dataclass, field
 
+from mq_django.core.partition_keys import PartitionKeys
+
 #: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
 
@@ -68,7 +70,7 @@ PARKED_PREFIX = "p:"
 
 
 @dataclass(frozen=True, slots=True)
-class QueueKeys:
+class QueueKeys(PartitionKeys):
     """The keys of one queue."""
 
     namespace: str
@@ -157,26 +159,6 @@ class QueueKeys:
     def hours(self, day: int) -> str:
         """Return the key of the HASH with the counters of each hour of a day (days since 1970)."""
         return self._key(f"counters:h:{day}")
-
-    @property
-    def asleep(self) -> str:
-        """STRING with a TTL, of a partition: there was nothing to fetch, and what comes next is to wake consumers."""
-        return self._key("asleep")
-
-    @property
-    def arrivals(self) -> str:
-        """Pub/sub channel, of a partition: consumers had found nothing, and now there is something."""
-        return self._key("arrivals")
-
-    @property
-    def moving(self) -> str:
-        """STREAM, of a partition: what is on its way to another one, while the number of partitions is changed."""
-        return self._key("moving")
-
-    @property
-    def arrived(self) -> str:
-        """HASH, of a partition: tag of another one -> the latest entry of its `moving` that has arrived here."""
-        return self._key("arrived")
 
     @property
     def earlier_parked(self) -> str:

@@ -207,6 +207,8 @@ class QueueConfig(DeliveryOptions):
         if self.partitions == 1:
             return ()
         shared = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
+        # Those of the queue as a whole are in its own slot: see `mq_django.stores.shares`.
+        shared["rate_limit"], shared["concurrency"] = Limit(key=self.rate_limit.key), Limit(key=self.concurrency.key)
         shared["max_depth"] = None if self.max_depth is None else -(-self.max_depth // self.partitions)
         names = [partition_name(self.name, number) for number in range(self.partitions)]
         return tuple(PartitionConfig(**{**shared, "name": name, "number": n}) for n, name in enumerate(names))

@@ -86,7 +86,7 @@ def _use(config: QueueConfig, reply: Any, sketch: Any) -> LimitUse:
     )
 
 
-def summed_use(found: Sequence[LimitUse], *, count: int) -> LimitUse:
+def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> LimitUse:
     """Return the usage of the limits of a queue with partitions, without the most frequent keys.
 
     The share of a key is that of its partition.
@@ -94,7 +94,7 @@ def summed_use(found: Sequence[LimitUse], *, count: int) -> LimitUse:
     page = sorted((key for each in found for key in each.page), key=lambda key: key.next_check_ms)
     return LimitUse(
         now_ms=max(each.now_ms for each in found),
-        granted=sum(each.granted for each in found),
+        granted=of_whole.granted,
         concurrent=sum(each.concurrent for each in found),
         parked=sum(each.parked for each in found),
         keys=sum(each.keys for each in found),

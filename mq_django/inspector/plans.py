@@ -72,6 +72,7 @@ def limits(name: str, *, count: int) -> LimitUse | None:
     config = get_config().queue(name)
     if not config.limits:
         return None
-    parts = config.each_part
-    found = limit_uses(parts, open_wires("inspect", [part.connection for part in parts]), count=count)
-    return found[0] if len(found) == 1 else summed_use(found, count=count)
+    # The grants of a rate of the queue as a whole are in its own slot.
+    configs = [config] if not config.parts else [*config.parts, config]
+    found = limit_uses(configs, open_wires("inspect", [each.connection for each in configs]), count=count)
+    return found[0] if len(found) == 1 else summed_use(found[:-1], found[-1], count=count)

@@ -151,18 +151,16 @@ def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_i
     Raises:
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
-    likely, others = likely_first(configs)
-    found = _find_in([wires[at] for at in likely], [configs[at] for at in likely], message_id)
-    if found is None and others:
-        found = _find_in([wires[at] for at in others], [configs[at] for at in others], message_id)
-    return found
+    for chosen in likely_first(configs):
+        found = _find_in([wires[at] for at in chosen], [configs[at] for at in chosen], message_id)
+        if found is not None:
+            return found
+    return None
 
 
 def _find_in(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    trips: list[list[Command]] = [
-        [("GETRANGE", config.keys.result(message_id), 0, MAX_RESULT - 1)] for config in configs
-    ]
-    replies = [reply for (reply,) in fan_out(wires, trips)]
+    keys = [config.keys.result(message_id) for config in configs]
+    replies = [reply for (reply,) in fan_out(wires, [[("GETRANGE", key, 0, MAX_RESULT - 1)] for key in keys])]
     # Errors last, so that a queue that cannot be read does not hide the result in another one.
     for at in sorted(range(len(configs)), key=lambda at: isinstance(replies[at], Exception)):
         if text := reply_or_raise(replies[at]):

@@ -170,7 +170,7 @@ def _published(client: redis.Redis, keys: QueueKeys) -> int:
 
 
 def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
-    known = {getattr(keys, name) for name in KINDS} | {keys.asleep}
+    known = {getattr(keys, name) for name in KINDS} | {keys.asleep, keys.shares}
     if isinstance(keys, GroupKeys):
         known |= {keys.topic.log, keys.topic.control, keys.topic.published}
     if isinstance(keys, RsmqKeys):

@@ -149,3 +149,48 @@ def test_what_became_of_a_message_is_found_by_its_id(trees, history, mq_settings
         assert (found.member, found.ending) == (message_id, "handled")
         assert [place.place for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
     assert find_handled("default", "nowhere") is None
+
+
+def most_at_once(history):
+    """Return how many handlers ran at the same time at most."""
+    times = [(event["t"], 1) for event in history.lines("start")] + [
+        (event["t"], -1) for event in history.lines("effect")
+    ]
+    running = most = 0
+    # What ends at the time at which another one begins has ended before.
+    for _, change in sorted(times):
+        running += change
+        most = max(most, running)
+    return most
+
+
+def test_all_partitions_have_one_limit_of_concurrency(trees, history, mq_settings):
+    mq_settings(QUEUES=partitioned(CONCURRENCY=3))
+    ids = queues["default"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 100, message_ids=map(str, range(100)))
+    for _ in range(2):
+        trees("--threads", "8")
+    wait_until(lambda: len(history.counts()) == 100)
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert most_at_once(history) == 3
+
+
+def test_the_limit_goes_on_when_a_machine_is_gone(trees, history, mq_settings, tmp_path):
+    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=2)
+    dead = trees("--threads", "4", QUEUES=config)
+    held = [queues["default"].publish("act", {"do": [["wait", str(tmp_path / "go")]]}) for _ in range(4)]
+    wait_until(lambda: len(history.lines("start")) == 2)
+    trees("--threads", "4")
+    dead.kill_all()
+    (tmp_path / "go").touch()
+    wait_until(lambda: set(history.counts()) == set(held))
+
+
+def test_all_partitions_have_one_rate(trees, history, mq_settings):
+    mq_settings(QUEUES=partitioned(RATE_LIMIT="30/h"))
+    ids = queues["default"].publish_many([("act", {})] * 100, message_ids=map(str, range(100)))
+    tree = trees("--threads", "8")
+    other = trees("--threads", "8")
+    wait_until(lambda: len(history.counts()) == 30)
+    assert set(history.counts()) < set(ids)
+    assert (tree.stop(), other.stop()) == (0, 0)
+    assert len(history.lines("start")) == 30

@@ -36,6 +36,7 @@ from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules
 from mq_django.stores.schedule_status import statuses
+from mq_django.stores.shares import Shares
 from mq_django.stores.stack_requests import StackRequests
 from mq_django.stores.step_notes import StepNotes
 from mq_django.stores.workflow_home import Event, WorkflowHome
@@ -56,7 +57,15 @@ DRAINS = {
     *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
     *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
     *("lines_ack", "lines_retry", "lines_bury", "lines_hand_back", "lines_set_aside", "lines_fetch", "lines_wake"),
-    *("lines_cancel", "lines_steps_ack", "lines_reassign", "lines_begin", "waiting_promote", "waiting_release"),
+    *(
+        "shares_ask",
+        "lines_cancel",
+        "lines_steps_ack",
+        "lines_reassign",
+        "lines_begin",
+        "waiting_promote",
+        "waiting_release",
+    ),
     *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
     *(
         "rsmq_reassign",
@@ -207,6 +216,9 @@ def be_partitioned(client, mq_settings):
     queue.publish("welcome", marked(), key="k")
     settle(store, HandBack(), first)
     settle(store, ACK, take_all(store, ME))
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "RATE_LIMIT": "5/h", "CONCURRENCY": 3}})
+    for name, wanted in ((ME, 2), (OTHER, 2), (OTHER, 1), (ME, 0)):
+        Shares(get_config().queue("emails"), Session(get_client("inspect")), name).ask(0, wanted)
 
 
 def be_repartitioned(client, mq_settings):

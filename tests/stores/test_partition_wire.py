@@ -40,7 +40,7 @@ QUIET = {
     *("waiting_page", "waiting_reschedule", "waiting_scan", "waiting_unclaim"),
     # They close partitions, and open them.
     *("repartition_close", "repartition_copy", "repartition_open", "repartition_put", "repartition_state"),
-    "repartition_take",
+    *("repartition_take", "shares_ask"),
     # Of schedules and workflows, which are not in partitions, and of the queue as a whole.
     *("schedules_define", "schedules_delete", "schedules_load", "schedules_pause", "schedules_read"),
     *("schedules_resume", "schedules_skip", "schedules_unskip", "workflows_advance", "workflows_left"),

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from mq_django.conf import PartitionConfig, QueueConfig
+from mq_django.conf import PartitionConfig, QueueConfig, get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
@@ -16,6 +16,7 @@ from mq_django.consumers.worker.room import Room
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 from mq_django.stores.partition_wire import PartitionWire
+from mq_django.stores.shares import Shares
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import open_session
@@ -55,7 +56,9 @@ class Fetchers:
             room = self._room(config.public_name)
             if isinstance(config, PartitionConfig):
                 parts = [self._partition(number, session) for number in numbers]
-                yield PartitionFetcher(config.public_name, parts, session, room=room)
+                whole = get_config().queue(config.public_name)
+                shares = Shares(whole, session, f"{self._consumer}:{numbers[0]}") if whole.limits.of_queue else None
+                yield PartitionFetcher(config.public_name, parts, session, room=room, shares=shares)
             else:
                 reader = self._reader(numbers[0], session, open_store(config, session))
                 may_fetch = self._fetch_check(numbers[0])

@@ -16,6 +16,7 @@ from mq_django.consumers.worker.fetcher import NO_ROOM, PAUSED
 from mq_django.consumers.worker.queue_reader import QueueReader
 from mq_django.consumers.worker.room import Room
 from mq_django.stores.partition_wire import PartitionWire
+from mq_django.stores.shares import Shares
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.subscription import Subscription
@@ -28,6 +29,8 @@ LATER = (0.005, 0.02)
 BATCH = 100
 #: The longest wait for a notification, in seconds.
 LISTEN = 1.0
+#: Seconds after which others hear that deliveries have ended, if the queue as a whole is limited.
+TELL = 0.02
 #: Seconds that a handler takes, until some have run.
 FIRST_SECONDS = 0.01
 
@@ -65,17 +68,28 @@ class PartitionFetcher(Service):
         parts: the partitions. Their stores use `session`.
         session: the connection, of this thread only.
         room: how many messages can run soon.
+        shares: those of this fetcher in the limits of the queue as a whole, if it has some.
     """
 
-    def __init__(self, queue: str, parts: Sequence[FetchedPartition], session: AnySession, *, room: Room) -> None:
+    def __init__(
+        self,
+        queue: str,
+        parts: Sequence[FetchedPartition],
+        session: AnySession,
+        *,
+        room: Room,
+        shares: Shares | None = None,
+    ) -> None:
         super().__init__()
         self.name = f"fetcher of the partitions of {queue}"
         self.connection = parts[0].reader.store.config.connection
         self._parts = list(parts)
         self._by_channel = {part.channel: part for part in parts}
         self._session = session
-        self._subscription = Subscription(session.another(), list(self._by_channel))
+        channels = [*self._by_channel, *([] if shares is None else [shares.channel])]
+        self._subscription = Subscription(session.another(), channels)
         self._room = room
+        self._shares = shares
         #: How many messages may still be fetched in this round, and how many of them from one partition.
         self._left = self._share = 0
 
@@ -89,17 +103,46 @@ class PartitionFetcher(Service):
         if not active:
             return PAUSED
         self._left = self._room.messages(self._seconds())
-        if self._left < 1:
-            return self._line_up(active)
         now = time.monotonic()
         due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]
-        if not due:
-            next_look = min(part.look_at for part in active)
-            self._hear(min(LISTEN, PAUSED if len(active) < len(self._parts) else LISTEN, max(0.0, next_look - now)))
+        if self._left < 1 or not due:
+            self._tell()
+            return self._line_up(active) if self._left < 1 else self._wait(active, now)
+        if self._shares is None:
+            self._look_at(due)
             return 0.0
+        share = self._shares.ask(self._held(), self._left)
+        self._left = min(self._left, share.messages)
+        if self._left:
+            self._look_at(due)
+            self._shares.give_back(self._left)
+            self._tell()
+        else:
+            self._hear(LISTEN if share.wait is None else min(LISTEN, share.wait))
+        return 0.0
+
+    def _look_at(self, due: Sequence[FetchedPartition]) -> None:
         self._share = max(BATCH, self._left // len(due))
         self.each(due, self._look, called=lambda part: part.name)
+
+    def _wait(self, active: Sequence[FetchedPartition], now: float) -> float:
+        """Wait for a notification, or the next look."""
+        seconds = min(LISTEN, max(0.0, min(part.look_at for part in active) - now))
+        if len(active) < len(self._parts):
+            seconds = min(seconds, PAUSED)
+        if self._shares is not None and self._held():
+            seconds = min(seconds, TELL)
+        self._hear(seconds)
         return 0.0
+
+    def _held(self) -> int:
+        """Return the number of deliveries that this consumer holds."""
+        return sum(len(part.reader.settler.in_hand) for part in self._parts)
+
+    def _tell(self) -> None:
+        """Let others have what this consumer no longer needs of the limits."""
+        if self._shares is not None and self._shares.is_due(held := self._held()):
+            self._shares.ask(held, 0)
 
     def _look(self, part: FetchedPartition) -> None:
         if self._left < 1:

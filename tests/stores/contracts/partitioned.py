@@ -14,13 +14,15 @@ from mq_django.stores.partition_count import CLOSED, record_command
 from mq_django.stores.partition_wire import PartitionWire
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.stores.runtime_schedules import RuntimeSchedules
+from mq_django.stores.shares import Shares
+from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
 
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (numbered, slept, of_a_key, renumbered, renumbered_twice)
+    yield from (numbered, slept, of_a_key, renumbered, renumbered_twice, limited)
 
 
 def numbered(stage: Stage) -> None:
@@ -145,3 +147,27 @@ def renumbered_twice(stage: Stage) -> None:
         change.take()
     with stage.under("it is done"), pytest.raises(QueueClosed):
         change.close("me")
+
+
+def limited(stage: Stage) -> None:
+    stage.configure(QUEUES={"emails": {"PARTITIONS": 2, "CONCURRENCY": 3, "RATE_LIMIT": "5/h"}})
+    config = get_config().queue("emails")
+    mine, other = Shares(config, stage.wire(), ME), Shares(config, stage.wire(), OTHER)
+    with stage.under("all is free"):
+        mine.ask(0, 2)
+    with stage.under("another holds two of three"):
+        other.ask(0, 2)
+    with stage.under("there is none: it will be told"):
+        other.ask(1, 1)
+    mine.give_back(1)
+    with stage.under("one of two grants was not used, and somebody waits"):
+        mine.ask(1, 0)
+    with stage.under("all have ended"):
+        mine.ask(0, 0)
+    with stage.under("the rate allows two more"):
+        mine.ask(0, 3)
+    with stage.under("it allows none"):
+        mine.ask(2, 1)
+    stage.client.hset(config.keys.shares, mapping={OTHER: f"3:{NOW_MS - 1}", "nobody": "junk"})
+    with stage.under("what others held no longer counts"):
+        mine.ask(0, 0)
