@@ -53,6 +53,24 @@ def test_status_has_a_row_for_a_queue_and_for_the_partitions_of_one_that_is_name
     assert mq_json("rates", "payments")[0]["published"] == 6
 
 
+def test_partitions_are_listed_with_where_they_are_and_who_looks_first():
+    rows = mq_json("partitions", "payments")
+    parts = get_config().queue("payments").parts
+    assert [(row["partition"], row["ready"], row["tag"]) for row in rows] == [
+        (part.name, 2, part.keys.queue) for part in parts
+    ]
+    (consumer,) = {row["preferred"] for row in rows}
+    assert consumer in {found.id for found in inspector.queue("payments").consumers}
+    mq("pause", "payments.1")
+    assert [row["paused"] for row in mq_json("partitions", "payments")] == [False, True, False]
+    shown = mq("partitions", "payments").splitlines()
+    assert [line.split()[0] for line in shown[1:]] == NAMES
+    with pytest.raises(CommandError, match="Queue 'emails' has no partitions"):
+        mq("partitions", "emails")
+    with pytest.raises(CommandError, match="is a partition"):
+        mq("partitions", "payments.1")
+
+
 def test_status_tells_that_some_partitions_are_paused():
     mq("pause", "payments.1")
     assert "1 of 3 partitions paused" in mq("status")
