@@ -26,7 +26,7 @@ from mq_django.core.options import (
     options_of,
 )
 from mq_django.core.project import EMBEDDED, Config
-from mq_django.core.queue_configs import PartitionConfig, QueueConfig
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.rsmq_config import RsmqConfig
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
@@ -43,7 +43,6 @@ __all__ = [
     "Config",
     "DeliveryOptions",
     "GroupConfig",
-    "PartitionConfig",
     "Problem",
     "QueueConfig",
     "RsmqConfig",
@@ -55,7 +54,7 @@ __all__ = [
 #: Options that get a better error than "unknown" where they are none.
 ELSEWHERE = {
     "OUTBOX": "is not available in this version",
-    "PARTITIONS": "is for queues only, and not for those in RSMQ's format",
+    "PARTITIONS": "is not for queues in RSMQ's format",
 }
 
 

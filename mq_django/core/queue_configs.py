@@ -1,13 +1,12 @@
-"""The options of queues and their partitions as frozen values. `mq_django.conf` reads them from the settings."""
+"""The options of queues as frozen values. `mq_django.conf` reads them from the settings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from typing import Any, ClassVar
 
-from mq_django.core import ids
-from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.delivery_options import DeliveryOptions, own_keys
 from mq_django.core.keys import QueueKeys
 from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
@@ -18,13 +17,11 @@ from mq_django.core.options import (
     read_fair,
     read_optional_count,
     read_optional_period,
-    read_partitions,
     read_rate_limit,
     read_result_ttl,
     read_store,
     read_switch,
 )
-from mq_django.core.partitions import SEPARATOR, in_turn, number_in_id, partition_name, partition_of, tag_of
 
 STORE = option(
     read_store,
@@ -33,11 +30,6 @@ STORE = option(
 
 #: Cached, because configs may be made again, and making the keys takes 5 µs.
 queue_keys = cache(QueueKeys)
-
-
-def own_keys() -> Any:
-    """Return the field for the Redis keys of a queue or a topic, which __post_init__ fills."""
-    return field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +114,8 @@ class QueueConfig(DeliveryOptions):
             "its housekeeping.",
         ),
     )
-    partitions: int = field(
-        default=1,
-        metadata=option(
-            read_partitions,
-            "The number of [partitions](partitions.md): complete queues behind this name, which a Redis Cluster "
-            "spreads over its nodes. It is recorded in Redis, and `manage.py mq repartition` changes it.",
-        ),
-    )
     store: str = field(default="stream", metadata=STORE)
     keys: QueueKeys = own_keys()
-    #: Its partitions; none if there is only one, or this is one.
-    parts: "tuple[PartitionConfig, ...]" = own_keys()
 
     #: Schedules may publish to such a queue. Why its running messages cannot be cancelled; "": they can.
     has_schedules: ClassVar[bool] = True
@@ -163,72 +145,20 @@ class QueueConfig(DeliveryOptions):
             return "Queue {config.name!r} has ORDERED or FAIR, which priorities would break"
         return DeliveryOptions.lacking(self, option)
 
-    @property
-    def each_part(self) -> "Sequence[QueueConfig]":
-        """Return the partitions, or this queue itself if it has none: what has messages and consumers."""
-        return self.parts or (self,)
-
-    def place_of(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> "QueueConfig":
-        """See DeliveryOptions.place_of(): by the key, else by the unique key, else by a given id, else in turn."""
-        if not self.parts:
-            return self
-        named = key or unique
-        if named is None and message_id is not None:
-            # A generated id may be given again. It is looked for where it says.
-            return self.places_of(message_id)[0]
-        return self.parts[in_turn(len(self.parts)) if named is None else partition_of(named, len(self.parts))]
-
-    def places_of(self, message_id: str) -> "Sequence[QueueConfig]":
-        """Return the partitions in which a message may be, the likely one first: that which its id names.
-
-        It may be in another one since the number of partitions was changed.
-        """
-        likely, number = self.places_by(message_id), number_in_id(message_id)
-        if number is None or number >= len(self.parts):
-            return likely
-        named = self.parts[number]
-        return named, *(part for part in likely if part is not named)
-
-    def places_by(self, name: str) -> "Sequence[QueueConfig]":
-        """Return the partitions in which the message with a unique key or a given id may be, the likely one first."""
-        if not self.parts:
-            return (self,)
-        likely = partition_of(name, len(self.parts))
-        return self.parts[likely], *self.parts[:likely], *self.parts[likely + 1 :]
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self._make_keys())
         object.__setattr__(self, "parts", self._make_parts())
 
     def _make_keys(self) -> QueueKeys:
-        return queue_keys(self.namespace, self.name)
+        return queue_keys(self.namespace, self._tag)
 
-    def _make_parts(self) -> "tuple[PartitionConfig, ...]":
-        if self.partitions == 1:
-            return ()
-        shared = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
-        # Those of the queue as a whole are in its own slot: see `mq_django.stores.shares`.
-        shared["rate_limit"], shared["concurrency"] = Limit(key=self.rate_limit.key), Limit(key=self.concurrency.key)
-        shared["max_depth"] = None if self.max_depth is None else -(-self.max_depth // self.partitions)
-        names = [partition_name(self.name, number) for number in range(self.partitions)]
-        return tuple(PartitionConfig(**{**shared, "name": name, "number": n}) for n, name in enumerate(names))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionConfig(QueueConfig):
-    """A partition of a queue: a complete queue of its own, named `queue.number`."""
-
-    number: int
-
-    def new_id(self) -> str:
-        """Return a new id, which names the partition."""
-        return f"{ids.new_id()}{SEPARATOR}{self.number}"
-
-    def _make_keys(self) -> QueueKeys:
-        return queue_keys(self.namespace, tag_of(self.public_name, self.number, self.partitions))
-
-    def _make_parts(self) -> "tuple[PartitionConfig, ...]":
-        return ()
+    def _of_a_part(self) -> dict[str, Any]:
+        """See DeliveryOptions. Limits of the whole are in its own slot: see `mq_django.stores.shares`."""
+        return {
+            "rate_limit": Limit(key=self.rate_limit.key),
+            "concurrency": Limit(key=self.concurrency.key),
+            "max_depth": None if self.max_depth is None else -(-self.max_depth // self.partitions),
+        }
 
 
 def likely_first(configs: Sequence[QueueConfig]) -> tuple[list[int], list[int]]:

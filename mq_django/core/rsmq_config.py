@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from mq_django.core import rsmq_format
+from mq_django.core.delivery_options import own_keys
 from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.options import option, read_delay, read_maxsize, read_rsmq_namespace, read_switch, read_vt
-from mq_django.core.queue_configs import STORE, QueueConfig, own_keys
+from mq_django.core.queue_configs import STORE, QueueConfig
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.core.rsmq_keys import RsmqKeys
 
@@ -75,7 +76,10 @@ class RsmqConfig(QueueConfig):
     )
     id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
     text_name: ClassVar[str | None] = rsmq_format.TEXT
-    new_id = staticmethod(rsmq_format.new_id)
+
+    def new_id(self) -> str:
+        """See DeliveryOptions.new_id(): an id as RSMQ makes them."""
+        return rsmq_format.new_id()
 
     def _make_keys(self) -> RsmqKeys:
         return rsmq_keys(self.namespace, self.name)

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.delivery_options import DeliveryOptions, own_keys
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, TopicKeys, is_name
 from mq_django.core.options import option, read_optional_count, read_optional_period, read_period, read_share
-from mq_django.core.queue_configs import QueueConfig, own_keys
+from mq_django.core.partitions import partition_name, public_name, tag_of
+from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import ConfigurationError
 
 #: Cached, because the config of a group is made at each access, and making the keys takes 5 µs.
@@ -36,7 +37,17 @@ class GroupConfig(QueueConfig):
     )
 
     def _make_keys(self) -> GroupKeys:
-        return group_keys(self.namespace, self.topic, subscriber=self.group)
+        return group_keys(self.namespace, self._tag, subscriber=self.group)
+
+    @property
+    def _tag(self) -> str:
+        """See DeliveryOptions: that of the topic."""
+        return tag_of(public_name(self.topic), self.number, self.partitions) if self.is_partition else self.topic
+
+    def _names_of(self, number: int) -> dict[str, Any]:
+        """See DeliveryOptions: `topic.number:group`."""
+        topic = partition_name(self.topic, number)
+        return {"topic": topic, "name": f"{topic}{GROUP_SEPARATOR}{self.group}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +96,18 @@ class TopicConfig(DeliveryOptions):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", TopicKeys(self.namespace, self.name))
+        object.__setattr__(self, "keys", TopicKeys(self.namespace, self._tag))
+        object.__setattr__(self, "parts", self._make_parts())
 
     def group(self, name: str) -> GroupConfig:
         """Return the options of one of its groups."""
         if not is_name(name):
             raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {name!r:.200}")
-        shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions)}
+        shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions) if option.init}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}
         return GroupConfig(**{**shared, **own})
+
+    def _of_a_part(self) -> dict[str, Any]:
+        """See DeliveryOptions. The retention of the whole is divided, as its messages are."""
+        counts = {"retention_count": self.retention_count, "retention_bytes": self.retention_bytes}
+        return {name: None if count is None else -(-count // self.partitions) for name, count in counts.items()}

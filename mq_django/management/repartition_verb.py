@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from django.core.management.base import CommandError
 
-from mq_django.conf import PartitionConfig, QueueConfig, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.visible import escape
@@ -80,7 +80,7 @@ def _check(config: QueueConfig, number: int | None, *, is_abort: bool) -> None:
         raise CommandError(f"A queue has at most {MAX_PARTITIONS} partitions.", returncode=2)
     if config.store != "stream" or GROUP_SEPARATOR in config.name:
         raise CommandError("Topics, and queues in RSMQ's format, have no partitions.", returncode=2)
-    if isinstance(config, PartitionConfig):
+    if config.is_partition:
         name = escape(config.public_name)
         raise CommandError(f"{escape(config.name)} is a partition: name the queue, {name}.", returncode=2)
 

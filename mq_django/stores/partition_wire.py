@@ -5,7 +5,7 @@ from typing import Any
 
 from redis import exceptions
 
-from mq_django.conf import PartitionConfig, QueueConfig
+from mq_django.conf import QueueConfig
 from mq_django.errors import QueueClosed
 from mq_django.stores.partition_count import disagreement
 from mq_django.transport import scripts
@@ -59,7 +59,7 @@ def prepared(config: QueueConfig, command: Command, *, sleeps: bool = False) -> 
     Args:
         sleeps: a fetch that finds nothing has consumers woken by what comes next.
     """
-    if not isinstance(config, PartitionConfig):
+    if not config.is_partition:
         return command
     name, keys = scripts.name_of(command), config.keys
     if name in PUBLISH:
@@ -85,7 +85,7 @@ class PartitionWire(Wire):
         wire: sends them.
     """
 
-    def __init__(self, config: PartitionConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
         self._wire = wire
         #: A fetch that finds nothing has consumers woken by what comes next.
@@ -116,6 +116,6 @@ class PartitionWire(Wire):
 
 def wire_of(config: QueueConfig, wire: Wire) -> Wire:
     """Return the wire for the stores of a queue: of a partition one with the preludes that its scripts need."""
-    if not isinstance(config, PartitionConfig) or isinstance(wire, PartitionWire):
+    if not config.is_partition or isinstance(wire, PartitionWire):
         return wire
     return PartitionWire(config, wire)

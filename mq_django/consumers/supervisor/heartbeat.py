@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import PartitionConfig, get_config
+from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.heartbeat_timing import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
@@ -227,7 +227,7 @@ class Heartbeat(Service):
 
     def _report_damage(self, number: int) -> None:
         # There are many partitions: each is checked in one of some rounds.
-        if isinstance(self._queues[number], PartitionConfig) and (self._rounds + number) % CHECK_EACH:
+        if self._queues[number].is_partition and (self._rounds + number) % CHECK_EACH:
             return
         for damage in self._damage[number].find():
             logger.error("Another program has damaged queue %s: %s", self._queues[number].name, damage)

@@ -6,7 +6,7 @@ depends on it but the order in which partitions are looked at: whoever has a fre
 
 from collections.abc import Mapping
 
-from mq_django.conf import PartitionConfig
+from mq_django.conf import QueueConfig
 from mq_django.consumers.by_server import ServerQueues
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.core.partitions import preferred
@@ -22,8 +22,8 @@ class Preferences:
     """
 
     def __init__(self, queues: ServerQueues, states: WorkerStates) -> None:
-        self._parts: Mapping[int, PartitionConfig] = {
-            number: config for number, config in queues.items() if isinstance(config, PartitionConfig)
+        self._parts: Mapping[int, QueueConfig] = {
+            number: config for number, config in queues.items() if config.is_partition
         }
         self._states = states
         #: Consumers that fetch, and the number of partitions -> the consumer that prefers each partition.

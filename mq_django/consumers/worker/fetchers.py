@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from mq_django.conf import PartitionConfig, QueueConfig, get_config
+from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.dispatcher import Dispatcher
@@ -54,7 +54,7 @@ class Fetchers:
             config = self._queues[numbers[0]]
             session = open_session("consume", config.connection)
             room = self._room(config.public_name)
-            if isinstance(config, PartitionConfig):
+            if config.is_partition:
                 parts = [self._partition(number, session) for number in numbers]
                 whole = get_config().queue(config.public_name)
                 shares = Shares(whole, session, f"{self._consumer}:{numbers[0]}") if whole.limits.of_queue else None
@@ -69,7 +69,7 @@ class Fetchers:
         for share in by_server(self._queues).values():
             parts: dict[str, list[int]] = {}
             for number, config in share.items():
-                if isinstance(config, PartitionConfig):
+                if config.is_partition:
                     parts.setdefault(config.public_name, []).append(number)
                 else:
                     yield [number]
@@ -77,7 +77,6 @@ class Fetchers:
 
     def _partition(self, number: int, session: AnySession) -> FetchedPartition:
         config = self._queues[number]
-        assert isinstance(config, PartitionConfig)
         wire = PartitionWire(config, session)
         store = open_store(config, wire)
         assert isinstance(store, StreamStore)
