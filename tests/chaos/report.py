@@ -23,6 +23,8 @@ from tests.chaos.surroundings import servers
 
 #: Seconds until a campaign on one server is taken for stuck.
 STUCK = 900
+#: Lines of stories that are repeated at the end.
+STORY = 40
 _telling = threading.Lock()
 ROW = "{:<14} {:<18} {:>8} {:>6} {:>4} {:>5} {:>5} {:>5} {:>6} {:>6} {:>7} {:>5}\n"
 HEAD = ("server", "scenario", "messages", "faults", "lost", "dup", "/flt", "early", "leaked", "stale", "p99 s", "s")
@@ -44,6 +46,11 @@ def main(arguments: Sequence[str]) -> int:
             Violation("gate", f"not seen: {name}") for name in mutations.survivors(mutations.MUTATIONS)
         ]
     say(json.dumps(_summary(whole)) + "\n")
+    # Once more at the end, where whoever reads only the end of a long log finds it.
+    for violation in whole.violations:
+        say(f"VIOLATION {violation.invariant}: {violation.sentence}\n")
+    for line in whole.stories[:STORY]:
+        say(f"VIOLATION     {line}\n")
     return 1 if whole.violations else 0
 
 
@@ -161,6 +168,9 @@ def _tell(whole: Verdict, server: str, store: str, told: dict[str, Any]) -> None
         words = told["verdict"]
         found = Verdict(**{**words, "violations": [Violation(*item) for item in words["violations"]]})
         say(ROW.format(server, name, *_figures(found), round(told["seconds"])))
+        found.violations[:] = [
+            Violation(each.invariant, f"{each.sentence} ({name}, {server})") for each in found.violations
+        ]
         for violation in found.violations:
             say(f"    {violation.invariant}: {violation.sentence}\n")
         for line in found.stories:
