@@ -359,15 +359,27 @@ def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):
     assert "not available in this version" in one_problem(raw).message
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"QUEUES": {"jobs": {"STORE": "rsmq", "PARTITIONS": 2}}},
-        {"TOPICS": {"orders": {"PARTITIONS": 2}}},
-    ],
-)
-def test_only_streams_have_partitions(raw):
-    assert "PARTITIONS'] is for queues only, and not for those in RSMQ's format" in one_problem(raw).message
+def test_queues_in_the_format_of_rsmq_have_no_partitions():
+    raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "PARTITIONS": 2}}}
+    assert "['PARTITIONS'] is not for queues in RSMQ's format" in one_problem(raw).message
+
+
+def test_the_retention_of_a_topic_is_divided_between_its_partitions():
+    config, _ = read({"TOPICS": {"orders": {"PARTITIONS": 3, "RETENTION_COUNT": 10, "RETENTION_BYTES": 2**20}}})
+    topic = config.topic("orders")
+    assert [(part.retention_count, part.retention_bytes) for part in topic.parts] == [(4, 349526)] * 3
+    assert (topic.retention_count, topic.retention_bytes, topic.parts[2].retention) == (10, 2**20, topic.retention)
+
+
+def test_the_groups_of_a_topic_have_its_partitions():
+    config, _ = read({"TOPICS": {"orders": {"PARTITIONS": 3}}})
+    group = config.queue("orders:billing")
+    assert [part.name for part in group.parts] == ["orders.0:billing", "orders.1:billing", "orders.2:billing"]
+    assert [part.public_name for part in group.parts] == ["orders:billing"] * 3
+    for topic, part in zip(config.topic("orders").parts, group.parts, strict=True):
+        assert config.topic(topic.name) is topic
+        assert config.queue(part.name) == part == topic.group("billing")
+        assert part.keys.topic.log == topic.keys.log
 
 
 @pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])

@@ -178,6 +178,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
 
 def _is_topic(name: str) -> bool:
     try:
-        return name in get_config().topics
-    except ConfigurationError:
+        get_config().topic(name)
+    except (ConfigurationError, UnknownQueue):
         return False
+    return True

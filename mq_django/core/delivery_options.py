@@ -20,6 +20,7 @@ from mq_django.core.options import (
     read_size,
     read_visibility_timeout,
 )
+from mq_django.core.partition_keys import PartitionKeys
 from mq_django.core.partitions import (
     SEPARATOR,
     in_turn,
@@ -111,12 +112,14 @@ class DeliveryOptions:
     )
     #: Of a partition its number, from 0; else -1.
     number: int = -1
+    keys: PartitionKeys = own_keys()
     #: Its partitions; none if there is only one, or this is one.
     parts: tuple[Self, ...] = own_keys()
 
     #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: What to do about another number of partitions in Redis than `partitions`, as a template.
+    #: What has the number of partitions, and what to do about another one in Redis, as templates.
+    counted_as: ClassVar[str] = "Queue {config.public_name!r}"
     other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
     #: The pattern of ids; None: any text.
     id_form: ClassVar[re.Pattern[str] | None] = None

@@ -148,6 +148,11 @@ class QueueKeys(PartitionKeys):
         """The consumer group of its streams."""
         return GROUP
 
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Return the keys that have messages, or schedules created at run time, in a queue that has some."""
+        return (self.ready, self.urgent, self.waiting, self.dead, self.runtime_schedules)
+
     def streams(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.stream`."""
         return (self.ready, self.urgent)
@@ -220,7 +225,7 @@ class QueueKeys(PartitionKeys):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicKeys:
+class TopicKeys(PartitionKeys):
     """The keys of one topic."""
 
     namespace: str
@@ -238,6 +243,11 @@ class TopicKeys:
     def control(self) -> str:
         """HASH: when the log was created."""
         return self._key("control")
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Return the keys that have messages."""
+        return (self.log,)
 
     @property
     def published(self) -> str:
@@ -279,6 +289,26 @@ class GroupKeys(QueueKeys):
     def topic(self) -> TopicKeys:
         """The keys of the topic."""
         return TopicKeys(self.namespace, self.queue)
+
+    @property
+    def recorded(self) -> str:
+        """See PartitionKeys.recorded: a group has as many partitions as its topic."""
+        return self.topic.recorded
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """See QueueKeys.filled: those of the topic."""
+        return self.topic.filled
+
+    @property
+    def asleep(self) -> str:
+        """See PartitionKeys.asleep: one for all groups, because what is published is for all of them."""
+        return self.topic.asleep
+
+    @property
+    def arrivals(self) -> str:
+        """See PartitionKeys.arrivals and `asleep`."""
+        return self.topic.arrivals
 
     @property
     def group(self) -> str:

@@ -1,10 +1,20 @@
-"""The keys that only queues with partitions, and their partitions, have."""
+"""The keys that only queues and topics with partitions, and their partitions, have."""
 
 
 class PartitionKeys:
-    """The part of a queue's keys that is about partitions."""
+    """The part of the keys of a queue, a topic or a group that is about partitions."""
 
     __slots__ = ()
+
+    @property
+    def recorded(self) -> str:
+        """HASH with the number of partitions in its field `partitions`, of what has some or is one."""
+        return self._key("control")
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Return the keys that are not empty if there were messages before there were partitions."""
+        raise NotImplementedError
 
     @property
     def asleep(self) -> str:

@@ -131,9 +131,9 @@ class Config:
         topic, separator, group = str(name).partition(GROUP_SEPARATOR)
         if separator and is_name(group):
             return self.topic(topic).group(group)
-        whole = self.queues.get(public_name(str(name)))
-        if whole is not None and (number := number_in(str(name))) is not None and number < len(whole.parts):
-            return whole.parts[number]
+        part: QueueConfig | None = _part(self.queues, str(name))
+        if part is not None:
+            return part
         try:
             return self.queues[name]
         except (KeyError, TypeError):
@@ -168,8 +168,22 @@ class Config:
         topic, separator, _ = queue.name.partition(GROUP_SEPARATOR)
         return option_digests(queue, *([self.topic(topic)] if separator else []))
 
+    def whole_topic(self, name: str) -> TopicConfig:
+        """Return the options of a topic as topic() does; of a partition raise UnknownTopic."""
+        found = self.topic(name)
+        if found.is_partition:
+            raise UnknownTopic(f"{name!r} is a partition: use the topic {found.public_name!r}, which chooses one")
+        return found
+
     def topic(self, name: str) -> TopicConfig:
-        """Return the options of a topic, or raise UnknownTopic."""
+        """Return the options of a topic, or of a partition by `topic.number`.
+
+        Raises:
+            UnknownTopic: there is none of that name.
+        """
+        part: TopicConfig | None = _part(self.topics, str(name))
+        if part is not None:
+            return part
         try:
             return self.topics[name]
         except (KeyError, TypeError):
@@ -177,3 +191,9 @@ class Config:
             if str(name) in self.queues:
                 known += f". {name!r} is a queue"
             raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None
+
+
+def _part(wholes: Mapping[str, Any], name: str) -> Any:
+    """Return the partition of this name; None if there is none."""
+    whole, number = wholes.get(public_name(name)), number_in(name)
+    return whole.parts[number] if whole is not None and number is not None and number < len(whole.parts) else None

@@ -14,6 +14,10 @@ from mq_django.core.partitions import partition_name, public_name, tag_of
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import ConfigurationError
 
+#: See DeliveryOptions. The entries of a log, and the places of groups in it, cannot be moved to other logs.
+_COUNTED_AS = "Topic {config.%s!r}"
+_OTHER_COUNT = "publish to a topic with another name, because the number of a topic does not change"
+
 #: Cached, because the config of a group is made at each access, and making the keys takes 5 µs.
 group_keys = cache(GroupKeys)
 
@@ -27,6 +31,8 @@ class GroupConfig(QueueConfig):
     group: str
     keys: GroupKeys = own_keys()
 
+    counted_as: ClassVar[str] = _COUNTED_AS % "public_topic"
+    other_count: ClassVar[str] = _OTHER_COUNT
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -36,13 +42,18 @@ class GroupConfig(QueueConfig):
         }
     )
 
+    @property
+    def public_topic(self) -> str:
+        """Return the name of the topic; of a partition that of the whole."""
+        return public_name(self.topic)
+
     def _make_keys(self) -> GroupKeys:
         return group_keys(self.namespace, self._tag, subscriber=self.group)
 
     @property
     def _tag(self) -> str:
         """See DeliveryOptions: that of the topic."""
-        return tag_of(public_name(self.topic), self.number, self.partitions) if self.is_partition else self.topic
+        return tag_of(self.public_topic, self.number, self.partitions) if self.is_partition else self.topic
 
     def _names_of(self, number: int) -> dict[str, Any]:
         """See DeliveryOptions: `topic.number:group`."""
@@ -87,6 +98,8 @@ class TopicConfig(DeliveryOptions):
     )
     keys: TopicKeys = own_keys()
 
+    counted_as: ClassVar[str] = _COUNTED_AS % "public_name"
+    other_count: ClassVar[str] = _OTHER_COUNT
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Topic {config.name!r} is read in one order, so there are no priorities",

@@ -2,12 +2,13 @@
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.offsets import BEGINNING, END, Offset, parse
+from mq_django.core.offsets import BEGINNING, END, Offset
+from mq_django.core.partitions import SEPARATOR, number_in, partition_name
 from mq_django.core.wire import MAX_ENTRY_BYTES
+from mq_django.inspector.log_rows import LogRange, log_rows
 from mq_django.inspector.message_views import EntrySource, EntryView, Rows
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.scan import Scanned, scan
-from mq_django.inspector.stream_reader import page_of_log
 from mq_django.transport.connections import open_wire
 
 
@@ -50,12 +51,11 @@ def in_log(
         StoreError: cannot reach Redis.
     """
     config = get_config().topic(topic)
-    log, wire = config.keys, open_wire("inspect", config.connection)
-    if after:
-        parse(after)
+    wire = open_wire("inspect", config.connection)
+    chosen = LogRange(since=since, until=until, newest_first=newest_first, where=where)
 
     def read(cursor: str, count: int) -> Rows[EntryView]:
-        return page_of_log(log, wire, since, until, where, after=cursor, limit=count, newest_first=newest_first)
+        return log_rows(config, wire, chosen, after=cursor, limit=count)
 
     return scan(read, where, after=after, limit=limit)
 
@@ -63,12 +63,19 @@ def in_log(
 def get_in_log(topic: str, entry: str) -> EntryView | None:
     """Return a message of a topic's log with all fields, or None if it no longer exists.
 
+    Args:
+        topic: its name.
+        entry: the id; of a topic with partitions followed by the number of the partition, as in `1700000000000-0.3`.
+
     Raises:
         InvalidOffset: `entry` is invalid.
     """
     config = get_config().topic(topic)
-    log, wire = config.keys, open_wire("inspect", config.connection)
-    return next((view for _, view in page_of_log(log, wire, entry, entry, limit=1, max_bytes=MAX_ENTRY_BYTES)), None)
+    number = number_in(entry)
+    if number is not None:
+        config, entry = get_config().topic(partition_name(topic, number)), entry.partition(SEPARATOR)[0]
+    chosen = LogRange(since=entry, until=entry, max_bytes=MAX_ENTRY_BYTES)
+    return next((view for _, view in log_rows(config, open_wire("inspect", config.connection), chosen, limit=1)), None)
 
 
 def get(name: str, source: EntrySource, entry: bytes) -> EntryView | None:

@@ -69,7 +69,7 @@ def measure() -> Measurements:
     now_ms = max([*(view.now_ms for view in views), *(view.now_ms for view in found_topics)], default=0)
     wholes = [get_config().queue(view.name) for view in views if not view.error]
     configs = {whole.name: whole.each_part for whole in wholes}
-    topic_configs = {view.name: [view.config] for view in found_topics if not view.error}
+    topic_configs = {view.name: view.config.each_part for view in found_topics if not view.error}
     # A queue and a topic never have the same name.
     totals = _totals({**configs, **topic_configs}, now_ms)
     dead = _dead({view.name: configs[view.name] for view in views if view.name in configs and view.dead})
@@ -89,7 +89,7 @@ def measure() -> Measurements:
     )
 
 
-#: Queue or topic -> the partitions of the queue, or itself.
+#: Queue or topic -> its partitions, or itself.
 Parts = Mapping[str, Sequence[QueueConfig | TopicConfig]]
 
 

@@ -19,7 +19,8 @@ from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute
 from mq_django.stores.damage import read_damage
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.members import read_membership
-from mq_django.stores.topic_stats import TopicStats, topic_stats
+from mq_django.stores.topic_stats import topic_stats
+from mq_django.stores.topic_values import TopicStats
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.fan_out import fan_out

@@ -98,7 +98,7 @@ def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") 
     now_ms = clock.now_ms()
     today = now_ms // 86_400_000
     days = range(today - (hours + 23) // 24, today + 1)
-    parts = config.each_part if isinstance(config, QueueConfig) else [config]
+    parts = config.each_part
     keys = [[part.keys.hours(day) for day in days] for part in parts]
     found = counted(keys, wires_of(parts), slots=24, longest=MAX_COUNTERS)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
@@ -116,10 +116,10 @@ def require_queue(name: str) -> None:
     config = get_config().queue(name)
     keys = config.keys
     topic, separator, group = name.partition(GROUP_SEPARATOR)
-    if not separator or name in groups():
+    if not separator or config.public_name in groups():
         return
     wire = open_wire("inspect", config.connection)
-    (found,) = group_names([get_config().topic(topic).keys], [wire])
+    (found,) = group_names([get_config().topic(topic)], [wire])
     if not isinstance(found, StoreError) and group in found:
         return
     (count,) = wire.trip([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
@@ -151,7 +151,10 @@ def totals() -> Totals:
     happened = dict.fromkeys(WHAT, 0)
     errors = {}
     # Publishing to a topic is counted once, by the topic; handling is counted by each group.
-    counting: list[QueueConfig | TopicConfig] = [*configs, *get_config().topics.values()]
+    counting: list[QueueConfig | TopicConfig] = [
+        *configs,
+        *(part for topic in get_config().topics.values() for part in topic.each_part),
+    ]
     for config, days in zip(counting, hours_of((today - 1, today), counting, wires_of(counting)), strict=True):
         if isinstance(days, StoreError):
             errors[config.name] = str(days)
@@ -199,9 +202,14 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
 
     Errors are ignored here: the page of the topic shows them.
     """
-    known = {topic.name for topic in topics}
-    found = {name for name in groups() if name.partition(GROUP_SEPARATOR)[0] in known}
-    there = group_names([topic.keys for topic in topics], wires_of(topics))
+    in_code = [name.partition(GROUP_SEPARATOR) for name in groups()]
+    found = {
+        f"{topic.name}{GROUP_SEPARATOR}{group}"
+        for topic in topics
+        for of, _, group in in_code
+        if of == topic.public_name
+    }
+    there = group_names(topics, wires_of(topics))
     for topic, names in zip(topics, there, strict=True):
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}

@@ -30,14 +30,29 @@ class SeekPreview(NamedTuple):
 
 
 def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> SeekPreview:
-    """Return the effect of moving a group to after an entry, `0` or `$`.
+    """Return the effect of moving a group to after an entry, `0` or `$`: of a topic with partitions in all of them.
 
     Raises:
         UnknownGroup: the group does not exist.
     """
+    each = [found for part in config.each_part if (found := _preview(part, name, after, wire)) is not None]
+    if not each:
+        raise UnknownGroup(f"Topic {config.name!r} has no group {name!r}")
+    return SeekPreview(
+        after=max((found.after for found in each), key=parse),
+        replayed=sum(found.replayed for found in each),
+        skipped=sum(found.skipped for found in each),
+        more=any(found.more for found in each),
+        pending=sum(found.pending for found in each),
+        given_up=sum(found.given_up for found in each),
+    )
+
+
+def _preview(config: TopicConfig, name: str, after: str, wire: Wire) -> SeekPreview | None:
+    """Return the effect in one log; None if it does not have the group."""
     keys, log = config.keys, stats_of_group(config.keys, name, wire, at_most=MAX_COUNTED)
     if not log.groups:
-        raise UnknownGroup(f"Topic {config.name!r} has no group {name!r}")
+        return None
     (group,) = log.groups
     now, then = group.offset, log.generated if after == "$" else after
     backwards = parse(then) < parse(now)

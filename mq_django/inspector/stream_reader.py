@@ -5,10 +5,8 @@ from functools import partial
 from typing import Any, ClassVar, get_args
 
 from mq_django.conf import GroupConfig
-from mq_django.core import offsets
 from mq_django.core.filters import NOTHING
-from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys, TopicKeys
-from mq_django.core.offsets import Offset
+from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys
 from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView, view_of_entry
 from mq_django.inspector.room_reader import MAX_BEFORE, MAX_LISTED, Receipt, RoomReader, place_in
 from mq_django.stores.dead_letter_queue import is_entry
@@ -209,29 +207,6 @@ class GroupReader(StreamReader):
         if source != "log":
             return super().before(source, entry)
         return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
-
-
-def page_of_log(
-    keys: TopicKeys,
-    wire: Wire,
-    since: Offset,
-    until: Offset,
-    where: Matcher = NOTHING,
-    *,
-    after: str = "",
-    limit: int,
-    newest_first: bool = False,
-    max_bytes: int = MAX_LISTED,
-) -> Rows[EntryView]:
-    """Yield up to `limit` entries of a log between two offsets, both included, that follow `after`."""
-    begins, ends = offsets.first(since), offsets.last(until)
-    if after:
-        begins, ends = (begins, f"({after}") if newest_first else (f"({after}", ends)
-    order = "xrevrange" if newest_first else "xrange"
-    command = scripts.command("topic_page", keys=[keys.log], args=[begins, ends, order, limit, max_bytes])
-    flat = reply_or_raise(wire.trip([command])[0])
-    for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-        yield entry.decode(), view_of_entry(keys.topic, "log", entry, fields, where)
 
 
 def _cursor(text: str) -> tuple[EntrySource, str]:

@@ -13,8 +13,11 @@ from mq_django.inspector.queue_looks import MAX_COUNTED
 from mq_django.inspector.queue_view import RECENT
 from mq_django.inspector.seek_preview import SeekPreview, seek_preview
 from mq_django.registry import groups
+from mq_django.stores import open_log
 from mq_django.stores.log import Log
-from mq_django.stores.topic_stats import GroupStats, TopicStats, topic_stats
+from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.stores.topic_stats import topic_stats
+from mq_django.stores.topic_values import GroupStats, TopicStats
 from mq_django.transport.connections import open_wire, open_wires
 
 __all__ = ["GroupStats", "SeekPreview", "TopicView", "preview", "seek", "topic", "topics", "unsubscribe"]
@@ -39,6 +42,8 @@ class TopicView:
     activity: Activity = NONE
     #: Why it cannot be read; empty when it can.
     error: str = ""
+    #: Its partitions, by number.
+    parts: "tuple[TopicView, ...]" = ()
 
     @property
     def name(self) -> str:
@@ -111,9 +116,9 @@ def unsubscribe(name: str, group: str) -> bool:
     return _log(name).unsubscribe(group, now=clock.now())
 
 
-def _log(name: str) -> Log:
+def _log(name: str) -> Log | PartitionedLog:
     config = get_config().topic(name)
-    return Log(config, open_wire("inspect", config.connection))
+    return open_log(config, open_wire("inspect", config.connection))
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
@@ -126,7 +131,7 @@ def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
 
 
 def _view(config: TopicConfig, found: TopicStats) -> TopicView:
-    in_code = {name.partition(GROUP_SEPARATOR)[2] for name in groups(config.name)}
+    in_code = {name.partition(GROUP_SEPARATOR)[2] for name in groups(config.public_name)}
     missing = in_code.difference(group.name for group in found.groups)
     every = [*found.groups, *(GroupStats(topic=config.name, name=name, subscribed=False) for name in missing)]
     return TopicView(
@@ -139,4 +144,5 @@ def _view(config: TopicConfig, found: TopicStats) -> TopicView:
         groups=tuple(sorted(every, key=lambda group: group.name)),
         in_code=in_code,
         activity=activity_of_hour(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.now_ms),
+        parts=tuple(map(_view, config.parts, found.parts)),
     )

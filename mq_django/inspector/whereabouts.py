@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.partitions import public_name
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector import dead_letters, entries
 from mq_django.inspector.dead_letters import DeadLetterView
@@ -178,12 +179,12 @@ class _Scan:
         self.found: list[FoundMessageIn] = []
         self.errors: dict[str, str] = {}
         self._where, self._deadline = Filter(id=message_id), deadline
-        topics = {reader.topic for reader in readers if reader.topic}
+        self._topics = {public_name(reader.topic) for reader in readers if reader.topic}
         names = [reader.queue for reader in readers]
         # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
         parts = [(name, partial(entries.pending, name)) for name in names]
         parts += [(name, partial(entries.ready, name, with_log=False)) for name in names]
-        parts += [(topic, partial(entries.in_log, topic)) for topic in sorted(topics & {*get_config().topics})]
+        parts += [(topic, partial(entries.in_log, topic)) for topic in sorted(self._topics)]
         self.not_searched = self._search([(name, read, "") for name, read in parts])
 
     def _search(self, parts: list[tuple[str, Callable[..., Scanned[EntryView]], str]]) -> list[str]:
@@ -209,6 +210,6 @@ class _Scan:
             self.errors[name] = str(error)
             return ""
         for view in found.rows:
-            is_log = name in get_config().topics
+            is_log = name in self._topics
             self.found.append(FoundMessageIn(queue=name, place="log", view=view) if is_log else _entry(name, view))
         return found.after

@@ -78,8 +78,10 @@ def _check(config: QueueConfig, number: int | None, *, is_abort: bool) -> None:
         raise CommandError("Give the new number of partitions, or --abort.", returncode=2)
     if number is not None and number > MAX_PARTITIONS:
         raise CommandError(f"A queue has at most {MAX_PARTITIONS} partitions.", returncode=2)
-    if config.store != "stream" or GROUP_SEPARATOR in config.name:
-        raise CommandError("Topics, and queues in RSMQ's format, have no partitions.", returncode=2)
+    if GROUP_SEPARATOR in config.name:
+        raise CommandError(f"That does not change a topic: {config.other_count}.", returncode=2)
+    if config.store != "stream":
+        raise CommandError("Queues in RSMQ's format have no partitions.", returncode=2)
     if config.is_partition:
         name = escape(config.public_name)
         raise CommandError(f"{escape(config.name)} is a partition: name the queue, {name}.", returncode=2)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mq_django.stores.topic_stats import GroupStats
+from mq_django.stores.topic_values import GroupStats
 
 
 class GroupPosition(NamedTuple):

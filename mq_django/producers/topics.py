@@ -18,7 +18,9 @@ from mq_django.producers.group_status import GroupStatus, group_status
 from mq_django.producers.replay import Replayed, replay
 from mq_django.producers.sinks import RedisSink, send
 from mq_django.registry import start_of
+from mq_django.stores import open_log
 from mq_django.stores.log import Log
+from mq_django.stores.partitioned_log import PartitionedLog
 from mq_django.transport.connections import Role, open_wire
 
 
@@ -32,7 +34,7 @@ class Topic:
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
-        self._redis = RedisSink(Topic, partial(Log, config), config)
+        self._redis = RedisSink(Topic, partial(open_log, config), config)
 
     @property
     def name(self) -> str:
@@ -151,8 +153,8 @@ class Topic:
         """
         return [group_status(group) for group in self._log("inspect").groups()]
 
-    def _log(self, role: Role) -> Log:
-        return Log(self.config, open_wire(role, self.config.connection))
+    def _log(self, role: Role) -> Log | PartitionedLog:
+        return open_log(self.config, open_wire(role, self.config.connection))
 
 
 class Group:
@@ -261,8 +263,8 @@ class Group:
         """
         return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)
 
-    def _log(self, role: Role) -> Log:
-        return Log(self.topic.config, open_wire(role, self.topic.config.connection))
+    def _log(self, role: Role) -> Log | PartitionedLog:
+        return open_log(self.topic.config, open_wire(role, self.topic.config.connection))
 
 
 class Topics(ByName[Topic]):
@@ -275,4 +277,4 @@ class Topics(ByName[Topic]):
 
 
 #: The topics of this project.
-topics = Topics(lambda config: config.topics, lambda config, name: Topic(config.topic(name)))
+topics = Topics(lambda config: config.topics, lambda config, name: Topic(config.whole_topic(name)))

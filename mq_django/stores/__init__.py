@@ -1,12 +1,14 @@
 """The Redis data structures of queues: all reads and writes of messages and members."""
 
-from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig
+from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.errors import NotSupported
 from mq_django.registry import start_of
 from mq_django.stores.base import QueueAccess, Store
 from mq_django.stores.line_store import LineStore
+from mq_django.stores.log import Log
 from mq_django.stores.members import Members
 from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partitioned_log import PartitionedLog
 from mq_django.stores.partitioned_store import PartitionedStore
 from mq_django.stores.rsmq_members import RsmqMembers
 from mq_django.stores.rsmq_store import RsmqStore
@@ -23,11 +25,11 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
     """
     if config.parts:
         raise NotSupported(f"Queue {config.name!r} has partitions: name one of them, such as {config.parts[0].name!r}")
-    if isinstance(config, GroupConfig):
-        return TopicStore(config, wire, start=start_of(config.name))
     if isinstance(config, RsmqConfig):
         return RsmqStore(config, wire)
     wire = wire_of(config, wire)
+    if isinstance(config, GroupConfig):
+        return TopicStore(config, wire, start=start_of(config.public_name))
     return LineStore(config, wire) if config.limits else StreamStore(config, wire)
 
 
@@ -41,9 +43,16 @@ def open_access(config: QueueConfig, wire: Wire, *, key: str | None = None) -> Q
     return PartitionedStore(config, {part.name: open_store(part, wire) for part in config.parts}, wire)
 
 
+def open_log(config: TopicConfig, wire: Wire) -> Log | PartitionedLog:
+    """Return the log of a topic or of one of its partitions, or the logs of all partitions as one."""
+    if not config.parts:
+        return Log(config, wire_of(config, wire))
+    return PartitionedLog(config, {part.name: Log(part, wire_of(part, wire)) for part in config.parts}, wire)
+
+
 def open_members(config: QueueConfig, wire: Wire) -> Members:
     """Return the members of a queue: its consumers and their supervisors."""
     return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
 
 
-__all__ = ["open_access", "open_members", "open_store"]
+__all__ = ["open_access", "open_log", "open_members", "open_store"]

@@ -13,7 +13,8 @@ from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
-from mq_django.stores.topic_stats import GroupStats, count_between, group_names, topic_stats
+from mq_django.stores.topic_stats import count_between, group_names, groups_of
+from mq_django.stores.topic_values import GroupStats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
@@ -38,7 +39,7 @@ class Trimmed(NamedTuple):
 
 
 class Log:
-    """The log of one topic."""
+    """The log of one topic, or of one of its partitions."""
 
     def __init__(self, config: TopicConfig, wire: Wire) -> None:
         self.config = config
@@ -72,16 +73,20 @@ class Log:
         return bool(reply_or_raise(self._wire.trip([command])[0])[0] != b"EXISTS")
 
     def seek(self, group: str, place: Offset) -> None:
-        """Move a group, drop its pending entries of the log, and raise its generation.
+        """Move a group: see move().
 
         Raises:
             UnknownGroup: the group does not exist.
         """
+        if not self.move(group, place):
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+
+    def move(self, group: str, place: Offset) -> bool:
+        """Move a group, drop its pending entries of the log, and raise its generation; False: it does not exist."""
         keys, after = self.keys.group(group), before(place)
         args = [group, after, *self._counted_up_to(after)]
         command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
-        if reply_or_raise(self._wire.trip([command])[0]) == b"MISSING":
-            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"MISSING")
 
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """Remove a group with all its keys, and return whether it existed."""
@@ -95,7 +100,7 @@ class Log:
         while True:
             found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
             for entry, fields in found:
-                yield decode_entry(fields, queue=self.config.name, stream=LOG, entry=entry)
+                yield decode_entry(fields, queue=self.config.public_name, stream=LOG, entry=entry)
             if len(found) < batch:
                 return
             begins = f"({found[-1][0].decode()}"
@@ -107,10 +112,7 @@ class Log:
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
         """Return all groups with their lag and share of the retention; see topic_stats() for `at_most`."""
-        (found,) = topic_stats([self.config], [self._wire], at_most=at_most)
-        if isinstance(found, StoreError):
-            raise found
-        return found.groups
+        return groups_of(self.config, self._wire, at_most=at_most)
 
     def set_alarm(self, group: str, percent: int | None) -> str:
         """Set or clear a group's alarm. Returns RAISED, CLEARED, SAME, or MISSING when the group does not exist."""
@@ -136,7 +138,7 @@ class Log:
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 
     def _names(self) -> list[str]:
-        (found,) = group_names([self.keys], [self._wire])
+        (found,) = group_names([self.config], [self._wire])
         if isinstance(found, StoreError):
             raise found
         return found

@@ -1,6 +1,6 @@
-"""How many partitions a queue has: recorded in Redis, because a message is looked for where its key belongs."""
+"""How many partitions there are: recorded in Redis, because a message is looked for where its key belongs."""
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import DeliveryOptions
 from mq_django.errors import QueueClosed
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
@@ -10,15 +10,14 @@ from mq_django.transport.sessions import reply_or_raise
 CLOSED = "closed"
 
 
-def record_command(config: QueueConfig) -> Command:
-    """Return the command that records the number of partitions of a queue, unless one is recorded."""
-    keys = config.keys
-    key_names = [keys.control, keys.ready, keys.urgent, keys.waiting, keys.dead, keys.runtime_schedules]
-    return scripts.command("partitions_record", keys=key_names, args=[config.partitions])
+def record_command(config: DeliveryOptions) -> Command:
+    """Return the command that records the number of partitions of a queue or topic, unless one is recorded."""
+    keys = [config.keys.recorded, *config.keys.filled]
+    return scripts.command("partitions_record", keys=keys, args=[config.partitions])
 
 
-def check_reply(config: QueueConfig, reply: object) -> None:
-    """Check by the reply of this command that a queue has as many partitions as the settings say.
+def check_reply(config: DeliveryOptions, reply: object) -> None:
+    """Check by the reply of this command that a queue or topic has as many partitions as the settings say.
 
     Raises:
         QueueClosed: it has another number, or it is being changed.
@@ -29,13 +28,13 @@ def check_reply(config: QueueConfig, reply: object) -> None:
         raise QueueClosed(disagreement(config, found))
 
 
-def disagreement(config: QueueConfig, found: str) -> str:
-    """Return the text of the error for a queue that has another number of partitions than the settings say."""
-    queue = config.public_name
+def disagreement(config: DeliveryOptions, found: str) -> str:
+    """Return the text of the error for a queue or topic that has another number of partitions than the settings say."""
+    what = config.counted_as.format(config=config)
     if found == CLOSED:
-        return f"Queue {queue!r} accepts no messages while its number of partitions is changed"
+        return f"{what} accepts no messages while its number of partitions is changed"
     known = "no partitions" if found == "1" else f"{found} partitions"
     return (
-        f"Queue {queue!r} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the "
-        f"other processes, or run `manage.py mq repartition {queue} {config.partitions}`"
+        f"{what} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the other "
+        f"processes, or {config.other_count.format(config=config)}"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from redis import exceptions
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import DeliveryOptions
 from mq_django.errors import QueueClosed
 from mq_django.stores.partition_count import disagreement
 from mq_django.transport import scripts
@@ -22,6 +22,7 @@ PUBLISH = frozenset(
         "schedules_fire",
         "stream_accept",
         "stream_publish",
+        "topic_publish",
         "waiting_add",
         "waiting_claim",
         "waiting_prioritize",
@@ -42,6 +43,8 @@ WAKE = frozenset(
         "stream_delete",
         "stream_hand_back",
         "stream_purge",
+        "topic_hand_back",
+        "topic_seek",
         "waiting_cancel",
         "waiting_delete",
         "waiting_promote",
@@ -50,11 +53,11 @@ WAKE = frozenset(
 )
 
 #: The scripts with which consumers fetch.
-FETCH = frozenset({"lines_fetch", "stream_fetch"})
+FETCH = frozenset({"lines_fetch", "stream_fetch", "topic_fetch"})
 
 
-def prepared(config: QueueConfig, command: Command, *, sleeps: bool = False) -> Command:
-    """Return a command of a queue's stores; for a partition with the prelude that its script needs.
+def prepared(config: DeliveryOptions, command: Command, *, sleeps: bool = False) -> Command:
+    """Return a command of the stores of a queue or topic; for a partition with the prelude that its script needs.
 
     Args:
         sleeps: a fetch that finds nothing has consumers woken by what comes next.
@@ -65,7 +68,7 @@ def prepared(config: QueueConfig, command: Command, *, sleeps: bool = False) -> 
     if name in PUBLISH:
         # Of a delayed message its promotion wakes.
         args: list[Argument] = [config.partitions, "" if name == "waiting_add" else keys.arrivals]
-        return scripts.with_prelude(command, "partition_enter", keys=[keys.control, keys.asleep], args=args)
+        return scripts.with_prelude(command, "partition_enter", keys=[keys.recorded, keys.asleep], args=args)
     if name in WAKE:
         # Promoters run all the time, and mostly find nothing that is due.
         prelude = "partition_promote" if name == "waiting_promote" else "partition_wake"
@@ -85,7 +88,7 @@ class PartitionWire(Wire):
         wire: sends them.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: DeliveryOptions, wire: Wire) -> None:
         self._config = config
         self._wire = wire
         #: A fetch that finds nothing has consumers woken by what comes next.
@@ -114,8 +117,8 @@ class PartitionWire(Wire):
         return replies
 
 
-def wire_of(config: QueueConfig, wire: Wire) -> Wire:
-    """Return the wire for the stores of a queue: of a partition one with the preludes that its scripts need."""
+def wire_of(config: DeliveryOptions, wire: Wire) -> Wire:
+    """Return the wire for a queue or topic: for a partition one that adds the preludes that its scripts need."""
     if not config.is_partition or isinstance(wire, PartitionWire):
         return wire
     return PartitionWire(config, wire)

@@ -1,17 +1,16 @@
 """A queue with partitions, for producers. Consumers have the store of each partition."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup, Place
-from mq_django.core.publication import Publication
 from mq_django.stores.base import Store
-from mq_django.stores.partition_count import check_reply, record_command
+from mq_django.stores.partitioned_publisher import PartitionedPublisher
 from mq_django.transport.sessions import Wire
 
 
-class PartitionedStore:
+class PartitionedStore(PartitionedPublisher[Store]):
     """Publishes each message to its partition, and looks for messages in all of them.
 
     Args:
@@ -21,39 +20,8 @@ class PartitionedStore:
     """
 
     def __init__(self, config: QueueConfig, stores: Mapping[str, Store], wire: Wire) -> None:
+        super().__init__(config, stores, wire)
         self.config = config
-        self._stores = stores
-        self._wire = wire
-        self._is_checked = False
-
-    def check(self) -> None:
-        """Record the number of partitions at the first call, and check it.
-
-        Raises:
-            QueueClosed: the queue has another number of partitions than the settings say, or it is being changed.
-        """
-        if not self._is_checked:
-            check_reply(self.config, self._wire.trip([record_command(self.config)])[0])
-            self._is_checked = True
-
-    def publish(self, publications: Sequence[Publication]) -> list[str]:
-        """Publish messages, and return their ids; those of one partition all or none: see Store.publish().
-
-        Raises:
-            QueueClosed: the queue has another number of partitions than the settings say, or it is being changed.
-        """
-        self.check()
-        if len(publications) == 1:
-            return self._stores[publications[0].options.destination.name].publish(publications)
-        by_part: dict[str, list[int]] = {}
-        for at, each in enumerate(publications):
-            by_part.setdefault(each.options.destination.name, []).append(at)
-        found = [""] * len(publications)
-        for name, places in by_part.items():
-            ids = self._stores[name].publish([publications[at] for at in places])
-            for at, message_id in zip(places, ids, strict=True):
-                found[at] = message_id
-        return found
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""

@@ -1,17 +1,20 @@
 """Statistics of topics: logs, and the offset and lag of their groups. Read-only, few round trips for many topics."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
 
 from mq_django.conf import TopicConfig
 from mq_django.core import clock
-from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
+from mq_django.core.keys import NAME, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
+from mq_django.core.partitions import public_name
 from mq_django.errors import StoreError
 from mq_django.stores.counters import minute_fields, there
+from mq_django.stores.topic_values import GroupStats, TopicStats, summed
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.fan_out import fan_out
@@ -27,90 +30,39 @@ MAX_HELD = 50_000
 PUBLISHED = ("published",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStats:
-    """A group of a topic: its offset, its lag, and how much of the retention it uses."""
-
-    topic: str
-    name: str
-    #: The last delivered entry; `0-0` for none.
-    offset: str = "0-0"
-    #: Entries of the log that its consumers hold.
-    pending: int = 0
-    #: Undelivered messages of the log, and the age of the oldest of them in ms.
-    lag: int = 0
-    lag_ms: int = 0
-    #: The lag is larger: Redis did not report it, and counting stopped at a limit.
-    at_least: bool = False
-    #: Changes with every seek. Receipts of another generation are invalid.
-    generation: int = 0
-    #: Messages from the oldest pending or undelivered one to the newest, and the age of the oldest in ms.
-    behind: int = 0
-    behind_ms: int = 0
-    #: Share of the retention. From 1 on the group loses messages, or its pending ones delay trimming. None: the topic
-    #: has no retention.
-    share: float | None = None
-    #: The percentage of the retention when the alarm was raised; None: no alarm.
-    alarm: int | None = None
-    #: Messages trimmed before delivery, since it subscribed.
-    lost: int = 0
-    #: It exists in Redis. A group in code is created when its first consumer starts.
-    subscribed: bool = True
-
-    @property
-    def queue(self) -> str:
-        """Return the name of the group's own queue, which has its retries and dead letters."""
-        return f"{self.topic}{GROUP_SEPARATOR}{self.name}"
-
-    @property
-    def offset_ms(self) -> int | None:
-        """Return when its last delivered message was published, in ms since 1970."""
-        return parse(self.offset)[0] or None
-
-
-class TopicStats(NamedTuple):
-    """A log and its groups."""
-
-    #: By the server's clock.
-    now_ms: int
-    length: int
-    #: Ids of the first and last entry, and of the last one ever added; `0-0` for none.
-    first: str
-    last: str
-    generated: str
-    #: The largest id of a deleted entry, if the server reports it.
-    deleted: str
-    #: Approximate bytes of memory in Redis.
-    size: int
-    #: Counters of this hour and of the one before, and this hour as hours since 1970.
-    this_hour: Mapping[bytes, bytes]
-    last_hour: Mapping[bytes, bytes]
-    hour: int
-    groups: Sequence[GroupStats] = ()
-
-    def group(self, name: str) -> GroupStats | None:
-        """Return one of its groups, or None."""
-        return next((group for group in self.groups if group.name == name), None)
-
-
 def topic_stats(
     configs: Sequence[TopicConfig], wires: Sequence[Wire], *, minutes: int = 0, at_most: float = math.inf
 ) -> list[TopicStats | StoreError]:
     """Return the statistics of topics with the counters of the last minutes; an error for a topic that cannot be read.
 
-    Each topic has its wire. Two round trips. If Redis does not report the lag of a group, its messages are counted,
-    5000 per round trip, up to about `at_most`; beyond that `behind` is estimated by time.
+    Those of a topic with partitions are sums. Each topic has its wire. Two round trips. If Redis does not report the
+    lag of a group, its messages are counted, 5000 per round trip, up to about `at_most`; beyond that `behind` is
+    estimated by time.
     """
     now = int(clock.now()) // 60
-    names = group_names([config.keys for config in configs], wires)
+    parts, part_wires = _parts(configs, wires)
+    names = _names(parts, part_wires)
     trips = [
         [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
-        for config, found in zip(configs, names, strict=True)
+        for config, found in zip(parts, names, strict=True)
     ]
-    return [
+    each = iter(
         found if isinstance(found, StoreError) else _topic_stats(config, wire, replies[0], now, minutes, at_most)
-        for config, wire, found, replies in zip(configs, wires, names, fan_out(wires, trips), strict=True)
-    ]
+        for config, wire, found, replies in zip(parts, part_wires, names, fan_out(part_wires, trips), strict=True)
+    )
+    return [_whole(config, list(islice(each, len(config.each_part)))) for config in configs]
+
+
+def groups_of(config: TopicConfig, wire: Wire, *, at_most: float = math.inf) -> Sequence[GroupStats]:
+    """Return all groups of a topic; see topic_stats().
+
+    Raises:
+        StoreError: the topic cannot be read.
+    """
+    (found,) = topic_stats([config], [wire], at_most=at_most)
+    if isinstance(found, StoreError):
+        raise found
+    return found.groups
 
 
 def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = math.inf) -> TopicStats:
@@ -121,16 +73,43 @@ def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = m
     return log._replace(groups=[_group(keys, wire, log, row, at_most) for row in groups])
 
 
-def group_names(topics: Sequence[TopicKeys], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
-    """Return the names of the groups of topics; an error for a topic that cannot be read."""
+def group_names(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
+    """Return the names of the groups of topics, each of which has its wire; an error for a topic that cannot be read.
+
+    Of a topic with partitions they are those of the partitions that can be read.
+    """
+    each = iter(_names(*_parts(configs, wires)))
+    return [_union(list(islice(each, len(config.each_part)))) for config in configs]
+
+
+def _union(found: Sequence[list[str] | StoreError]) -> list[str] | StoreError:
+    read = [names for names in found if not isinstance(names, StoreError)]
+    return list(dict.fromkeys(chain.from_iterable(read))) if read else found[0]
+
+
+def _parts(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> tuple[list[TopicConfig], list[Wire]]:
+    pairs = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
+    return [part for part, _ in pairs], [wire for _, wire in pairs]
+
+
+def _names(parts: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
     names: list[list[str] | StoreError] = []
-    for (reply,) in fan_out(wires, [[("XINFO", "GROUPS", keys.log)] for keys in topics]):
+    for (reply,) in fan_out(wires, [[("XINFO", "GROUPS", part.keys.log)] for part in parts]):
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
         else:
             found = [group[1].decode(errors="replace") for group in reply]
             names.append([name for name in found if NAME.fullmatch(name)])
     return names
+
+
+def _whole(config: TopicConfig, found: Sequence[TopicStats | StoreError]) -> TopicStats | StoreError:
+    """Return the statistics of a topic from those of its partitions; an error if one cannot be read."""
+    errors = [each for each in found if isinstance(each, StoreError)]
+    read = [each for each in found if not isinstance(each, StoreError)]
+    if errors or not config.parts:
+        return errors[0] if errors else read[0]
+    return summed(config.name, read)
 
 
 def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> Command:
@@ -168,7 +147,7 @@ def _with_retention(config: TopicConfig, wire: Wire, log: TopicStats, row: Seque
     if group.at_least:
         behind = max(behind, _by_time(log, behind_ms))
     share = _share(config, behind, behind_ms, log.size / max(1, log.length))
-    return replace(group, behind=behind, behind_ms=behind_ms, share=share)
+    return replace(group, topic=config.name, behind=behind, behind_ms=behind_ms, share=share)
 
 
 def _group(keys: TopicKeys, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
@@ -182,7 +161,7 @@ def _group(keys: TopicKeys, wire: Wire, log: TopicStats, row: Sequence[Any], at_
         lag, more = count_between(keys, wire, offset, "+", at_most=at_most)
     lag_ms = max(0, log.now_ms - parse(first.decode())[0]) if first else 0
     return GroupStats(
-        topic=keys.topic,
+        topic=public_name(keys.topic),
         name=name.decode(),
         offset=offset,
         pending=pending,

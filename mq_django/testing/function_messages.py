@@ -11,8 +11,7 @@ from mq_django.core.messages import Message
 from mq_django.core.publication import Publication, publication
 from mq_django.errors import TestKitError
 from mq_django.registry import ANY, Handler
-from mq_django.stores import open_store
-from mq_django.stores.log import Log
+from mq_django.stores import open_log, open_store
 from mq_django.transport.connections import open_wire
 
 
@@ -31,7 +30,7 @@ class FunctionMessage:
         topic, separator, _ = self.config.name.partition(GROUP_SEPARATOR)
         wire = open_wire("produce", self.config.connection)
         if separator:
-            Log(get_config().topic(topic), wire).publish([self.publication])
+            open_log(get_config().topic(topic), wire).publish([self.publication])
         else:
             open_store(self.config, wire).publish([self.publication])
 
@@ -75,7 +74,8 @@ def message_for(function: Any, given: Any) -> FunctionMessage:
 
 def _place(config: QueueConfig, made: Publication) -> QueueConfig:
     """Return the queue or group, or the partition that a message is for."""
-    return next((part for part in config.parts if part.name == made.options.destination.name), config)
+    destination = made.options.destination
+    return config.parts[destination.number] if destination.is_partition else config
 
 
 def _for_task(task: Any, path: str, given: Any) -> FunctionMessage:

@@ -20,9 +20,9 @@ from mq_django.errors import TestKitError
 from mq_django.inspector.message_views import Room, Rows
 from mq_django.inspector.readers import Reader, open_reader
 from mq_django.producers.topics import topics
+from mq_django.stores import open_log
 from mq_django.stores.dead_letter_queue import BATCH, buried, next_to, open_dead_letters
 from mq_django.stores.entry_fields import text_of
-from mq_django.stores.log import Log
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
 from mq_django.transport.connections import open_wire
@@ -159,7 +159,7 @@ def topic(name: str) -> TopicContent:
         ConfigurationError, NoServer: there is no usable server for tests.
     """
     config = get_config().topic(name)
-    log = Log(config, open_wire("inspect", config.connection))
+    log = open_log(config, open_wire("inspect", config.connection))
     entries = _up_to_limit(log.read(BEGINNING, END, batch=BATCH), f"Topic {name!r} has messages:")
     return TopicContent(
         messages=[entry.message for entry in entries if isinstance(entry, Delivery)],

@@ -136,6 +136,7 @@ class Verdict:
         self.recoveries += other.recoveries
         self.handovers += other.handovers
         self.violations += other.violations
+        self.stories += other.stories
 
 
 def check(events: Iterable[Event], ending: Ending, terms: Terms) -> Verdict:

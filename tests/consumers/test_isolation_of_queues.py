@@ -103,7 +103,7 @@ def redriver(queues, both):
 
 @case(Trimmer)
 def trimmer(queues, both):
-    return Trimmer(both)
+    return Trimmer(both, both)
 
 
 @case(HistoryTrimmer)

@@ -41,6 +41,8 @@ OF_WHOLE = frozenset(
         "schedule_resume",
         "schedule_skip",
         "schedule_unskip",
+        "seek",
+        "unsubscribe",
     }
 )
 

@@ -34,7 +34,8 @@ def facts(topic: TopicView, group: GroupStats) -> list[tuple[str, SafeString | s
     given = text.moment(group.offset_ms, now=topic.now_ms) if group.offset_ms else _("none yet")
     rows = [
         (_("Last delivered message"), given),
-        (_("Offset"), text.visible(group.offset)),
+        # With partitions it has one in each.
+        (_("Offset"), "" if topic.parts else text.visible(group.offset)),
         (_("Lag"), lag(group)),
         (_("Pending"), text.number(group.pending)),
         (_("Retention used"), retention(group)),

@@ -12,7 +12,8 @@ from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import topic_tabs
 from mq_django.core.offsets import BEGINNING, END, Offset, parse
-from mq_django.errors import InvalidOffset
+from mq_django.core.partitions import SEPARATOR, number_in
+from mq_django.errors import InvalidOffset, UnknownTopic
 from mq_django.inspector import entries, topics
 from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.scan import Filter
@@ -102,7 +103,14 @@ def _row(page: Page, view: TopicView, row: EntryView) -> dict[str, Any]:
 
 def _missing(view: TopicView, entry: str) -> list[str]:
     """Return the groups to which a message has not been delivered yet."""
-    return [group.name for group in view.groups if parse(group.offset) < parse(entry)]
+    log, offset = _log_of(view, entry)
+    return [group.name for group in log.groups if parse(group.offset) < parse(offset)]
+
+
+def _log_of(view: TopicView, entry: str) -> tuple[TopicView, str]:
+    """Return the topic, or the partition, that has an entry, and the offset of the entry in it."""
+    number = number_in(entry)
+    return view if number is None else view.parts[number], entry.partition(SEPARATOR)[0]
 
 
 @needs(VIEW)
@@ -110,18 +118,19 @@ def message(page: Page, topic: str, entry: str) -> HttpResponse:
     """Show a message of a topic's log."""
     try:
         found = entries.get_in_log(topic, entry)
-    except InvalidOffset:
+    except (InvalidOffset, UnknownTopic):
         found = None
     if found is None:
         page.say(messages.WARNING, _("The message is not in the log: it was trimmed, or never existed."))
         return HttpResponseRedirect(page.url("log", topic))
     view = topics.topic(topic)
+    log, offset = _log_of(view, entry)
     return page.render(
         "log_entry",
         _("Message"),
         queue=topic,
         tabs=topic_tabs(page, view, "log"),
-        groups=[_given(page, group, entry) for group in view.groups if group.subscribed],
+        groups=[_given(page, group, offset) for group in log.groups if group.subscribed],
         **facts(
             found.message,
             can_see_data=page.can(SEE_DATA),

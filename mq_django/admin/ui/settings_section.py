@@ -11,13 +11,15 @@ from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
 from mq_django.core.options import options_of
+from mq_django.core.partitions import public_name
 from mq_django.core.retries import RetryPolicy
 
 
 def settings_of(name: str) -> list[tuple[str, str]]:
     """Return the options of a queue, a group or a topic as rows of a table: name and value."""
     project = get_config()
-    config: DeliveryOptions = project.topics[name] if name in project.topics else project.queue(name)
+    is_topic = GROUP_SEPARATOR not in name and public_name(name) in project.topics
+    config: DeliveryOptions = project.topic(name) if is_topic else project.queue(name)
     # A group has only the options of deliveries.
     options = options_of(DeliveryOptions if GROUP_SEPARATOR in name else type(config)).values()
     rows = [(option, getattr(config, option.attribute)) for option in options]

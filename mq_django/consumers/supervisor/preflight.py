@@ -95,7 +95,7 @@ def require_groups(names: Sequence[str]) -> None:
         topic, _, group = name.partition(GROUP_SEPARATOR)
         config = get_config().topic(topic)
         session = open_session("chores", config.connection)
-        (known,) = group_names([config.keys], [session])
+        (known,) = group_names([config], [session])
         session.release()
         if isinstance(known, StoreError):
             raise known
@@ -111,7 +111,7 @@ def check_partitions(queues: Sequence[QueueConfig]) -> None:
     Raises:
         QueueClosed: one has another number, so its consumers would look for messages where they are not.
     """
-    names = dict.fromkeys(config.public_name for config in queues if config.store == "stream")
+    names = dict.fromkeys(config.public_name for config in queues if config.store != "rsmq")
     wholes = [get_config().queue(name) for name in names]
     wires = open_wires("chores", [whole.connection for whole in wholes])
     for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):

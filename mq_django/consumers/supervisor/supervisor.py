@@ -29,7 +29,10 @@ from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import PROTOCOL, VERSION
+from mq_django.stores import open_log
 from mq_django.stores.log import Log
+from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import open_session
 
 logger = get_logger(__name__)
@@ -259,12 +262,19 @@ class Supervisor:
 
 
 def make_trimmers() -> Iterator[Trimmer]:
-    """Yield a trimmer for the topics of each server. Each log has a session of its own."""
+    """Yield a trimmer for the topics and partitions of each server. Each topic has a session of its own on it."""
     logs: dict[str, list[Log]] = {}
+    topics: dict[str, list[Log | PartitionedLog]] = {}
     for topic in get_config().topics.values():
-        server = server_of(topic.connection, topic.keys.log)
-        logs.setdefault(server, []).append(Log(topic, open_session("chores", topic.connection)))
-    for share in logs.values():
-        trimmer = Trimmer(share)
+        sessions: dict[str, AnySession] = {}
+        for part in topic.each_part:
+            server = server_of(part.connection, part.keys.log)
+            if server not in sessions:
+                sessions[server] = open_session("chores", part.connection)
+            logs.setdefault(server, []).append(Log(part, sessions[server]))
+        first = next(iter(sessions))
+        topics.setdefault(first, []).append(open_log(topic, sessions[first]))
+    for server, share in logs.items():
+        trimmer = Trimmer(share, topics.get(server, ()))
         assign([trimmer], [log.config for log in share], servers=len(logs))
         yield trimmer

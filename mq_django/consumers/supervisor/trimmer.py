@@ -6,7 +6,8 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log
-from mq_django.stores.topic_stats import GroupStats
+from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.stores.topic_values import GroupStats
 
 logger = get_logger(__name__)
 
@@ -19,25 +20,30 @@ MAX_COUNTED = 10_000
 
 
 class Trimmer(Service):
-    """Checks every topic. Any number of processes may do so: one at a time checks the groups; trims are idempotent."""
+    """Checks every topic. Any number of processes may do so: one at a time checks the groups; trims are idempotent.
+
+    Args:
+        logs: those of topics and partitions on one server.
+        topics: the topics whose groups are checked.
+    """
 
     name = "trimmer"
 
-    def __init__(self, logs: Sequence[Log]) -> None:
+    def __init__(self, logs: Sequence[Log], topics: Sequence[Log | PartitionedLog]) -> None:
         super().__init__()
         self._logs = logs
+        self._topics = topics
 
     def run_once(self) -> float:
-        """Check and trim every topic."""
-        self.each(self._logs, self._check, called=lambda log: f"topic {log.config.name}")
+        """Check the groups, then trim, so that an alarm comes before the loss that it warns of."""
+        self.each(self._topics, self._check, called=lambda topic: f"topic {topic.config.name}")
+        self.each(self._logs, self._trim, called=lambda log: f"topic {log.config.name}")
         return EVERY
 
-    def _check(self, log: Log) -> None:
-        """Check the groups, then trim, so that an alarm comes before the loss that it warns of."""
-        if log.claim_check(0.9 * EVERY):
-            for group in log.groups(at_most=MAX_COUNTED):
-                self._check_group(log, group)
-        self._trim(log)
+    def _check(self, topic: Log | PartitionedLog) -> None:
+        if topic.claim_check(0.9 * EVERY):
+            for group in topic.groups(at_most=MAX_COUNTED):
+                self._check_group(topic, group)
 
     def _trim(self, log: Log) -> None:
         for _ in range(IN_A_ROW):
@@ -50,7 +56,7 @@ class Trimmer(Service):
             if self.stopping or not trimmed.more:
                 return
 
-    def _check_group(self, log: Log, group: GroupStats) -> None:
+    def _check_group(self, log: Log | PartitionedLog, group: GroupStats) -> None:
         topic, share = log.config.name, group.share
         late = share is not None and share >= log.config.retention_alarm
         change = log.set_alarm(group.name, round(share * 100) if late and share is not None else None)

@@ -124,8 +124,10 @@ def _is_rsmq(key: bytes, namespace: str) -> bool:
 
 def _of_names(keys: KeyFacts) -> Iterator[DoctorFinding]:
     # The keys of a partition have a tag of their own. That of the queue as a whole may be on another node than they.
-    wholes = {name for name, whole in get_config().queues.items() if whole.parts}
-    known = {*(queue.keys.queue for queue in keys.server.queues), *keys.server.topics, *wholes}
+    config = get_config()
+    wholes = {name for name, whole in (*config.queues.items(), *config.topics.items()) if whole.parts}
+    topics = {config.topic(name).keys.topic for name in keys.server.topics}
+    known = {*(queue.keys.queue for queue in keys.server.queues), *topics, *wholes}
     unknown = sorted(set(keys.names) - known)
     if not unknown:
         return

@@ -10,15 +10,17 @@ from mq_django.stores.partition_count import disagreement
 
 
 def _wholes(server: ServerFacts) -> Iterator[QueueConfig]:
-    """Yield the queues in streams of which something is on a server."""
-    names = dict.fromkeys(queue.public_name for queue in server.queues if queue.store == "stream")
-    return (get_config().queue(name) for name in names)
+    """Yield the queues and groups, without those in RSMQ's format, of which something is on a server."""
+    names = dict.fromkeys(queue.public_name for queue in server.queues if queue.store != "rsmq")
+    # The groups of a topic have its number.
+    wholes = {found.keys.recorded: found for found in map(get_config().queue, names)}
+    yield from wholes.values()
 
 
 def _of_numbers(server: ServerFacts) -> Iterator[DoctorFinding]:
     """Report queues that have another number of partitions in Redis than in the settings."""
     for queue in _wholes(server):
-        reply = server.wire.trip([("HGET", queue.keys.control, "partitions")])[0]
+        reply = server.wire.trip([("HGET", queue.keys.recorded, "partitions")])[0]
         # On a cluster it may be on another node, which is looked at, too.
         if isinstance(reply, bytes) and reply != str(queue.partitions).encode():
             yield DoctorFinding(
@@ -38,8 +40,9 @@ def _of_nodes(server: ServerFacts) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 code="D210",
                 level="note",
-                seen=f"Queue {queue.name!r} has {len(queue.parts)} partitions, and the cluster {nodes} nodes.",
-                advice="Some nodes do nothing for this queue. Give it at least eight partitions for each node.",
+                seen=f"{queue.counted_as.format(config=queue)} has {len(queue.parts)} partitions, and the "
+                f"cluster {nodes} nodes.",
+                advice="Some nodes do nothing for it. Give it at least eight partitions for each node.",
                 where=server.where,
             )
 

@@ -96,7 +96,8 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
         StoreError: it cannot be reached, or does not answer.
     """
     config, wire = get_config(), Pooled(client)
-    of_groups = [config.queue(name) for topic in config.topics for name in groups(topic)]
+    of_groups = [part for topic in config.topics for name in groups(topic) for part in config.queue(name).each_part]
+    topics = [part for topic in config.topics.values() for part in topic.each_part]
     refused: dict[str, str] = {}
     round_trip, ahead = _clocks(wire, refused)
     info = _fields(_ask(wire, ("INFO",), refused) or b"")
@@ -109,7 +110,7 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
         wire=wire,
         client=client,
         queues=[queue for queue in (*config.each_part(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
-        topics=[topic.name for topic in config.topics.values() if _is_on(client, topic, topic.keys.log)],
+        topics=[topic.name for topic in topics if _is_on(client, topic, topic.keys.log)],
         info=info,
         settings=_settings(wire, refused),
         slow=[SlowCommand(at=entry[1], us=entry[2], args=entry[3]) for entry in slow],

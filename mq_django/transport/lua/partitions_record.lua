@@ -1,21 +1,15 @@
--- Record how many partitions a queue has, when it is first used.
+-- Record how many partitions a queue or topic has, when it is first used.
 --
--- KEYS[1]  control     {queue}:control  HASH    `partitions`: their number; "closed" while it is changed
--- KEYS[2]  ready       {queue}:ready    STREAM  this and the next: of the queue without partitions
--- KEYS[3]  urgent      {queue}:urgent   STREAM
--- KEYS[4]  waiting     {queue}:waiting  HASH
--- KEYS[5]  dead        {queue}:dead     STREAM
--- KEYS[6]  schedules   {queue}:runtime-schedules  HASH
--- ARGV[1]  partitions  by the settings
+-- KEYS[1]    control     {name}:control  HASH  `partitions`: their number; "closed" while it is changed
+-- KEYS[2..]  filled      {name}:...      STREAM or HASH  what has messages, or schedules that were created at run time,
+--                                        if there are no partitions
+-- ARGV[1]    partitions  by the settings
 --
--- Returns what is recorded; '1' if nothing is, and the queue without partitions has messages, or schedules that were
--- created at run time.
+-- Returns what is recorded; '1' if nothing is, and one of these keys is not empty.
 
 -- with types
-local control, ready, urgent, waiting, dead, schedules = unpack(KEYS)
-
-local wrong = wrong_type({ [control] = 'hash', [waiting] = 'hash', [schedules] = 'hash' })
-  or wrong_type({ [ready] = 'stream', [urgent] = 'stream', [dead] = 'stream' })
+local control = KEYS[1]
+local wrong = wrong_type({ [control] = 'hash' })
 if wrong then
   return wrong
 end
@@ -24,14 +18,15 @@ local known = redis.call('hget', control, 'partitions')
 if known then
   return known
 end
-local messages = 0
-for _, stream in ipairs({ ready, urgent, dead }) do
-  messages = messages + redis.call('xlen', stream)
-end
-if ARGV[1] ~= '1' and messages + redis.call('hlen', waiting) + redis.call('hlen', schedules) > 0 then
+if ARGV[1] == '1' then
   return '1'
 end
-if ARGV[1] ~= '1' then
-  redis.call('hset', control, 'partitions', ARGV[1])
+local size = { stream = 'xlen', hash = 'hlen' }
+for i = 2, #KEYS do
+  local kind = redis.call('type', KEYS[i]).ok
+  if kind ~= 'none' and (not size[kind] or redis.call(size[kind], KEYS[i]) > 0) then
+    return '1'
+  end
 end
+redis.call('hset', control, 'partitions', ARGV[1])
 return ARGV[1]

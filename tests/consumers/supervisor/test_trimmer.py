@@ -64,7 +64,7 @@ def handle(store, count):
 
 
 def test_an_alarm_comes_before_a_loss_and_goes_when_the_group_has_caught_up(log, billing, alarms, redis_client, caplog):
-    looking = Trimmer([log])
+    looking = Trimmer([log], [log])
     publish(log, 700)
     looking.run_once()
     assert alarms == []
@@ -86,7 +86,7 @@ def test_an_alarm_comes_before_a_loss_and_goes_when_the_group_has_caught_up(log,
 
 def test_retention_wins_over_a_group_that_does_not_read(log, billing, alarms, redis_client, caplog):
     publish(log, 5000)
-    Trimmer([log]).run_once()
+    Trimmer([log], [log]).run_once()
     assert 1000 <= redis_client.xlen(log.keys.log) < 1100
     lost = int(redis_client.hget(billing.keys.control, "lost"))
     assert lost == 5000 - redis_client.xlen(log.keys.log)
@@ -112,7 +112,7 @@ def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_cli
     # Redis does not know how many are left of what was deleted and lost.
     redis_client.hset(billing.keys.control, "lost", 1)
     before = calls(redis_client, "xrange")
-    Trimmer([log]).run_once()
+    Trimmer([log], [log]).run_once()
     assert calls(redis_client, "xrange") - before < 20
     ((_, name, share, counted),) = alarms
     assert (name, counted) == ("billing", 100)
@@ -120,7 +120,7 @@ def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_cli
 
 
 def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
-    Trimmer([log]).run_once()
+    Trimmer([log], [log]).run_once()
     assert not redis_client.exists(log.keys.log)
 
 
@@ -129,6 +129,6 @@ def test_a_topic_that_cannot_be_read_keeps_no_other_waiting(mq_settings, redis_c
     broken, orders = (Log(get_config().topic(name), Session(get_client("produce"))) for name in ("broken", "orders"))
     redis_client.set(broken.keys.log, "no log")
     publish(orders, 500)
-    Trimmer([broken, orders]).run_once()
+    Trimmer([broken, orders], [broken, orders]).run_once()
     assert redis_client.xlen(orders.keys.log) < 300
     assert "trimmer of topic broken failed, and will retry: " in caplog.text

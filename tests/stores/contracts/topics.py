@@ -5,7 +5,7 @@ from typing import Any
 
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.outcomes import ACK, HandBack, Retry, SetAside
-from mq_django.inspector.stream_reader import page_of_log
+from mq_django.inspector.log_rows import LogRange, log_rows
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.topic_stats import count_between, topic_stats
 from mq_django.transport import scripts
@@ -205,10 +205,11 @@ def page(stage: Stage) -> None:
     log = stage.topic()
     log.publish([message_of(1), message_of(2), message_of(3)])
     with stage.under("two, oldest first, without what is long"):
-        assert list(page_of_log(log.keys, stage.wire(), BEGINNING, END, limit=2, max_bytes=4))
+        assert list(log_rows(log.config, stage.wire(), LogRange(since=BEGINNING, until=END, max_bytes=4), limit=2))
     first = stage.client.xrange(log.keys.log)[0][0].decode()
     with stage.under("after one, newest first"):
-        list(page_of_log(log.keys, stage.wire(), BEGINNING, END, after=f"{NOW_MS}-2", limit=2, newest_first=True))
+        backwards = LogRange(since=BEGINNING, until=END, newest_first=True)
+        list(log_rows(log.config, stage.wire(), backwards, after=f"{NOW_MS}-2", limit=2))
     with stage.under("counted after one"):
         assert count_between(log.keys, stage.wire(), first, "+") == (2, False)
     with stage.under("counted up to one"):

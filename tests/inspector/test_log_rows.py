@@ -1,0 +1,82 @@
+"""The log of a topic with partitions is listed as one, by the time of its messages."""
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.core.filters import Filter
+from mq_django.errors import InvalidOffset, UnknownTopic
+from mq_django.inspector import entries, log_rows
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def logs(mq_settings, monkeypatch):
+    """Return the logs of the partitions."""
+    mq_settings(QUEUES={}, TOPICS={"orders": {"PARTITIONS": PARTITIONS}})
+    # Each partition is read in several parts.
+    monkeypatch.setattr(log_rows, "LEAST", 2)
+    return [part.keys.log for part in get_config().topic("orders").parts]
+
+
+@pytest.fixture
+def filled(logs, redis_client):
+    """Fill the logs; return the names of all entries in their order. Some have the same id in several partitions."""
+    names = []
+    for moment in range(1000, 1060):
+        for number in range(PARTITIONS):
+            if moment % (number + 1) == 0:
+                name = "even" if moment % 2 == 0 else "odd"
+                redis_client.xadd(logs[number], {"type": name, "data": "1"}, id=f"{moment}-0")
+                names.append(f"{moment}-0.{number}")
+    return names
+
+
+def pages(limit, **options):
+    """Return the names of the entries of all pages."""
+    after, found = "", []
+    while True:
+        page = entries.in_log("orders", after=after, limit=limit, **options)
+        assert len(page.rows) <= limit
+        found += [row.entry.decode() for row in page.rows]
+        after = page.after
+        if not after:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 500])
+def test_pages_have_each_message_once_in_order(filled, limit):
+    assert pages(limit) == filled
+    assert pages(limit, newest_first=True) == filled[::-1]
+
+
+def test_a_range_is_one_of_times(filled):
+    assert pages(10, since="1010-0", until="1012-0") == [
+        name for name in filled if 1010 <= int(name.partition("-")[0]) <= 1012
+    ]
+
+
+def test_a_filter_finds_messages_of_all_partitions(filled):
+    assert pages(10, where=Filter(name="odd")) == [name for name in filled if int(name.partition("-")[0]) % 2]
+
+
+def test_an_entry_is_found_in_its_partition(filled, logs, redis_client):
+    redis_client.xadd(logs[1], {"type": "own", "data": "1"}, id="2000-5")
+    redis_client.xadd(logs[2], {"type": "other", "data": "2"}, id="2000-5")
+    assert entries.get_in_log("orders", "2000-5.1").message.name == "own"
+    assert entries.get_in_log("orders", "2000-5.2").message.name == "other"
+    assert entries.get_in_log("orders.2", "2000-5").message.name == "other"
+    assert entries.get_in_log("orders", "2000-5").message.name == "own"
+    assert entries.get_in_log("orders", "2000-5.0") is None
+    with pytest.raises(UnknownTopic):
+        entries.get_in_log("orders", "2000-5.3")
+    with pytest.raises(InvalidOffset):
+        entries.get_in_log("orders", "2000-5.x")
+    with pytest.raises(InvalidOffset):
+        entries.in_log("orders", after="nowhere", limit=10)
+
+
+def test_a_partition_is_listed_by_its_own_name(filled):
+    page = entries.in_log("orders.1", limit=3)
+    assert [row.entry for row in page.rows] == [b"1000-0", b"1002-0", b"1004-0"]
+    assert page.after == "1004-0"
