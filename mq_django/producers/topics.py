@@ -74,6 +74,7 @@ class Topic:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             MessageTooLarge: data and headers have more bytes than the topic's MAX_SIZE, or than a message may have.
             NotSupported: a topic lacks an option.
+            QueueClosed: the topic has another number of partitions in Redis than PARTITIONS says.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publication(
@@ -196,13 +197,14 @@ class Group:
         return self._log("produce").unsubscribe(self.name, now=clock.now())
 
     def seek(self, place: Offset) -> None:
-        """Move the group: the next message that it reads is the one at `place`.
+        """Move the group: the next message that it reads is the one at `place`, in all partitions.
 
         Consumers may run meanwhile. Outcomes of messages that they have read from the log before are ignored. Messages
         that wait for a retry still wait, because they are no longer read from the log.
 
         Args:
-            place: "beginning", "end", a datetime (the first message since then), or the id of an entry.
+            place: "beginning", "end", a datetime (the first message since then), or the id of an entry, which stands for
+                its time in the partitions that do not have the entry.
 
         Raises:
             UnknownGroup: the group does not exist.
@@ -222,7 +224,7 @@ class Group:
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
 
     def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
-        """Yield the messages in a range of the log. No group is changed.
+        """Yield the messages in a range of the log, those of all partitions by their time. No group is changed.
 
         Args:
             since: "beginning", a datetime, or the id of an entry, which is included.

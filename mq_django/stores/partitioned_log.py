@@ -14,6 +14,8 @@ from mq_django.stores.topic_stats import groups_of
 from mq_django.stores.topic_values import GroupStats
 from mq_django.transport.sessions import Wire
 
+MISSING = "MISSING"
+
 
 class PartitionedLog(PartitionedPublisher[Log]):
     """Publishes each message to its partition, and moves groups in all of them.
@@ -71,8 +73,9 @@ class PartitionedLog(PartitionedPublisher[Log]):
         return groups_of(self.config, self._wire, at_most=at_most)
 
     def set_alarm(self, group: str, percent: int | None) -> str:
-        """See Log.set_alarm(): the first partition has the alarm."""
-        return self._first.set_alarm(group, percent)
+        """See Log.set_alarm(): the first partition that has the group has its alarm."""
+        changes = (log.set_alarm(group, percent) for log in self._stores.values())
+        return next((change for change in changes if change != MISSING), MISSING)
 
     @property
     def _first(self) -> Log:

@@ -10,12 +10,10 @@ from tests.peers.programs import Project
 from tests.waiting import wait_until
 
 
-@pytest.fixture
-def shop(mq_settings, redis_client):
-    made = Project(
-        mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"RETRY": {"delay": 0.05}, "VISIBILITY_TIMEOUT": 2}}),
-        redis_client,
-    )
+@pytest.fixture(params=[{}, {"PARTITIONS": 4}], ids=["one log", "partitions"])
+def shop(mq_settings, redis_client, request):
+    orders = {"RETRY": {"delay": 0.05}, "VISIBILITY_TIMEOUT": 2, **request.param}
+    made = Project(mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders}), redis_client)
     yield made
     made.stop()
 

@@ -149,9 +149,7 @@ def test_another_number_of_partitions_is_refused_before_anything_is_written(topi
     topic.publish("placed", 1)
     mq_settings(QUEUES={}, TOPICS={"orders": {"PARTITIONS": 8}})
     before = redis_client.dbsize()
-    with pytest.raises(
-        QueueClosed, match="Topic 'orders' has 4 partitions in Redis, and PARTITIONS is 8 here: use the "
-    ):
+    with pytest.raises(QueueClosed, match="Topic 'orders' has 4 partitions in Redis, and PARTITIONS is 8 here"):
         topics["orders"].publish("placed", 2)
     with pytest.raises(QueueClosed, match="publish to a topic with another name"):
         topics["orders"].group("billing").subscribe()
@@ -167,7 +165,7 @@ def test_a_topic_that_has_messages_gets_no_partitions_by_the_setting_alone(mq_se
 
 
 def test_nobody_publishes_to_a_partition_by_its_name(topic):
-    with pytest.raises(UnknownTopic, match="'orders.2' is a partition: use the topic 'orders'"):
+    with pytest.raises(UnknownTopic, match=r"'orders\.2' is a partition: use the topic 'orders'"):
         topics["orders.2"]
     with pytest.raises(UnknownTopic, match=r"No topic 'orders\.4'"):
         topics["orders.4"]

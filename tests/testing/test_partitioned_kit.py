@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django import Bury, handler, queues
+from mq_django import Bury, handler, queues, subscriber, topics
 from mq_django.core import partitions
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.testing import looking
@@ -88,3 +88,21 @@ def test_there_is_nothing_left_to_do_for_workflows():
 def test_turns_begin_again_after_a_test(queue):
     partitions.begin_turns()
     assert {number_in(queue.publish("note", None)) for _ in range(PARTITIONS)} == set(range(PARTITIONS))
+
+
+@pytest.fixture
+def orders(mq_settings):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"PARTITIONS": PARTITIONS}})
+    return topics["orders"]
+
+
+def test_a_topic_with_partitions_is_one_log(orders):
+    seen = []
+    subscriber("orders", group="billing", name="placed")(lambda message: seen.append((message.queue, message.data)))
+    orders.publish_many([("placed", number) for number in range(3)])
+    for number in range(3, 6):
+        orders.publish("placed", number, key=f"k{number}")
+    assert sorted(message.data for message in looking.topic("orders").messages) == list(range(6))
+    assert sorted(found.message.data for found in run()) == list(range(6))
+    assert sorted(seen) == [("orders:billing", number) for number in range(6)]
+    assert looking.topic("orders").groups == {"billing": 0}

@@ -35,7 +35,8 @@ def topic(page: Page, topic: str) -> HttpResponse:
 @needs(VIEW)
 def stats(page: Page, topic: str) -> HttpResponse:
     """Return the live parts of the page."""
-    return page.parts(PARTS, _context(page, topic))
+    context = _context(page, topic)
+    return page.parts([*PARTS, *(["topic_partitions"] if context["partitions"] else [])], context)
 
 
 @needs(VIEW)
@@ -69,10 +70,26 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "summary": _("The topic needs attention.") if problems else _("No problems found."),
         "tiles": _tiles(page, view),
         "groups": rows,
+        "partitions": [_partition(page, part) for part in view.parts],
         "log_url": page.url("log", name),
         "chart": charts.columns(activity, label=f"{label}: {said}", stacks=charts.PUBLISHED),
         "said": said,
         **spans.frame(page, page.url("topic_figures", name)),
+    }
+
+
+def _partition(page: Page, view: TopicView) -> dict[str, Any]:
+    """Return a row of the table of a topic's partitions."""
+    behind = max(view.groups, key=lambda group: group.lag, default=None)
+    return {
+        "name": view.name,
+        "url": page.queue_url(view.name),
+        "count": text.number(view.length),
+        "log_url": page.url("log", view.name),
+        "size": text.size(view.size),
+        "lag": f"{group_section.lag_count(behind)} ({behind.name})" if behind and behind.lag else "",
+        "oldest": "" if view.first_ms is None else text.moment(view.first_ms, now=view.now_ms),
+        "newest": "" if view.last_ms is None else text.moment(view.last_ms, now=view.now_ms),
     }
 
 

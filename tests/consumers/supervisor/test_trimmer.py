@@ -7,7 +7,7 @@ from mq_django.consumers.supervisor import trimmer
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.core.outcomes import ACK
 from mq_django.signals import retention_alarm
-from mq_django.stores import topic_stats
+from mq_django.stores import open_log, topic_stats
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.topic_store import TopicStore
@@ -132,3 +132,30 @@ def test_a_topic_that_cannot_be_read_keeps_no_other_waiting(mq_settings, redis_c
     Trimmer([broken, orders], [broken, orders]).run_once()
     assert redis_client.xlen(orders.keys.log) < 300
     assert "trimmer of topic broken failed, and will retry: " in caplog.text
+
+
+def test_the_groups_of_a_topic_with_partitions_have_one_alarm_each(mq_settings, alarms, caplog):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION": None, "RETENTION_COUNT": 40, "PARTITIONS": 4}})
+    whole = get_config().topic("orders")
+    session = Session(get_client("produce"))
+    topic, logs = open_log(whole, session), [Log(part, session) for part in whole.parts]
+    topic.subscribe("billing", "beginning")
+    looking = Trimmer(logs, [topic])
+    for log in logs[:2]:
+        publish(log, 9)
+    looking.run_once()
+    assert alarms == [("orders", "billing", 0.9, 18)]
+    assert [group.alarm for group in topic.groups()] == [90]
+    assert caplog.text.count("Group billing of topic orders is 18 messages") == 1
+
+
+def test_each_partition_is_trimmed_to_its_share_of_the_retention(mq_settings, redis_client):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 4000, "PARTITIONS": 4}})
+    whole = get_config().topic("orders")
+    session = Session(get_client("produce"))
+    logs = [Log(part, session) for part in whole.parts]
+    publish(logs[0], 3000)
+    publish(logs[1], 500)
+    Trimmer(logs, [open_log(whole, session)]).run_once()
+    assert 1000 <= redis_client.xlen(logs[0].keys.log) < 1100
+    assert redis_client.xlen(logs[1].keys.log) == 500

@@ -1,0 +1,73 @@
+"""The verbs of `mq` for a topic with partitions."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from mq_django import topics
+
+PARTITIONS = 3
+NAMES = [f"events.{number}" for number in range(PARTITIONS)]
+
+
+@pytest.fixture(autouse=True)
+def events(mq_settings):
+    """Configure a topic with two messages in each partition."""
+    mq_settings(TOPICS={"events": {"PARTITIONS": PARTITIONS}})
+    topics["events"].group("billing").subscribe("beginning")
+    for number in range(2 * PARTITIONS):
+        topics["events"].publish("paid", number, on_commit=False)
+    return topics["events"]
+
+
+def mq(*args):
+    out = StringIO()
+    call_command("mq", *args, stdout=out)
+    return out.getvalue()
+
+
+def mq_json(*args):
+    return json.loads(mq("--json", *args))
+
+
+def test_topics_has_one_row_for_a_group():
+    (row,) = mq_json("topics")
+    assert (row["group"], row["lag"]) == ("events:billing", 6)
+
+
+def test_the_log_is_listed_by_time_and_page_by_page():
+    first = mq_json("log", "events", "--limit", "4")
+    after = first[-1]["entry"]
+    assert after.rpartition(".")[2] in {"0", "1", "2"}
+    second = mq_json("log", "events", "--after", after)
+    assert (len(first), len(second)) == (4, 2)
+    assert {row["data"] for row in first + second} == set(range(6))
+    assert len(mq_json("log", "events.1")) == 2
+
+
+def test_a_group_is_moved_in_all_partitions_or_in_one():
+    assert "6 skipped" in mq("seek", "events:billing", "end", "--dry")
+    mq("seek", "events:billing", "end")
+    assert mq_json("topics")[0]["lag"] == 0
+    mq("seek", "events.1:billing", "beginning")
+    assert mq_json("topics")[0]["lag"] == 2
+
+
+def test_the_partitions_of_a_group_are_listed():
+    rows = mq_json("partitions", "events:billing")
+    assert [(row["partition"], row["ready"]) for row in rows] == [(f"{name}:billing", 2) for name in NAMES]
+    with pytest.raises(CommandError, match="or one of its groups"):
+        mq("partitions", "events")
+
+
+def test_the_number_of_a_topic_does_not_change():
+    with pytest.raises(CommandError, match="publish to a topic with another name"):
+        mq("repartition", "events:billing", "4", "--yes")
+
+
+def test_a_group_is_removed_from_all_partitions():
+    mq("unsubscribe", "events:billing", "--yes")
+    assert mq_json("topics") == []
