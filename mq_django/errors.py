@@ -12,7 +12,7 @@ MQError
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
 │   ├── UnknownHandler        no handler of that name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
-│   ├── QueueClosed           the queue has another number of partitions, or it is being changed
+│   ├── QueueClosed           a queue or topic has another number of partitions, or it is being changed
 │   └── AlreadyPublished      a message with this unique key, or id, exists already
 ├── StoreError                Redis could not execute a command
 │   ├── ConnectionLost        Redis cannot be reached or did not answer in time; the command may have been executed
@@ -165,7 +165,7 @@ class QueueFull(PublishError):
 
 
 class QueueClosed(PublishError):
-    """The queue has another number of partitions than the settings say, or it is being changed."""
+    """A queue or topic has another number of partitions than the settings say, or it is being changed."""
 
 
 class AlreadyPublished(PublishError):

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
 from django.core.management.sql import emit_post_migrate_signal
-from django.db import connection
+from django.db import connection, connections
 from django.db.models import Model
 from pytest_django import Settings
 from redis.backoff import NoBackoff
@@ -98,6 +98,13 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mq_django.admin.ui.page.SECONDS", 30.0)
     # A page shows what a test has just done.
     monkeypatch.setattr("mq_django.admin.ui.live.SHARED_FOR", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _databases_without_errors() -> None:
+    """Forget the errors of earlier tests: a consumer looks closer at a connection that had one, and may not use it."""
+    for found in connections.all(initialized_only=True):
+        found.errors_occurred = False
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ use them together.
 import re
 from dataclasses import dataclass, field
 
-from mq_django.core.partition_keys import PartitionKeys
+from mq_django.core.partition_keys import KeysOfTopic, PartitionKeys
 
 #: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
@@ -273,7 +273,7 @@ class TopicKeys(PartitionKeys):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupKeys(QueueKeys):
+class GroupKeys(KeysOfTopic, QueueKeys):
     """The keys of one group of a topic: those of a queue, with the group in them, and the topic's log.
 
     The consumer group of all its streams has the group's name, so that one command reads the log and the group's own
@@ -289,26 +289,6 @@ class GroupKeys(QueueKeys):
     def topic(self) -> TopicKeys:
         """The keys of the topic."""
         return TopicKeys(self.namespace, self.queue)
-
-    @property
-    def recorded(self) -> str:
-        """See PartitionKeys.recorded: a group has as many partitions as its topic."""
-        return self.topic.recorded
-
-    @property
-    def filled(self) -> tuple[str, ...]:
-        """See QueueKeys.filled: those of the topic."""
-        return self.topic.filled
-
-    @property
-    def asleep(self) -> str:
-        """See PartitionKeys.asleep: one for all groups, because what is published is for all of them."""
-        return self.topic.asleep
-
-    @property
-    def arrivals(self) -> str:
-        """See PartitionKeys.arrivals and `asleep`."""
-        return self.topic.arrivals
 
     @property
     def group(self) -> str:

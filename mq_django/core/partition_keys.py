@@ -43,3 +43,34 @@ class PartitionKeys:
 
     def _key(self, kind: str) -> str:
         raise NotImplementedError
+
+
+class KeysOfTopic(PartitionKeys):
+    """The keys about partitions that a group shares with all groups of its topic."""
+
+    __slots__ = ()
+
+    @property
+    def topic(self) -> PartitionKeys:
+        """The keys of the topic."""
+        raise NotImplementedError
+
+    @property
+    def recorded(self) -> str:
+        """See PartitionKeys.recorded: a group has as many partitions as its topic."""
+        return self.topic.recorded
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """See PartitionKeys.filled: the log."""
+        return self.topic.filled
+
+    @property
+    def asleep(self) -> str:
+        """See PartitionKeys.asleep: one for all groups, because what is published is for all of them."""
+        return self.topic.asleep
+
+    @property
+    def arrivals(self) -> str:
+        """See PartitionKeys.arrivals and `asleep`."""
+        return self.topic.arrivals

@@ -203,8 +203,8 @@ class Group:
         that wait for a retry still wait, because they are no longer read from the log.
 
         Args:
-            place: "beginning", "end", a datetime (the first message since then), or the id of an entry, which stands for
-                its time in the partitions that do not have the entry.
+            place: "beginning", "end", a datetime (the first message since then), or the id of an entry. In partitions
+                that do not have this entry it stands for its time.
 
         Raises:
             UnknownGroup: the group does not exist.

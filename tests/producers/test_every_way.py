@@ -176,8 +176,8 @@ def test_the_factory_is_asked_by_who_publishes():
 def test_only_the_sink_gives_publications_to_a_store():
     assert calls("publish") == {
         "producers/sinks": {"self.store.publish", "store.publish"},
-        # The store of a queue with partitions, and then those of the partitions.
-        "stores/partitioned_store": {
+        # The store of what has partitions, and then those of the partitions.
+        "stores/partitioned_publisher": {
             "self._stores[name].publish",
             "self._stores[publications[0].options.destination.name].publish",
         },
@@ -187,7 +187,7 @@ def test_only_the_sink_gives_publications_to_a_store():
         "management/publish_verb": {"queues[options['queue']].publish"},
         # The kit repeats a message with its id and time, which no producer could.
         "testing/function_messages": {
-            "Log(get_config().topic(topic), wire).publish",
+            "open_log(get_config().topic(topic), wire).publish",
             "open_store(self.config, wire).publish",
         },
         "testing/idempotence": {"self.subject.publish"},
