@@ -20,7 +20,7 @@ from mq_django.transport.servers import ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
 from tests.chaos.places import Rest
-from tests.chaos.settings import MAX_ATTEMPTS, PARTITIONED, SPREAD
+from tests.chaos.settings import MAX_ATTEMPTS, SPREAD, WHOLES
 from tests.chaos.spread import Spread
 from tests.chaos.spread_checker import check_spread, unreplicated
 from tests.chaos.stage import RECOVERY, Stage, is_rewriting
@@ -65,7 +65,7 @@ class ClusterStage(Stage):
     @property
     def every(self) -> list[QueueKeys]:
         """Return the keys of all queues."""
-        return [get_config().queue(name).keys for name in (*SPREAD, PARTITIONED)]
+        return [get_config().queue(name).keys for name in (*SPREAD, *WHOLES)]
 
     @property
     def client(self) -> redis.Redis:

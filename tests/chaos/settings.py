@@ -29,8 +29,13 @@ SPREAD_RSMQ, SPREAD_TOPIC = "mails", "log"
 #: A queue with a partition on each master, and these partitions.
 PARTITIONED, PARTITIONS = "parts", 3
 SPREAD_PARTS = tuple(f"{PARTITIONED}.{number}" for number in range(PARTITIONS))
+#: A group of a topic with a partition on each master, and its partitions.
+SPREAD_EVENTS = "events"
+SPREAD_LOGS = tuple(f"{SPREAD_EVENTS}.{number}:all" for number in range(PARTITIONS))
+#: The queues and groups with partitions.
+WHOLES = (PARTITIONED, f"{SPREAD_EVENTS}:all")
 #: All that have a slot of their own.
-SPREAD = (*SPREAD_PLAIN, *SPREAD_ORDERED, *SPREAD_PARTS, SPREAD_RSMQ, f"{SPREAD_TOPIC}:all")
+SPREAD = (*SPREAD_PLAIN, *SPREAD_ORDERED, *SPREAD_PARTS, *SPREAD_LOGS, SPREAD_RSMQ, f"{SPREAD_TOPIC}:all")
 #: Short, so that a run sees many deaths: the promise is about multiples of it.
 VISIBILITY_SECONDS = 3
 MAX_ATTEMPTS = 5
@@ -46,7 +51,8 @@ def mq_django(connection: str) -> dict[str, Any]:
         served = {**dict.fromkeys(SPREAD_PLAIN, streams), **dict.fromkeys(SPREAD_ORDERED, ordered)}
         rsmq = {**options, "STORE": "rsmq", "NAMESPACE": "{rsmq}", "VT": VISIBILITY_SECONDS}
         served |= {PARTITIONED: {**ordered, "PARTITIONS": PARTITIONS}, SPREAD_RSMQ: rsmq}
-        return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": {SPREAD_TOPIC: streams}}
+        logs = {SPREAD_TOPIC: streams, SPREAD_EVENTS: {**streams, "PARTITIONS": PARTITIONS}}
+        return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": logs}
     if STORE == "rsmq":
         mine = {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}
         return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: mine}}
@@ -62,7 +68,7 @@ def mq_django(connection: str) -> dict[str, Any]:
 def queues() -> list[str]:
     """Return the queues that consumers serve."""
     if os.environ.get(CLUSTER):
-        return [*(name for name in SPREAD if name not in SPREAD_PARTS), PARTITIONED]
+        return [*(name for name in SPREAD if name not in (*SPREAD_PARTS, *SPREAD_LOGS)), *WHOLES]
     if os.environ.get(FLOWS):
         return [QUEUE, FLOW_QUEUE, FLOW_QUEUE_BESIDE]
     return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]

@@ -11,7 +11,16 @@ from mq_django import queues, topics
 from mq_django.core.partitions import partition_of, public_name
 from mq_django.errors import ConnectionLost, MQError
 from tests.chaos.history import History
-from tests.chaos.settings import PARTITIONS, SPREAD, SPREAD_ORDERED, SPREAD_PARTS, SPREAD_PLAIN, SPREAD_TOPIC
+from tests.chaos.settings import (
+    PARTITIONS,
+    SPREAD,
+    SPREAD_EVENTS,
+    SPREAD_LOGS,
+    SPREAD_ORDERED,
+    SPREAD_PARTS,
+    SPREAD_PLAIN,
+    SPREAD_TOPIC,
+)
 
 #: Messages of one publish at most.
 MOST_AT_ONCE = 6
@@ -27,10 +36,11 @@ def queue_of(message: str) -> str:
 
 
 def keys_of(queue: str) -> list[str]:
-    """Return the keys of a queue with order; of a partition those that are in it."""
+    """Return the keys of a queue with order, or of a partition: those that are in it."""
     names = (f"{queue}/k{number}" for number in count())
-    if queue in SPREAD_PARTS:
-        names = (name for name in names if SPREAD_PARTS[partition_of(name, PARTITIONS)] == queue)
+    parts = SPREAD_PARTS if queue in SPREAD_PARTS else SPREAD_LOGS if queue in SPREAD_LOGS else ()
+    if parts:
+        names = (name for name in names if parts[partition_of(name, PARTITIONS)] == queue)
     return list(islice(names, KEYS))
 
 
@@ -66,7 +76,7 @@ class Spread:
 
     def _run(self, queue: str, rng: random.Random) -> None:
         numbers: dict[str, Any] = defaultdict(count)
-        keys = keys_of(queue) if _is_ordered(queue) else []
+        keys = keys_of(queue) if _is_ordered(queue) or queue in SPREAD_LOGS else []
         due = time.monotonic()
         while not self._stopping.is_set():
             key = rng.choice(keys) if keys else f"{queue}/"
@@ -89,6 +99,8 @@ class Spread:
         try:
             if queue.startswith(f"{SPREAD_TOPIC}:"):
                 topics[SPREAD_TOPIC].publish_many(messages)
+            elif queue in SPREAD_LOGS:
+                topics[SPREAD_EVENTS].publish_many(messages, key=key)
             elif is_ordered:
                 queues[public_name(queue)].publish_many(messages, key=key, message_ids=ids)
             else:

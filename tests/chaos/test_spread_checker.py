@@ -48,9 +48,9 @@ def test_all_is_well():
 
 
 def test_a_queue_on_another_node_that_stands_still_is_found():
-    lines = [*published(1.0, "b/.1"), *published(40.0, "b/.2"), *outage(10.0, 15.0, "a"), *effects("b", 10.5, 14.5)]
+    lines = [*published(1.0, "b/.1"), *published(40.0, "b/.2"), *outage(10.0, 16.0, "a"), *effects("b", 10.5, 15.5)]
     assert sentences(*lines) == [
-        ("I11", "away away-1: b, which is on another node, stood still for 4.0 s"),
+        ("I11", "away away-1: b, which is on another node, stood still for 5.0 s"),
     ]
 
 
