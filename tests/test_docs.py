@@ -42,7 +42,7 @@ def test_every_config_has_its_table():
     ("marker", "config", "apart"), [("topic", TopicConfig, set()), ("rsmq", RsmqConfig, {"STORE"})]
 )
 def test_options_that_a_queue_has_too_are_named_below_the_table(marker, config, apart):
-    below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand (.*?), as of", SETTINGS)
+    below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand (.*?),\s+as of", SETTINGS)
     assert set(re.findall(r"`(\w+)`", below[1])) == (set(options_of(config)) & set(options_of(QueueConfig))) - apart
 
 
