@@ -297,7 +297,7 @@ def test_on_a_cluster_everything_is_moved_between_its_nodes(cluster, mq_settings
     check_order(seeded.handle_all(), sent)
 
 
-NIGHTLY = {"queue": "emails", "message": "nightly", "cron": "0 3 * * *"}
+NIGHTLY = {"queue": "emails", "message": "nightly", "every": 86_400}
 
 
 def with_schedules(mq_settings, number):
@@ -322,7 +322,7 @@ def schedules_of_queue():
 def test_schedules_follow_their_messages(mq_settings):
     with_schedules(mq_settings, 4)
     for number in range(5):
-        options = {"message": "hourly", "cron": "0 * * * *", "key": f"order:{number}"}
+        options = {"message": "hourly", "every": 3600, "key": f"order:{number}"}
         schedules.create(f"hourly-{number}", queue="emails", **options)
     schedules.pause("nightly", queue="emails", by="ann")
     schedules.skip("hourly-1", queue="emails", by="ben")
