@@ -45,12 +45,12 @@ def main(arguments: Sequence[str]) -> int:
         whole.violations += [
             Violation("gate", f"not seen: {name}") for name in mutations.survivors(mutations.MUTATIONS)
         ]
-    say(json.dumps(_summary(whole)) + "\n")
-    # Once more at the end, where whoever reads only the end of a long log finds it.
+    # Once more near the end, where whoever reads only the end of a long log finds it.
     for violation in whole.violations:
         say(f"VIOLATION {violation.invariant}: {violation.sentence}\n")
     for line in whole.stories[:STORY]:
         say(f"VIOLATION     {line}\n")
+    say(json.dumps(_summary(whole)) + "\n")
     return 1 if whole.violations else 0
 
 
