@@ -382,6 +382,17 @@ def test_the_groups_of_a_topic_have_its_partitions():
         assert part.keys.topic.log == topic.keys.log
 
 
+@pytest.mark.parametrize("name", ["payments.3", "payments.1.2", "payments.01", "payments.", "payments.1.", ".1"])
+def test_only_the_name_of_a_partition_names_one(name):
+    config, _ = read({"QUEUES": {"payments": {"PARTITIONS": 3}}, "TOPICS": {"orders": {"PARTITIONS": 3}}})
+    with pytest.raises(UnknownQueue):
+        config.queue(name)
+    with pytest.raises(UnknownTopic):
+        config.topic(name.replace("payments", "orders"))
+    with pytest.raises(UnknownTopic):
+        config.queue(f"{name.replace('payments', 'orders')}:billing")
+
+
 @pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])
 def test_an_unknown_setting_is_answered_with_the_known_ones(raw):
     problem = one_problem(raw)

@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 
+from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.core.times import aware
 from mq_django.errors import InvalidOffset
 
@@ -40,7 +41,8 @@ def _entry(place: object) -> tuple[int, int]:
     """Return the two numbers of an entry id that a user gave: a number alone is rather a mistyped time or count."""
     if not isinstance(place, str) or "-" not in place:
         raise InvalidOffset(_REFUSED.format(place))
-    return parse(place)
+    # Lists name the entries of a topic with partitions with the number of the partition.
+    return parse(place if number_in(place) is None else place.partition(SEPARATOR)[0])
 
 
 def before(place: Offset) -> str:

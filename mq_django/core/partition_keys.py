@@ -1,7 +1,9 @@
 """The keys that only queues and topics with partitions, and their partitions, have."""
 
+from abc import ABC, abstractmethod
 
-class PartitionKeys:
+
+class PartitionKeys(ABC):
     """The part of the keys of a queue, a topic or a group that is about partitions."""
 
     __slots__ = ()
@@ -12,9 +14,9 @@ class PartitionKeys:
         return self._key("control")
 
     @property
+    @abstractmethod
     def filled(self) -> tuple[str, ...]:
         """Return the keys that are not empty if there were messages before there were partitions."""
-        raise NotImplementedError
 
     @property
     def asleep(self) -> str:
@@ -41,8 +43,9 @@ class PartitionKeys:
         """HASH, of a partition: tag of another one -> the latest entry of its `moving` that has arrived here."""
         return self._key("arrived")
 
+    @abstractmethod
     def _key(self, kind: str) -> str:
-        raise NotImplementedError
+        """Return the key of a kind."""
 
 
 class KeysOfTopic(PartitionKeys):
@@ -51,9 +54,9 @@ class KeysOfTopic(PartitionKeys):
     __slots__ = ()
 
     @property
+    @abstractmethod
     def topic(self) -> PartitionKeys:
         """The keys of the topic."""
-        raise NotImplementedError
 
     @property
     def recorded(self) -> str:

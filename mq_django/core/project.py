@@ -196,4 +196,8 @@ class Config:
 def _part(wholes: Mapping[str, Any], name: str) -> Any:
     """Return the partition of this name; None if there is none."""
     whole, number = wholes.get(public_name(name)), number_in(name)
-    return whole.parts[number] if whole is not None and number is not None and number < len(whole.parts) else None
+    if whole is None or number is None or number >= len(whole.parts):
+        return None
+    # Not `payments.1.3`, whose public name is the same.
+    found = whole.parts[number]
+    return found if found.name == name else None

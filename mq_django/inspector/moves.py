@@ -18,8 +18,7 @@ def targets(name: str) -> list[str]:
     """Return the queues, and groups of topics, to which the dead letters of one can be moved."""
     config = get_config()
     groups = [group for topic in config.topics for group in registry.groups(topic)]
-    whole = {queue.name for queue in config.queues.values() if not queue.parts}
-    return sorted({*whole, *groups} - {name})
+    return sorted(found for found in {*config.queues, *groups} - {name} if config.queue(found).partitions == 1)
 
 
 def check_target(name: str, target: str) -> QueueConfig:

@@ -1,6 +1,5 @@
 """Statistics of queues, many in one round trip. Read-only."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from mq_django.inspector.consumers import consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.background_jobs import job_of
-from mq_django.stores.counters import TOOK, WAITED, WHAT, counter_fields, minute_fields, there
+from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.members import read_membership
@@ -161,15 +160,4 @@ def counted(
         fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
         replies = fan_out(wires, [[("HMGET", key, *fields) for key in each] for each in keys])
         found = [[there(fields, reply_or_raise(reply)) for reply in each] for each in replies]
-    return list(map(_added, zip(*found, strict=True)))
-
-
-def _added(found: Sequence[Mapping[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    if len(found) == 1:
-        return found[0]
-    sums: Counter[bytes] = Counter()
-    for fields in found:
-        for field, value in fields.items():
-            # Other programs may have written anything.
-            sums[field] += whole(value) or 0
-    return {field: b"%d" % count for field, count in sums.items()}
+    return [each[0] if len(each) == 1 else added(each) for each in zip(*found, strict=True)]

@@ -79,7 +79,9 @@ def _check(config: QueueConfig, number: int | None, *, is_abort: bool) -> None:
     if number is not None and number > MAX_PARTITIONS:
         raise CommandError(f"A queue has at most {MAX_PARTITIONS} partitions.", returncode=2)
     if GROUP_SEPARATOR in config.name:
-        raise CommandError(f"That does not change a topic: {config.other_count}.", returncode=2)
+        raise CommandError(
+            "The number of partitions of a topic does not change. Publish to a topic with another name.", returncode=2
+        )
     if config.store != "stream":
         raise CommandError("Queues in RSMQ's format have no partitions.", returncode=2)
     if config.is_partition:

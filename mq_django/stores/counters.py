@@ -1,12 +1,13 @@
 """Counters per minute and hour, by message name."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.core.messages import Delivery
+from mq_django.core.numbers import whole
 from mq_django.core.outcomes import Ack, Bury, Expire, Retry, StepEnd
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
@@ -143,6 +144,15 @@ def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tupl
 def counter_fields(slots: Sequence[int], what: Sequence[str] = WHAT) -> list[bytes]:
     """Return the fields of the totals in the given minutes of an hour, or hours of a day."""
     return [f"{slot}|{word}|".encode() for slot in slots for word in what]
+
+
+def added(hashes: Iterable[Mapping[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """Return the sums of the counters of several hashes."""
+    sums: Counter[bytes] = Counter()
+    for fields in hashes:
+        # Other programs may have written anything.
+        sums.update({field: whole(value) or 0 for field, value in fields.items()})
+    return {field: b"%d" % count for field, count in sums.items()}
 
 
 def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:

@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from mq_django.conf import TopicConfig
 from mq_django.core.messages import Delivery, Undecodable
@@ -12,23 +12,13 @@ from mq_django.stores.log import Log
 from mq_django.stores.partitioned_publisher import PartitionedPublisher
 from mq_django.stores.topic_stats import groups_of
 from mq_django.stores.topic_values import GroupStats
-from mq_django.transport.sessions import Wire
 
+#: What Log.set_alarm() returns of a group that does not exist.
 MISSING = "MISSING"
 
 
-class PartitionedLog(PartitionedPublisher[Log]):
-    """Publishes each message to its partition, and moves groups in all of them.
-
-    Args:
-        config: the topic.
-        logs: those of its partitions, by name.
-        wire: records the number of partitions at the first use.
-    """
-
-    def __init__(self, config: TopicConfig, logs: Mapping[str, Log], wire: Wire) -> None:
-        super().__init__(config, logs, wire)
-        self.config = config
+class PartitionedLog(PartitionedPublisher[TopicConfig, Log]):
+    """Publishes each message to its partition, and moves groups in all of them."""
 
     def subscribe(self, group: str, start: Offset) -> bool:
         """See Log.subscribe(). An entry id stands for its time in the partitions that do not have the entry.

@@ -14,10 +14,11 @@ class _Publishes(Protocol):
         """Publish messages, all or none."""
 
 
+ConfigT = TypeVar("ConfigT", bound=DeliveryOptions)
 StoreT = TypeVar("StoreT", bound=_Publishes)
 
 
-class PartitionedPublisher(Generic[StoreT]):
+class PartitionedPublisher(Generic[ConfigT, StoreT]):
     """Publishes each message to its partition.
 
     Args:
@@ -26,8 +27,8 @@ class PartitionedPublisher(Generic[StoreT]):
         wire: records the number of partitions at the first use.
     """
 
-    def __init__(self, config: DeliveryOptions, stores: Mapping[str, StoreT], wire: Wire) -> None:
-        self._whole = config
+    def __init__(self, config: ConfigT, stores: Mapping[str, StoreT], wire: Wire) -> None:
+        self.config = config
         self._stores = stores
         self._wire = wire
         self._is_checked = False
@@ -39,7 +40,7 @@ class PartitionedPublisher(Generic[StoreT]):
             QueueClosed: there is another number of partitions than the settings say, or it is being changed.
         """
         if not self._is_checked:
-            check_reply(self._whole, self._wire.trip([record_command(self._whole)])[0])
+            check_reply(self.config, self._wire.trip([record_command(self.config)])[0])
             self._is_checked = True
 
     def publish(self, publications: Sequence[Publication]) -> list[Any]:

@@ -1,27 +1,16 @@
 """A queue with partitions, for producers. Consumers have the store of each partition."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.lookup import CancelResult, Lookup, Place
 from mq_django.stores.base import Store
 from mq_django.stores.partitioned_publisher import PartitionedPublisher
-from mq_django.transport.sessions import Wire
 
 
-class PartitionedStore(PartitionedPublisher[Store]):
-    """Publishes each message to its partition, and looks for messages in all of them.
-
-    Args:
-        config: the queue.
-        stores: those of its partitions, by name.
-        wire: records the number of partitions at the first use.
-    """
-
-    def __init__(self, config: QueueConfig, stores: Mapping[str, Store], wire: Wire) -> None:
-        super().__init__(config, stores, wire)
-        self.config = config
+class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
+    """Publishes each message to its partition, and looks for messages in all of them."""
 
     def cancel(self, id_or_unique: str | bytes) -> CancelResult:
         """See Store.cancel()."""

@@ -65,12 +65,12 @@ def groups_of(config: TopicConfig, wire: Wire, *, at_most: float = math.inf) -> 
     return found.groups
 
 
-def stats_of_group(keys: TopicKeys, name: str, wire: Wire, *, at_most: float = math.inf) -> TopicStats:
+def stats_of_group(keys: TopicKeys, name: str, wire: Wire) -> TopicStats:
     """Return a log with only the given group, if it exists, without its share of the retention."""
     now = int(clock.now()) // 60
     (reply,) = wire.trip([_command(keys, [name], now, 0)])
     log, groups = _log(reply, now, 0)
-    return log._replace(groups=[_group(keys, wire, log, row, at_most) for row in groups])
+    return log._replace(groups=[_group(keys, wire, log, row, math.inf) for row in groups])
 
 
 def group_names(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:

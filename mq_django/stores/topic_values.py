@@ -1,13 +1,12 @@
 """The statistics of a topic and its groups as values, and their sums over partitions."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.numbers import whole
 from mq_django.core.offsets import parse
+from mq_django.stores.counters import added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +87,8 @@ def summed(name: str, parts: Sequence[TopicStats]) -> TopicStats:
         generated=_latest(part.generated for part in parts),
         deleted=_latest(part.deleted for part in parts),
         size=sum(part.size for part in parts),
-        this_hour=_added(part.this_hour for part in parts),
-        last_hour=_added(part.last_hour for part in parts),
+        this_hour=added(part.this_hour for part in parts),
+        last_hour=added(part.last_hour for part in parts),
         hour=parts[0].hour,
         groups=_groups(name, [group for part in parts for group in part.groups]),
         parts=tuple(parts),
@@ -98,14 +97,6 @@ def summed(name: str, parts: Sequence[TopicStats]) -> TopicStats:
 
 def _latest(entries: Iterable[str]) -> str:
     return max(entries, key=parse)
-
-
-def _added(hashes: Iterable[Mapping[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    sums: Counter[bytes] = Counter()
-    for fields in hashes:
-        # Other programs may have written anything.
-        sums.update({field: whole(value) or 0 for field, value in fields.items()})
-    return {field: b"%d" % count for field, count in sums.items()}
 
 
 def _groups(topic: str, found: Sequence[GroupStats]) -> Sequence[GroupStats]:

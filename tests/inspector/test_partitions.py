@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django import inspector
+from mq_django import inspector, subscriber
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING
@@ -155,6 +155,13 @@ def test_dead_letters_are_moved_from_partitions_and_not_to_them():
     for target in ("payments", "payments.1"):
         with pytest.raises(NotSupported, match="has or is a partition"):
             moves.check_target("emails", target)
+
+
+def test_a_group_with_partitions_is_not_offered_for_dead_letters(mq_settings, handlers):
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"PARTITIONS": 2}, "events": {}})
+    for topic in ("orders", "events"):
+        subscriber(topic, group="billing")(print)
+    assert moves.targets("emails") == ["events:billing"]
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,10 @@ def test_the_partitions_of_a_group_are_listed():
         mq("partitions", "events")
 
 
-def test_the_number_of_a_topic_does_not_change():
-    with pytest.raises(CommandError, match="publish to a topic with another name"):
-        mq("repartition", "events:billing", "4", "--yes")
+@pytest.mark.parametrize("name", ["events:billing", "events.1:billing"])
+def test_the_number_of_a_topic_does_not_change(name):
+    with pytest.raises(CommandError, match=r"of a topic does not change\. Publish to a topic with another name\."):
+        mq("repartition", name, "4", "--yes")
 
 
 def test_a_group_is_removed_from_all_partitions():

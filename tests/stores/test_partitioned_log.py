@@ -8,7 +8,7 @@ from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import HandBack
 from mq_django.core.partitions import number_in, partition_of
-from mq_django.errors import QueueClosed, UnknownGroup, UnknownTopic
+from mq_django.errors import InvalidOffset, QueueClosed, UnknownGroup, UnknownTopic
 from mq_django.stores import open_log, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.partition_wire import PartitionWire
@@ -107,6 +107,11 @@ def test_a_group_is_moved_in_all_partitions(topic, redis_client):
     # The id of an entry stands for its time in the others.
     billing.seek("2000000000002-0")
     assert taken("billing") == [22, 23]
+    # Lists name it with its partition.
+    billing.seek("2000000000001-0.1")
+    assert taken("billing") == [21, 22, 23]
+    with pytest.raises(InvalidOffset):
+        billing.seek("2000000000001-0.x")
     billing.seek("beginning")
     assert taken("billing") == [10, 11, 12, 13, 20, 21, 22, 23]
     billing.seek("end")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
 from mq_django.signals import retention_alarm
 from mq_django.stores.log import Log
 from mq_django.stores.partitioned_log import PartitionedLog
@@ -41,9 +42,18 @@ class Trimmer(Service):
         return EVERY
 
     def _check(self, topic: Log | PartitionedLog) -> None:
-        if topic.claim_check(0.9 * EVERY):
-            for group in topic.groups(at_most=MAX_COUNTED):
-                self._check_group(topic, group)
+        if not topic.claim_check(0.9 * EVERY):
+            return
+        try:
+            groups = topic.groups(at_most=MAX_COUNTED)
+        except StoreError as error:
+            if not topic.config.parts:
+                raise
+            # Another node may be away. The logs on this one are trimmed all the same.
+            logger.info("The groups of topic %s are not checked: %s", topic.config.name, error)
+            return
+        for group in groups:
+            self._check_group(topic, group)
 
     def _trim(self, log: Log) -> None:
         for _ in range(IN_A_ROW):

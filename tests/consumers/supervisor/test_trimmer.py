@@ -6,10 +6,12 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor import trimmer
 from mq_django.consumers.supervisor.trimmer import Trimmer
 from mq_django.core.outcomes import ACK
+from mq_django.errors import ConnectionLost
 from mq_django.signals import retention_alarm
 from mq_django.stores import open_log, topic_stats
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
+from mq_django.stores.partitioned_log import PartitionedLog
 from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -159,3 +161,19 @@ def test_each_partition_is_trimmed_to_its_share_of_the_retention(mq_settings, re
     Trimmer(logs, [open_log(whole, session)]).run_once()
     assert 1000 <= redis_client.xlen(logs[0].keys.log) < 1100
     assert redis_client.xlen(logs[1].keys.log) == 500
+
+
+class _WithoutANode(PartitionedLog):
+    def groups(self, **_):
+        raise ConnectionLost("another node is away")
+
+
+def test_the_logs_of_a_node_are_trimmed_while_another_one_is_away(mq_settings, redis_client):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 4000, "PARTITIONS": 4}})
+    whole = get_config().topic("orders")
+    session = Session(get_client("produce"))
+    logs = [Log(part, session) for part in whole.parts]
+    publish(logs[0], 3000)
+    topic = _WithoutANode(whole, {log.config.name: log for log in logs}, session)
+    Trimmer(logs[:1], [topic]).run_once()
+    assert redis_client.xlen(logs[0].keys.log) < 1100
