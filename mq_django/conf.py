@@ -53,7 +53,7 @@ __all__ = [
 
 #: Options that get a better error than "unknown" where they are none.
 ELSEWHERE = {
-    "OUTBOX": "is not available in this version",
+    "OUTBOX": "is not for queues in RSMQ's format",
     "PARTITIONS": "is not for queues in RSMQ's format",
 }
 

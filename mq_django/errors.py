@@ -3,7 +3,8 @@
 MQError
 ├── ConfigurationError        a setting that cannot be used (also Django's ImproperlyConfigured)
 │   ├── MissingDependency     an optional package is needed and not installed
-│   └── NoServer              no Redis server was found on this machine
+│   ├── NoServer              no Redis server was found on this machine
+│   └── NoOutbox              a database has no tables of the outbox
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, a name or an option that cannot be sent, also in a task's using() (also ValueError)
 │   │   └── MessageTooLarge   more bytes than the queue accepts
@@ -78,6 +79,10 @@ class MissingDependency(ConfigurationError):
 
 class NoServer(ConfigurationError):
     """No Redis server was found on this machine."""
+
+
+class NoOutbox(ConfigurationError):
+    """A database has no tables of the outbox: `migrate` has not run there."""
 
 
 class PublishError(MQError):

@@ -1,11 +1,13 @@
 """The tables of arguments in docs/commands.md, made of the commands' parsers. `make docs` writes them."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import django
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
@@ -76,4 +78,6 @@ def renewed(page: str) -> str:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+    django.setup()
     PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

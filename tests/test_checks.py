@@ -46,7 +46,7 @@ def test_good_settings_pass(found, connection):
 
 
 def test_everything_wrong_is_named_with_a_hint(found):
-    messages = found(NAMESPACE="", QUEUES={"emails": {"MAX_ATTEMPTS": 0, "OUTBOX": True}, "a b": {}})
+    messages = found(NAMESPACE="", QUEUES={"emails": {"MAX_ATTEMPTS": 0, "OUTBOX": 1}, "a b": {}})
     assert ids(messages) == ["E001"] * 4
     assert all(message.hint for message in messages)
     assert any("NAMESPACE" in message.msg and "NAMESPACE" in message.hint for message in messages)

@@ -104,6 +104,7 @@ def test_signals_are_frozen():
         ("AFTER_BURY", "continue", "continue"),
         ("DURABILITY", "replica", "replica"),
         ("PARTITIONS", 64, 64),
+        ("OUTBOX", True, True),
         ("FAIR", True, ()),
         ("FAIR", False, None),
         ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
@@ -243,6 +244,7 @@ WRONG_OPTIONS = [
     ("ORDERED", 1),
     ("AFTER_BURY", "stop"),
     ("PARTITIONS", 0),
+    ("OUTBOX", 1),
     ("PARTITIONS", 257),
     ("FAIR", "yes"),
     ("FAIR", [("a", 1)]),
@@ -349,19 +351,14 @@ def test_what_cannot_name_a_queue_is_named(name):
     assert "letters" in problem.hint
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"QUEUES": {"emails": {"OUTBOX": True}}},
-    ],
-)
-def test_a_setting_that_will_come_is_told_from_an_unknown_one(raw):
-    assert "not available in this version" in one_problem(raw).message
-
-
 def test_queues_in_the_format_of_rsmq_have_no_partitions():
     raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "PARTITIONS": 2}}}
     assert "['PARTITIONS'] is not for queues in RSMQ's format" in one_problem(raw).message
+
+
+def test_queues_in_the_format_of_rsmq_have_no_outbox():
+    raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "OUTBOX": True}}}
+    assert "['OUTBOX'] is not for queues in RSMQ's format" in one_problem(raw).message
 
 
 def test_the_retention_of_a_topic_is_divided_between_its_partitions():

@@ -15,7 +15,7 @@ INNER = [
     *("errors", "signals", "core"),
     *("conf", "registry", "middleware", "models"),
     *("transport", "stores"),
-    *("producers", "rsmq", "inspector"),
+    *("outbox", "producers", "rsmq", "inspector"),
     "consumers",
 ]
 

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent / "mq_django"
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if "migrations" not in path.parts]
 
-#: Django asks for these names, each in its place: commands, and the model behind the admin's pages.
-DJANGO_NAMES = {"Command", "Queue"}
+#: Django asks for these names, each in its place: commands, the model behind the admin's pages, options of models.
+DJANGO_NAMES = {"Command", "Meta", "Queue"}
 #: Modules in which the inspector shows what the other module is about.
 SAME_SUBJECT = {"messages", "queues", "topics"}
 

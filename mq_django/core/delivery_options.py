@@ -18,6 +18,7 @@ from mq_django.core.options import (
     read_partitions,
     read_retry,
     read_size,
+    read_switch,
     read_visibility_timeout,
 )
 from mq_django.core.partition_keys import PartitionKeys
@@ -108,6 +109,14 @@ class DeliveryOptions:
             "The number of [partitions](partitions.md): complete queues or topics behind this name, which a Redis "
             "Cluster spreads over its nodes. It is recorded in Redis, and `manage.py mq repartition` changes that of a "
             "queue.",
+        ),
+    )
+    outbox: bool = field(
+        default=False,
+        metadata=option(
+            read_switch,
+            "Each publish writes a row of the [outbox](transactions.md#outbox) into the database, in the same "
+            "transaction, and a relay publishes it after the commit.",
         ),
     )
     #: Of a partition its number, from 0; else -1.

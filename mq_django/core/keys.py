@@ -69,6 +69,11 @@ UNIQUE_PREFIX = "u:"
 PARKED_PREFIX = "p:"
 
 
+def outbox_channel(namespace: str) -> str:
+    """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
+    return f"{namespace}:outbox"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueKeys(PartitionKeys):
     """The keys of one queue."""

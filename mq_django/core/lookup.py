@@ -35,6 +35,8 @@ class Place(StrEnum):
     PRIORITY = "priority"
     #: Over the limit of its key.
     PARKED = "parked"
+    #: In the outbox of a database: no relay has published it yet.
+    OUTBOX = "outbox"
     #: Another message with the same unique key replaced it within the last day.
     REPLACED = "replaced"
     #: It was discarded within the last week, because it had expired before it was handled.

@@ -43,6 +43,11 @@ class PartitionKeys(ABC):
         """HASH, of a partition: tag of another one -> the latest entry of its `moving` that has arrived here."""
         return self._key("arrived")
 
+    @property
+    def outbox(self) -> str:
+        """HASH: outbox of a database -> its latest claim for this place, and how much of it is published."""
+        return self._key("outbox")
+
     @abstractmethod
     def _key(self, kind: str) -> str:
         """Return the key of a kind."""

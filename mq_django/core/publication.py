@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.jsontext import loads
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
     check_headers,
@@ -231,6 +232,25 @@ def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> P
     made = Publication(again, data_text(data, destination), PublishOptions(place))
     check_whole(again, made.data_text)
     return made
+
+
+def stored_publication(
+    place: DeliveryOptions, message: Mapping[str, Any], text: bytes, options: Mapping[str, Any]
+) -> Publication:
+    """Return a publication that was checked and stored before.
+
+    Args:
+        place: where the message belongs.
+        message: the fields of Message that it had, without the queue and the data.
+        text: the JSON text of its data.
+        options: the fields of PublishOptions that it had, without the destination.
+
+    Raises:
+        DecodeError: the data are not JSON.
+        TypeError: there are no such fields.
+    """
+    made = Message(queue=place.public_name, data=loads(text), **message)
+    return Publication(made, text, PublishOptions(place, **options))
 
 
 def with_headers(publications: Sequence[Publication], headers: Mapping[str, str]) -> list[Publication]:

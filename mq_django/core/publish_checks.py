@@ -28,6 +28,10 @@ MAX_HEADERS = MAX_PARTS // 2 - len(RESERVED)
 MAX_LEVELS = 500
 #: Bytes that retries add: the attempt, the time and the id; and the history, which is kept with short data only.
 _ADDED, _HISTORY = 1024, 384 * 1024
+_ORDERED = (
+    "Queue {0!r} has ORDERED, so all its messages use the outbox, or none: outbox={1} contradicts its OUTBOX, {2}. A "
+    "message that is published at once would overtake those of its key that a relay publishes"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -127,6 +131,22 @@ def expiry(expires: Duration | datetime, at_ms: int) -> int:
     if not 0 <= found <= LAST_MS:
         raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
     return found
+
+
+def uses_outbox(destination: DeliveryOptions, wish: bool | None) -> bool:
+    """Return whether a publish uses the outbox: by its argument `outbox`, else by the option OUTBOX.
+
+    Raises:
+        InvalidMessage: the queue has ORDERED, and only some messages would use the outbox.
+        NotSupported: the destination has no outbox.
+    """
+    if wish is None or wish == destination.outbox:
+        return destination.outbox
+    if wish and (text := destination.lacking("outbox")) is not None:
+        raise NotSupported(text.format(config=destination))
+    if getattr(destination, "ordered", False):
+        raise InvalidMessage(_ORDERED.format(destination.public_name, wish, destination.outbox))
+    return wish
 
 
 def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:

@@ -62,6 +62,7 @@ class RsmqConfig(QueueConfig):
     after_bury: str = "continue"
     fair: Weights | None = None
     partitions: int = 1
+    outbox: bool = False
 
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
@@ -69,6 +70,7 @@ class RsmqConfig(QueueConfig):
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
             "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",
+            "outbox": "Queue {config.name!r} has RSMQ's format, which has no outbox",
             "step": "Queue {config.name!r} has RSMQ's format, which has no steps of workflows",
             "message_id": "Queue {config.name!r} has RSMQ's format, which has no ids such as {value!r}: "
             "they have 32 letters and digits",

@@ -38,6 +38,7 @@ class GroupConfig(QueueConfig):
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Topic {config.topic!r} is read in one order, so there are no priorities",
+            "outbox": "{config.name!r} is a group of a topic, and only whole topics have an outbox",
             "step": "{config.name!r} is a group of a topic, and steps of workflows are in queues",
         }
     )
@@ -117,7 +118,7 @@ class TopicConfig(DeliveryOptions):
         if not is_name(name):
             raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {name!r:.200}")
         shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions) if option.init}
-        own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name}
+        own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name, "outbox": False}
         return GroupConfig(**{**shared, **own})
 
     def _of_a_part(self) -> dict[str, Any]:

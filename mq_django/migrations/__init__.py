@@ -1,1 +1,1 @@
-"""Migrations: they make permissions, and no table."""
+"""Migrations: they make permissions, and the tables of the outbox."""

@@ -52,6 +52,7 @@ class Queue(WaitingMessages):
         on_commit: bool = True,
         robust: bool = False,
         message_id: str | None = None,
+        outbox: bool | None = None,
     ) -> str:
         """Publish a message and return its id.
 
@@ -83,6 +84,10 @@ class Queue(WaitingMessages):
                 inside `atomic()` of another one only.
             on_commit: False: send at once, even inside `atomic()`.
             robust: errors after the commit are logged, not raised.
+            outbox: True: write a row into the outbox of database `using`, in its transaction; a relay publishes it
+                after the commit. False: do not. None: as the option OUTBOX says. `on_commit` and `robust` have no
+                effect on a row. What Redis says of its message is known only to the relay: on_conflict="error" sets the
+                row aside.
             message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second
                 message with the same id is AlreadyPublished.
 
@@ -91,6 +96,7 @@ class Queue(WaitingMessages):
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
+            NoOutbox: the message belongs into the outbox, and the database has none.
             MessageTooLarge: data and headers have more bytes than the queue's MAX_SIZE, or than a message may have.
             NotSupported: the queue's format lacks an option.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
@@ -110,7 +116,10 @@ class Queue(WaitingMessages):
             expires=expires,
             message_id=message_id,
         )
-        return send([made], self.sink, using=using, on_commit=on_commit, robust=robust)[0] or made.message.id
+        return (
+            send([made], self.sink, using=using, on_commit=on_commit, robust=robust, outbox=outbox)[0]
+            or made.message.id
+        )
 
     def publish_many(
         self,
@@ -126,6 +135,7 @@ class Queue(WaitingMessages):
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
+        outbox: bool | None = None,
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
@@ -138,10 +148,10 @@ class Queue(WaitingMessages):
             messages: pairs of a name and data, as for publish().
             delay, deliver_at, key, headers, priority, expires: as for publish(), for all of them.
             message_ids: as many ids as messages, in place of new ids.
-            using, on_commit, robust: as for publish().
+            using, on_commit, robust, outbox: as for publish().
 
         Raises:
-            InvalidMessage, MessageTooLarge, NotSupported: as publish(). Nothing was written.
+            InvalidMessage, MessageTooLarge, NotSupported, NoOutbox: as publish(). Nothing was written.
             QueueFull, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publications(
@@ -156,7 +166,7 @@ class Queue(WaitingMessages):
             message_ids=message_ids,
         )
         if made:
-            send(made, self.sink, using=using, on_commit=on_commit, robust=robust)
+            send(made, self.sink, using=using, on_commit=on_commit, robust=robust, outbox=outbox)
         return [message.id for message, _, _ in made]
 
     apublish = asynchronous(publish)

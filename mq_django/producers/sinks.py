@@ -10,9 +10,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.dispatch import Signal
+from django.utils.module_loading import import_string
 
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.publication import Publication, with_headers
+from mq_django.core.publish_checks import uses_outbox
 from mq_django.errors import InvalidMessage, NotReplicated
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
@@ -32,6 +34,9 @@ NOT_REPLICATED = (
     "handled, but a failover may lose them. To publish them again may double them, unless they have a unique key or a "
     "message_id."
 )
+
+#: Loaded when it is first used: it needs the models, which this module is imported before.
+_OUTBOX_SINK = "mq_django.producers.outbox_sink.OutboxSink"
 
 #: Packages that are not the project, and call what sends.
 _NOT_PROJECT = frozenset({"mq_django", "django", "django_tasks"})
@@ -59,14 +64,26 @@ class Sink(Protocol):
 
 
 def send(
-    publications: Sequence[Publication], redis: Sink, *, using: str | None, on_commit: bool, robust: bool
+    publications: Sequence[Publication],
+    redis: Sink,
+    *,
+    using: str | None,
+    on_commit: bool,
+    robust: bool,
+    outbox: bool | None = None,
 ) -> Sequence[str | None]:
-    """Pass the publications of one call to a sink: `redis`, or one that uses it when the transaction commits.
+    """Pass the publications of one call to a sink: `redis`, one that uses it at the commit, or that of the outbox.
 
-    See Queue.publish() for `using`, `on_commit` and `robust`.
+    See Queue.publish() for `using`, `on_commit`, `robust` and `outbox`.
     """
-    check_sending(using, on_commit=on_commit, robust=robust)
-    sink = OnCommitSink(redis, using, robust=robust) if _waits(using, on_commit=on_commit) else redis
+    check_sending(using, on_commit=on_commit, robust=robust, outbox=outbox)
+    sink = redis
+    # A test that uses `mq_django.testing` has no relay. It sees the messages as if they waited for the commit.
+    if uses_outbox(publications[0].options.destination, outbox) and test_mode.handle_ready is None:
+        outbox_sink = import_string(_OUTBOX_SINK)(using)
+        sink, using = outbox_sink, outbox_sink.alias
+    elif _waits(using, on_commit=on_commit):
+        sink = OnCommitSink(redis, using, robust=robust)
     warn_of_other_transactions(using, on_commit=on_commit)
     middleware = publishing_chain()
     return sink.send(publications) if middleware is None else _within(middleware, publications, sink)
@@ -225,8 +242,10 @@ def after_commit(
     return action()
 
 
-def check_sending(using: object, *, on_commit: object, robust: object) -> None:
+def check_sending(using: object, *, on_commit: object, robust: object, outbox: object = None) -> None:
     """Raise InvalidMessage for values that the options of sending cannot have."""
+    if outbox is not None and not isinstance(outbox, bool):
+        raise InvalidMessage(f"outbox must be True, False or None, not {outbox!r:.100}")
     if not isinstance(on_commit, bool):
         raise InvalidMessage(f"on_commit must be True or False, not {on_commit!r:.100}")
     if not isinstance(robust, bool):
@@ -248,13 +267,10 @@ def in_transaction(using: str | None) -> bool:
 
 def awaiting_commit() -> set[str]:
     """Return the ids of the messages that wait for the commit of an open transaction of this thread."""
-    return {
-        message.id
-        for connection in connections.all(initialized_only=True)
-        for _savepoints, hook, *_ in connection.run_on_commit
-        if isinstance(hook, PendingSend) and not hook.called
-        for message, *_ in hook.publications
-    }
+    hooks = [hook for each in connections.all(initialized_only=True) for _savepoints, hook, *_ in each.run_on_commit]
+    sent = (hook for hook in hooks if isinstance(hook, PendingSend) and not hook.called)
+    found = {message.id for hook in sent for message, *_ in hook.publications}
+    return found.union(*(getattr(hook, "outbox_ids", ()) for hook in hooks))
 
 
 def warn_of_other_transactions(using: str | None, *, on_commit: bool) -> None:

@@ -53,6 +53,7 @@ class Topic:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
+        outbox: bool | None = None,
     ) -> str:
         """Publish a message to every group, and return its id.
 
@@ -68,10 +69,11 @@ class Topic:
             expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
             message_id: replaces the generated id. Publishing the same id again within the topic's DUPLICATE_WINDOW has
                 no effect, so a publish can be repeated safely when its reply was lost.
-            using, on_commit, robust: as for Queue.publish().
+            using, on_commit, robust, outbox: as for Queue.publish().
 
         Raises:
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
+            NoOutbox: the message belongs into the outbox, and the database has none.
             MessageTooLarge: data and headers have more bytes than the topic's MAX_SIZE, or than a message may have.
             NotSupported: a topic lacks an option.
             QueueClosed: the topic has another number of partitions in Redis than PARTITIONS says.
@@ -87,7 +89,7 @@ class Topic:
             message_id=message_id,
             once=message_id is not None,
         )
-        send([made], self._redis, using=using, on_commit=on_commit, robust=robust)
+        send([made], self._redis, using=using, on_commit=on_commit, robust=robust, outbox=outbox)
         return made.message.id
 
     def publish_many(
@@ -101,6 +103,7 @@ class Topic:
         using: str | None = None,
         on_commit: bool = True,
         robust: bool = False,
+        outbox: bool | None = None,
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
@@ -112,10 +115,10 @@ class Topic:
             key, headers, expires: as for publish(), for all of them.
             message_ids: as many ids as messages. Within the topic's `DUPLICATE_WINDOW` each is added once, as with
                 `message_id` of publish().
-            using, on_commit, robust: as for Queue.publish().
+            using, on_commit, robust, outbox: as for Queue.publish().
 
         Raises:
-            InvalidMessage, MessageTooLarge: as publish(). Nothing was written.
+            InvalidMessage, MessageTooLarge, NoOutbox: as publish(). Nothing was written.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         made = publications(
@@ -128,7 +131,7 @@ class Topic:
             once=message_ids is not None,
         )
         if made:
-            send(made, self._redis, using=using, on_commit=on_commit, robust=robust)
+            send(made, self._redis, using=using, on_commit=on_commit, robust=robust, outbox=outbox)
         return [message.id for message, _, _ in made]
 
     apublish = asynchronous(publish)

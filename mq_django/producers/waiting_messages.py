@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from django.utils.module_loading import import_string
+
+from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import CancelResult, Lookup
+from mq_django.core.lookup import CancelResult, Lookup, Place
+from mq_django.core.publication import Publication
 from mq_django.core.publish_checks import check_text, due
 from mq_django.core.times import Duration
 from mq_django.errors import InvalidMessage, NotSupported
@@ -13,7 +17,17 @@ from mq_django.producers.progress_reading import ProgressReader
 from mq_django.producers.sinks import RedisSink, after_commit, warn_of_other_transactions
 from mq_django.stores import open_access
 from mq_django.stores.base import QueueAccess
+from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wire
+
+#: Loaded when they are needed: they need the models, which this module is imported before.
+FIND_ROW = "mq_django.outbox.pending_rows.find_row"
+_CANCEL_ROW = "mq_django.outbox.pending_rows.cancel_row"
+
+
+def has_rows(config: DeliveryOptions) -> bool:
+    """Return whether messages of a queue may be in an outbox. A test with `mq_django.testing` has no rows."""
+    return config.outbox and test_mode.handle_ready is None
 
 
 class WaitingMessages(ProgressReader):
@@ -34,6 +48,8 @@ class WaitingMessages(ProgressReader):
         robust: bool = False,
     ) -> CancelResult:
         """Cancel a waiting message, or with `running` also one that is ready or being handled.
+
+        With OUTBOX, the row of a message that no relay has claimed is deleted, in the transaction of database `using`.
 
         Args:
             message_id: its id, as publish() returned it.
@@ -62,6 +78,9 @@ class WaitingMessages(ProgressReader):
             raise InvalidMessage("cancel(force=True) is for running messages: give running=True, too")
         if running and self.config.keeps_running:
             raise NotSupported(self.config.keeps_running.format(config=self.config))
+
+        if message_id is not None and has_rows(self.config) and import_string(_CANCEL_ROW)(using, self.config, named):
+            return CancelResult.CANCELLED
 
         def request(store: QueueAccess) -> CancelResult:
             return store.cancel_running(named, force=force) if running else store.cancel(named)
@@ -122,7 +141,13 @@ class WaitingMessages(ProgressReader):
             ConfigurationError, NoServer: CONNECTION cannot be used.
             StoreError: Redis cannot be reached, or refuses the command.
         """
-        return self._access(key).find(_named(message_id, unique))
+        named = _named(message_id, unique)
+        # Before Redis, to which a relay may publish it meanwhile.
+        if message_id is not None and has_rows(self.config):
+            row: Publication | None = import_string(FIND_ROW)(self.config, message_id)
+            if row is not None:
+                return Lookup(Place.OUTBOX, row.message, row.options.due_ms)
+        return self._access(key).find(named)
 
     acancel = asynchronous(cancel)
     areschedule = asynchronous(reschedule)

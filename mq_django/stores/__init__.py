@@ -1,6 +1,6 @@
 """The Redis data structures of queues: all reads and writes of messages and members."""
 
-from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, TopicConfig
+from mq_django.conf import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.errors import NotSupported
 from mq_django.registry import start_of
 from mq_django.stores.base import QueueAccess, Store
@@ -9,6 +9,7 @@ from mq_django.stores.log import Log
 from mq_django.stores.members import Members
 from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.stores.partitioned_publisher import Publishes
 from mq_django.stores.partitioned_store import PartitionedStore
 from mq_django.stores.rsmq_members import RsmqMembers
 from mq_django.stores.rsmq_store import RsmqStore
@@ -50,9 +51,17 @@ def open_log(config: TopicConfig, wire: Wire) -> Log | PartitionedLog:
     return PartitionedLog(config, {part.name: Log(part, wire_of(part, wire)) for part in config.parts}, wire)
 
 
+def open_publisher(place: DeliveryOptions, wire: Wire) -> Publishes:
+    """Return what publishes to a queue, a topic or one of their partitions."""
+    if isinstance(place, TopicConfig):
+        return open_log(place, wire)
+    assert isinstance(place, QueueConfig)
+    return open_store(place, wire)
+
+
 def open_members(config: QueueConfig, wire: Wire) -> Members:
     """Return the members of a queue: its consumers and their supervisors."""
     return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
 
 
-__all__ = ["open_access", "open_log", "open_members", "open_store"]
+__all__ = ["open_access", "open_log", "open_members", "open_publisher", "open_store"]

@@ -9,13 +9,13 @@ from mq_django.stores.partition_count import check_reply, record_command
 from mq_django.transport.sessions import Wire
 
 
-class _Publishes(Protocol):
+class Publishes(Protocol):
     def publish(self, publications: Sequence[Publication]) -> Sequence[Any]:
         """Publish messages, all or none."""
 
 
 ConfigT = TypeVar("ConfigT", bound=DeliveryOptions)
-StoreT = TypeVar("StoreT", bound=_Publishes)
+StoreT = TypeVar("StoreT", bound=Publishes)
 
 
 class PartitionedPublisher(Generic[ConfigT, StoreT]):

@@ -20,6 +20,7 @@ from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
 from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
+from mq_django.task_backend.outbox_results import result_in_outbox
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
@@ -228,7 +229,9 @@ class TaskBackend(Base):
 
 def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result, AnyTask] | None:
     """Return a result in one of these queues and partitions, and its task, if this process has it."""
-    found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id)
+    # The rows of outboxes before Redis, to which a relay may publish them meanwhile.
+    waiting = result_in_outbox(result_id, configs)
+    found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
     task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
     return None if found is None or task is None or not has_arguments(found.data) else (found, task)
 

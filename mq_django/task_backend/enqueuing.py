@@ -27,7 +27,14 @@ def _send(task: AnyTask, made: Sequence[Publication], *, on_commit: bool) -> Seq
     options = _options(task)
     if options.on_commit is not None:
         on_commit = options.on_commit
-    return send(made, queues[task.queue_name].sink, using=options.using, on_commit=on_commit, robust=options.robust)
+    return send(
+        made,
+        queues[task.queue_name].sink,
+        using=options.using,
+        on_commit=on_commit,
+        robust=options.robust,
+        outbox=options.outbox,
+    )
 
 
 def send_one(task: AnyTask, arguments: Mapping[str, Any], *, on_commit: bool) -> tuple[Publication, str]:

@@ -24,6 +24,7 @@ class Publishing:
     #: None: the backend's OPTIONS decide.
     on_commit: bool | None = None
     robust: bool = False
+    outbox: bool | None = None
 
     def __post_init__(self) -> None:
         due(self.delay, None)
@@ -34,7 +35,9 @@ class Publishing:
                 check_text(option, value)
         # A unique key and a due time may come with a later using(): publication() checks that they do.
         uniqueness("", self.unique_for, self.on_conflict, waits=True)
-        check_sending(self.using, on_commit=self.on_commit is None or self.on_commit, robust=self.robust)
+        check_sending(
+            self.using, on_commit=self.on_commit is None or self.on_commit, robust=self.robust, outbox=self.outbox
+        )
 
     def for_one(self) -> dict[str, Any]:
         """Return the options of one publication that only a single message can have."""

@@ -50,6 +50,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         using: str | None = None,
         on_commit: bool | None = None,
         robust: bool | None = None,
+        outbox: bool | None = None,
     ) -> Self:
         """Return a task with other options. None keeps the present value.
 
@@ -61,7 +62,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             run_after: a datetime; replaces `delay`.
             backend: an alias in TASKS.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
-            unique, unique_for, on_conflict, expires, key, using, on_commit, robust: as for `Queue.publish`.
+            unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
 
         Raises:
             InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
@@ -81,6 +82,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             using=using,
             on_commit=on_commit,
             robust=robust,
+            outbox=outbox,
         )
         if "delay" in published:
             changed["run_after"] = None

@@ -81,6 +81,19 @@ def with_prelude(evalsha: Command, prelude: str, *, keys: Sequence[str], args: S
     return with_more((evalsha[0], found, *evalsha[2:]), keys=keys, args=args)
 
 
+def within(evalsha: Command, outer: str, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:
+    """Return the command that runs `lua/around/<outer>.lua`, which calls the script of this command as `publish()`.
+
+    Args:
+        evalsha: a command of command() or with_prelude().
+        outer: removes its keys and arguments, which come last, from KEYS and ARGV, before it calls the function.
+        keys: the keys of the outer script.
+        args: its arguments.
+    """
+    found = _within(outer, str(evalsha[1]))
+    return with_more((evalsha[0], found, *evalsha[2:]), keys=keys, args=args)
+
+
 def with_more(evalsha: Command, *, keys: Sequence[str], args: Sequence[Argument]) -> Command:
     """Return a command of command() with more keys and arguments, after its own."""
     _, sha, count, *rest = evalsha
@@ -92,6 +105,11 @@ def with_more(evalsha: Command, *, keys: Sequence[str], args: Sequence[Argument]
 def _with_prelude(prelude: str, sha: str) -> str:
     name = _by_sha[sha].name
     return script(name, f"{load(f'preludes/{prelude}').text}\n{_read(name)}").sha
+
+
+@cache
+def _within(outer: str, sha: str) -> str:
+    return script(outer, f"local function publish()\n{_by_sha[sha].text}\nend\n{load(f'around/{outer}').text}").sha
 
 
 def in_full(evalsha: Command) -> Command:

@@ -176,6 +176,8 @@ def test_the_factory_is_asked_by_who_publishes():
 def test_only_the_sink_gives_publications_to_a_store():
     assert calls("publish") == {
         "producers/sinks": {"self.store.publish", "store.publish"},
+        # What a transaction has written before.
+        "outbox/place_relay": {"self._store.publish"},
         # The store of what has partitions, and then those of the partitions.
         "stores/partitioned_publisher": {
             "self._stores[name].publish",

@@ -17,6 +17,7 @@ from tests.stores.contracts import (
     key_lines,
     letters,
     limited,
+    outboxes,
     pages,
     partitioned,
     rsmq_queues,
@@ -29,7 +30,7 @@ from tests.stores.contracts import (
 from tests.stores.contracts.frozen import count_anew, freeze
 from tests.stores.contracts.replay import Contracts
 from tests.stores.contracts.stage import Stage
-from tests.stores.lua_files import lua_files
+from tests.stores.lua_files import lua_files, outer_files
 
 PARTS = (
     settling,
@@ -44,6 +45,7 @@ PARTS = (
     pages,
     workflows,
     partitioned,
+    outboxes,
 )
 GOLDEN = Path(__file__).parent / "contracts" / "golden"
 OF_6_2 = GOLDEN / "redis-6.2"
@@ -80,7 +82,7 @@ def test_every_script_keeps_its_contract(contracts, redis_client):
     different = [text for name in sorted({*agreed, *texts}) for text in compared(name, agreed, texts)]
     if different or contracts.ended:
         pytest.fail("\n".join([*different, *contracts.ended]), pytrace=False)
-    assert set(texts) == lua_files(), "each script has its scene in tests/stores/contracts/"
+    assert set(texts) == lua_files() | outer_files(), "each script has its scene in tests/stores/contracts/"
 
 
 def read(folder: Path) -> dict[str, str]:

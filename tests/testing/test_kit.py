@@ -34,6 +34,13 @@ def test_queues_with_partitions_need_no_other_tests(run, configured_keys):
     assert configured_keys() == []
 
 
+def test_queues_with_an_outbox_need_no_other_tests(run, configured_keys):
+    """Their messages are seen as if they waited for the commit, and no relay runs."""
+    run("-W", "error", "-m", "pytest", "kit", OUTBOX="1")
+    run("-W", "error", "manage.py", "test", "kit", OUTBOX="1")
+    assert configured_keys() == []
+
+
 def test_by_pytest_in_databases_of_one_server(run, configured_keys):
     with PrivateServer(tcp=True) as container:
         assert passed(run("-m", "pytest", "kit", "-n", "3", MQ_REDIS_URL=container.url).stdout) > 40

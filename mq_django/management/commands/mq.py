@@ -25,6 +25,7 @@ from mq_django.management import (
     peek_verb,
     publish_verb,
     rates_verb,
+    relay_verb,
     removal_verbs,
     repartition_verb,
     schedule_verbs,
@@ -62,6 +63,7 @@ VERBS: dict[str, Verb] = {
         *schedule_verbs.VERBS,
         *partitions_verb.VERBS,
         *repartition_verb.VERBS,
+        *relay_verb.VERBS,
         *workflows_verb.VERBS,
         *topic_verbs.VERBS,
     )

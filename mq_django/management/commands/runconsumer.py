@@ -16,6 +16,7 @@ from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.health import Health
+from mq_django.consumers.supervisor.outbox_service import outbox_services
 from mq_django.consumers.supervisor.preflight import (
     PATIENCE,
     await_server,
@@ -93,6 +94,7 @@ class Command(BaseCommand):
             help="Start no consumers: only promote delayed messages, recover those of dead consumers, fire schedules, "
             "and run background jobs.",
         )
+        parser.add_argument("--no-relay", action="store_true", help="Publish no rows of outboxes.")
         parser.add_argument("--drain", action="store_true", help="Stop when no message is ready or pending.")
         parser.add_argument("--autoreload", action="store_true", help="Restart when code changes, for development.")
         parser.add_argument(
@@ -232,7 +234,7 @@ class Command(BaseCommand):
             signals=signals,
             probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
             health=health,
-            watchers=watchers(),
+            watchers=[*watchers(), *([] if options["no_relay"] else outbox_services())],
         )
         _warn_without_handler(worker_options.queues)
         if options["verbosity"]:

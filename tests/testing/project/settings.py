@@ -35,11 +35,12 @@ else:
 TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend", "QUEUES": []}}
 #: Of the queues that have no limit, which counts for a whole queue.
 PARTITIONS = int(os.environ.get("PARTITIONS", "1"))
+OUTBOX = os.environ.get("OUTBOX") == "1"
 MQ_DJANGO = {
     "CONNECTION": os.environ["CONFIGURED_REDIS"],
     "QUEUES": {
-        "default": {"RESULT_TTL": 3600, "PARTITIONS": PARTITIONS},
-        "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3, "PARTITIONS": PARTITIONS},
+        "default": {"RESULT_TTL": 3600, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
+        "emails": {"RETRY": {"delay": 60}, "MAX_ATTEMPTS": 3, "PARTITIONS": PARTITIONS, "OUTBOX": OUTBOX},
         "slow": {"RATE_LIMIT": "1/m"},
     },
     "TOPICS": {"orders": {"RETENTION": 86400}},

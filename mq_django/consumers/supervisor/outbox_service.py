@@ -1,0 +1,181 @@
+"""Publish the rows of outboxes, as a service of a supervisor and of `manage.py mq relay`."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from django.db import DatabaseError, connections
+
+from mq_django.conf import Config, DeliveryOptions, TopicConfig, get_config
+from mq_django.consumers.by_server import assign, server_of
+from mq_django.consumers.service import FIRST_BACKOFF, MAX_BACKOFF, SERVER_ERRORS, Service
+from mq_django.consumers.supervisor.listener import Listener
+from mq_django.core.keys import outbox_channel
+from mq_django.core.logs import get_logger
+from mq_django.core.publication import Publication
+from mq_django.outbox.database_relay import DatabaseRelay
+from mq_django.outbox.outbox_databases import outbox_aliases
+from mq_django.producers.queues import Queue
+from mq_django.producers.sinks import announce, publication_sent
+from mq_django.producers.topics import Topic
+from mq_django.signals import message_published
+from mq_django.transport.connections import open_session
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks at a database without a notification: if a queue or topic has OUTBOX, and otherwise.
+POLL, RARE_POLL = 1.0, 5.0
+#: Seconds until a queue that is full is tried again.
+FULL = 0.2
+#: Seconds between two looks for databases with an outbox.
+LOOK_FOR_DATABASES = 60.0
+#: Seconds for which a database connection is used if CONN_MAX_AGE says nothing, or 0.
+CONNECTION_AGE = 60.0
+
+
+class OutboxService(Service):
+    """Publishes the rows for the queues and topics of one server, from all databases.
+
+    Args:
+        destinations: the queues and topics, by name.
+    """
+
+    name = "outbox"
+
+    def __init__(self, destinations: Mapping[str, DeliveryOptions]) -> None:
+        super().__init__()
+        self._destinations = destinations
+        self._poll = POLL if any(each.outbox for each in destinations.values()) else RARE_POLL
+        self._relays: dict[str, DatabaseRelay] = {}
+        self._next_look = 0.0
+        #: Server or place that has failed -> when it is tried again on the monotonic clock, and the seconds until then.
+        self._failed: dict[str, tuple[float, float]] = {}
+        #: Alias -> when its connection was first used.
+        self._connected: dict[str, float] = {}
+
+    def run_once(self) -> float:
+        """Publish what there is, at most one claim for each place, and return the seconds until the next round."""
+        self._find_databases()
+        results = [self._relay(relay) for relay in self._relays.values()]
+        self._end_old_connections()
+        if any(results):
+            return 0.0
+        return FULL if any(relay.is_waiting for relay in self._relays.values()) else self._poll
+
+    def close(self) -> None:
+        """Close the connections of this thread."""
+        for alias in self._relays:
+            connections[alias].close()
+
+    def _find_databases(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + LOOK_FOR_DATABASES
+        for alias in outbox_aliases():
+            if alias not in self._relays:
+                self._relays[alias] = DatabaseRelay(alias, self._destinations, announce_published)
+
+    def _relay(self, relay: DatabaseRelay) -> bool:
+        """Do one round for a database, and return whether there may be more to do at once."""
+        alias, is_busy = relay.tables.alias, False
+        self._connected.setdefault(alias, time.monotonic())
+        try:
+            for place, step in relay.steps():
+                self.progressed = time.monotonic()
+                is_busy = self._do(alias, place, step) or is_busy
+                if self.stopping:
+                    return False
+        except DatabaseError as error:
+            self._log_failure(f"database {alias}", error)
+            connections[alias].close_if_unusable_or_obsolete()
+            return False
+        return is_busy
+
+    def _do(self, alias: str, place: DeliveryOptions, step: Callable[[], bool]) -> bool:
+        """Do one step, unless its server or its place has failed just now. An error affects no other place."""
+        server = server_of(place.connection, place.keys.outbox) or "Redis"
+        if any(time.monotonic() < self._failed.get(name, (0.0, 0.0))[0] for name in (server, place.name)):
+            return False
+        try:
+            result = step()
+        except SERVER_ERRORS as error:
+            self._back_off_from(server)
+            self._log_failure(server, error)
+            return False
+        except BaseException as error:  # noqa: BLE001 - as in Service.each()
+            self._back_off_from(place.name)
+            self._log_failure(place.name, error)
+            if isinstance(error, DatabaseError):
+                connections[alias].close_if_unusable_or_obsolete()
+            return False
+        self._failed.pop(server, None)
+        self._failed.pop(place.name, None)
+        return result
+
+    def _back_off_from(self, name: str) -> None:
+        _, last = self._failed.get(name, (0.0, 0.0))
+        pause = min(MAX_BACKOFF, last * 2 or FIRST_BACKOFF)
+        self._failed[name] = (time.monotonic() + pause, pause)
+
+    def _end_old_connections(self) -> None:
+        """Close connections after CONN_MAX_AGE, but not each round if that is 0."""
+        now = time.monotonic()
+        for alias, since in list(self._connected.items()):
+            age = connections[alias].settings_dict["CONN_MAX_AGE"]
+            if age is not None and now - since > (age or CONNECTION_AGE):
+                connections[alias].close()
+                del self._connected[alias]
+
+
+def outbox_services(*, always: bool = False) -> list[Service]:
+    """Return the services that publish the rows of outboxes, for each server one, with what wakes it.
+
+    Args:
+        always: also if no queue or topic has OUTBOX, and no database an outbox.
+    """
+    config = get_config()
+    destinations = destinations_of(config)
+    if not always and not any(each.outbox for each in destinations) and not _has_outbox():
+        return []
+    servers: dict[str, dict[str, DeliveryOptions]] = {}
+    for each in destinations:
+        servers.setdefault(each.connection, {})[each.name] = each
+    found = list[Service]()
+    for connection, share in servers.items():
+        services = _services_of(connection, share)
+        assign(services, share.values(), servers=len(servers))
+        found += services
+    return found
+
+
+def destinations_of(config: Config) -> list[DeliveryOptions]:
+    """Return the queues and topics that may have rows."""
+    found: Sequence[DeliveryOptions] = [*config.queues.values(), *config.topics.values()]
+    return [each for each in found if each.lacking("outbox") is None]
+
+
+def announce_published(destination: DeliveryOptions, publication: Publication, message_id: str) -> None:
+    """Send the signals of a message that the relay has published."""
+    if message_published.receivers or publication_sent.receivers:
+        announce(Topic if isinstance(destination, TopicConfig) else Queue, publication, message_id)
+
+
+def _services_of(connection: str, share: Mapping[str, DeliveryOptions]) -> list[Service]:
+    service = OutboxService(share)
+    channels = {outbox_channel(each.namespace): 0 for each in share.values()}
+    listener = Listener(open_session("chores", connection), channels, lambda _number, _text: service.wake())
+    listener.name = "outbox listener"
+    return [service, listener]
+
+
+def _has_outbox() -> bool:
+    """Return whether a database has an outbox, into which `publish(outbox=True)` may write."""
+    before = {each.alias for each in connections.all(initialized_only=True) if each.connection is not None}
+    try:
+        return bool(outbox_aliases())
+    except Exception as error:  # noqa: BLE001 - whatever keeps a project from its databases must not keep it from Redis
+        logger.info("No outbox is looked for: %s", error)
+        return False
+    finally:
+        for each in connections.all(initialized_only=True):
+            if each.alias not in before:
+                each.close()

@@ -1,0 +1,244 @@
+"""Claims: which rows of the outbox a relay publishes next. Each transition is one short transaction of the database.
+
+A transaction begins with an UPDATE, so that on SQLite it waits for other writers at its beginning, and does not fail
+later. No lock lasts while rows are published.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from django.db import connections, transaction
+from django.db.models import F, QuerySet
+
+from mq_django.core import clock
+from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.ids import token
+from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
+from mq_django.outbox.rows import place_for, sizes_fit
+from mq_django.stores.outbox_marks import ClaimName
+
+#: The most rows of a claim, and the most bytes of their bodies unless one alone has more.
+ROWS, BYTES = 500, 2 * 1024 * 1024
+#: The number of partitions of the state that is a lock.
+LOCK = 0
+#: A DELETE that finds its rows by their ids, for MySQL and MariaDB.
+_DELETE = "DELETE r FROM mq_django_outbox r FORCE INDEX (PRIMARY) WHERE r.id IN ({}) AND r.batch = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Rows that are published together, in their order, and what names them in Redis."""
+
+    state_id: int
+    destination: str
+    part: int
+    parts: int
+    name: ClaimName
+    rows: Sequence[OutboxMessage]
+
+
+class OutboxTables:
+    """The rows and claims in the outbox of one database.
+
+    Args:
+        alias: the alias of the database.
+    """
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self._messages: QuerySet[OutboxMessage] = OutboxMessage.objects.using(alias)
+        self._states: QuerySet[OutboxState] = OutboxState.objects.using(alias)
+        self._outbox = ""
+
+    def outbox_id(self) -> str:
+        """Return the UUID of this outbox, as 32 hexadecimal digits. The first relay makes it."""
+        if not self._outbox:
+            identities = OutboxIdentity.objects.using(self.alias)
+            self._outbox = identities.get_or_create(pk=1, defaults={"uuid": uuid4()})[0].uuid.hex
+        return self._outbox
+
+    def destinations(self) -> list[str]:
+        """Return the names of the queues and topics with unclaimed rows. Without any it is one query."""
+        found = [""]
+        unclaimed = self._messages.filter(batch=None).order_by("batch", "destination")
+        while name := unclaimed.filter(destination__gt=found[-1]).values_list("destination", flat=True).first():
+            found.append(name)
+        return found[1:]
+
+    def parts(self, destination: str, parts: int) -> list[int]:
+        """Return the partitions for which there are unclaimed rows, by the number of partitions."""
+        found = list[int]()
+        unclaimed = self._unclaimed(destination).filter(parts=parts).order_by("batch", "part")
+        while (part := unclaimed.values_list("part", flat=True).first()) is not None:
+            found.append(part)
+            unclaimed = unclaimed.filter(part__gt=part)
+        return found
+
+    def open_states(self) -> list[OutboxState]:
+        """Return the states with an open claim that are not stopped."""
+        return list(self._states.filter(problem="").exclude(token="").order_by("pk"))
+
+    def claim(self, destination: DeliveryOptions, part: int, parts: int) -> Claim | None:
+        """Claim the next unclaimed rows for a partition; None if there are none, or others go first.
+
+        Args:
+            destination: the whole queue or topic.
+            part: the number of the partition; -1 if there are none.
+            parts: the number of partitions by the settings.
+        """
+        name = destination.name
+        state, _ = self._states.get_or_create(destination=name, part=part, parts=parts)
+        number, secret = state.number + 1, token()
+        with transaction.atomic(using=self.alias):
+            self._lock(name)
+            free = self._states.filter(pk=state.pk, number=state.number, token="", problem="")
+            rows = self._next_rows(destination, part, parts) if free.update(number=number, token=secret) else []
+            # After the rows were read: whatever was committed before one of them is seen here.
+            if not rows or self._has_others(name, parts):
+                transaction.set_rollback(True, using=self.alias)
+                return None
+            self._messages.filter(pk__in=rows).update(batch=number)
+        return self.read(
+            OutboxState(pk=state.pk, destination=name, part=part, parts=parts, number=number, token=secret)
+        )
+
+    def read(self, state: OutboxState) -> Claim:
+        """Return the open claim of a state, with its rows."""
+        rows = self._messages.filter(
+            batch=state.number, destination=state.destination, parts=state.parts, part=state.part
+        )
+        name = ClaimName(f"{self.outbox_id()}:{state.parts}", state.number, state.token)
+        return Claim(state.pk, state.destination, state.part, state.parts, name, list(rows.order_by("pk")))
+
+    def is_open(self, claim: Claim) -> bool:
+        """Return whether a claim is still the open one of its state."""
+        return self._state_of(claim).exists()
+
+    def finish(self, claim: Claim, refused: Mapping[int, str]) -> bool:
+        """Delete the rows of a claim, all of which are published, and set those aside that Redis has noted as refused.
+
+        Returns:
+            False, and nothing is changed, if somebody else has done it.
+        """
+        with transaction.atomic(using=self.alias):
+            if not self._state_of(claim).update(token=""):
+                return False
+            self._set_aside(claim, refused)
+            self._delete(claim)
+        return True
+
+    def split(self, claim: Claim, done: int, refused: Mapping[int, str], destination: DeliveryOptions) -> bool:
+        """End a claim of another number of partitions: rows up to `done` are published, the others are unclaimed again.
+
+        Returns:
+            False, and nothing is changed, if somebody else has done it.
+        """
+        with transaction.atomic(using=self.alias):
+            self._lock(claim.destination)
+            if not self._state_of(claim).update(token=""):
+                return False
+            self._set_aside(claim, refused)
+            self._delete(claim, done)
+            self._place(list(self._rows_of(claim)), destination)
+        return True
+
+    def place_again(self, destination: DeliveryOptions, parts: int) -> int:
+        """Choose the partitions of unclaimed rows of another number of partitions; return the number of rows."""
+        with transaction.atomic(using=self.alias):
+            self._lock(destination.name)
+            rows = [row for found in self._others(destination.name, parts) for row in found.order_by("batch")[:ROWS]]
+            free = self._unlocked([row.pk for row in rows])
+            rows = [row for row in rows if row.pk in free]
+            self._place(rows, destination)
+        return len(rows)
+
+    def raise_number(self, claim: Claim, number: int) -> bool:
+        """Give a claim a number, and another token: Redis knows later ones, because the database went back in time."""
+        with transaction.atomic(using=self.alias):
+            if not self._state_of(claim).update(number=number, token=token()):
+                return False
+            self._rows_of(claim).update(batch=number)
+        return True
+
+    def stop(self, claim: Claim, problem: str) -> bool:
+        """Stop the place of a claim, and return whether it was not stopped before."""
+        return bool(self._state_of(claim).filter(problem="").update(problem=problem, problem_ms=clock.now_ms()))
+
+    def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> list[int]:
+        """Return the ids of the rows of the next claim, locked where the database can skip those that others lock."""
+        found = self._unclaimed(destination.name).filter(parts=parts, part=part).order_by("batch", "pk")
+        is_ordered = getattr(destination, "ordered", False)
+        if is_ordered:
+            aside = self._messages.filter(batch=0, destination=destination.name, key__isnull=False)
+            found = found.exclude(key__in=aside.values("key"))
+        rows = list(found.values_list("pk", "key", "size")[:ROWS])
+        rows = rows[: sizes_fit([size for _, _, size in rows], BYTES)]
+        free = self._unlocked([pk for pk, _, _ in rows])
+        if not is_ordered:
+            return [pk for pk, _, _ in rows if pk in free]
+        found_ids, waiting = list[int](), set[str | None]()
+        for pk, key, _ in rows:
+            if pk in free and key not in waiting:
+                found_ids.append(pk)
+            elif key is not None:
+                # Rows of this key wait behind one that another transaction has locked.
+                waiting.add(key)
+        return found_ids
+
+    def _unlocked(self, ids: Sequence[int]) -> Collection[int]:
+        if not connections[self.alias].features.has_select_for_update_skip_locked:
+            return set(ids)
+        rows = self._messages.select_for_update(skip_locked=True).filter(pk__in=ids, batch=None)
+        return set(rows.values_list("pk", flat=True))
+
+    def _has_others(self, destination: str, parts: int) -> bool:
+        """Return whether there are rows, or open claims, of another number of partitions. They go first."""
+        claims = self._states.filter(destination=destination).exclude(token="").exclude(parts=parts)
+        return claims.exists() or any(found.exists() for found in self._others(destination, parts))
+
+    def has_others(self, destination: str, parts: int) -> bool:
+        """Return whether there are unclaimed rows of another number of partitions."""
+        return any(found.exists() for found in self._others(destination, parts))
+
+    def _others(self, destination: str, parts: int) -> tuple[QuerySet[OutboxMessage], QuerySet[OutboxMessage]]:
+        unclaimed = self._unclaimed(destination)
+        return unclaimed.filter(parts__lt=parts), unclaimed.filter(parts__gt=parts)
+
+    def _place(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
+        by_place: dict[tuple[int, int], list[int]] = {}
+        for row in rows:
+            by_place.setdefault(place_for(row, destination), []).append(row.pk)
+        for (part, parts), ids in by_place.items():
+            self._messages.filter(pk__in=ids).update(part=part, parts=parts, batch=None)
+
+    def _set_aside(self, claim: Claim, refused: Mapping[int, str]) -> None:
+        for row, error in refused.items():
+            self._rows_of(claim).filter(pk=row).update(batch=0, error=error, failed_ms=clock.now_ms())
+
+    def _delete(self, claim: Claim, done: int | None = None) -> None:
+        """Delete the rows of a claim; with `done` only those up to this one."""
+        ids = [row.pk for row in claim.rows if done is None or row.pk <= done]
+        if connections[self.alias].vendor != "mysql" or not ids:
+            self._messages.filter(pk__in=ids, batch=claim.name.number).delete()
+            return
+        # MariaDB may look at all rows of a small table, and wait for those that other transactions have locked.
+        with connections[self.alias].cursor() as cursor:
+            cursor.execute(_DELETE.format(", ".join(["%s"] * len(ids))), [*ids, claim.name.number])
+
+    def _lock(self, destination: str) -> None:
+        """Wait for other transactions that claim rows of a destination, or change their partitions."""
+        lock: dict[str, Any] = {"destination": destination, "part": -1, "parts": LOCK}
+        while not self._states.filter(**lock).update(number=F("number") + 1):
+            self._states.get_or_create(**lock)
+
+    def _unclaimed(self, destination: str) -> QuerySet[OutboxMessage]:
+        return self._messages.filter(batch=None, destination=destination)
+
+    def _rows_of(self, claim: Claim) -> QuerySet[OutboxMessage]:
+        rows = self._messages.filter(pk__in=[row.pk for row in claim.rows])
+        return rows.filter(batch=claim.name.number, destination=claim.destination, parts=claim.parts, part=claim.part)
+
+    def _state_of(self, claim: Claim) -> QuerySet[OutboxState]:
+        return self._states.filter(pk=claim.state_id, number=claim.name.number, token=claim.name.token)

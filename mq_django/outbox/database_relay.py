@@ -1,0 +1,120 @@
+"""Publish the rows in the outbox of one database to the queues and topics of one server, each by itself."""
+
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
+
+from mq_django.conf import DeliveryOptions
+from mq_django.models import OutboxState
+from mq_django.outbox.claims import OutboxTables
+from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
+
+#: Seconds after which the open claim of another process is continued, if it has not changed.
+TAKE_OVER = 1.0
+
+
+class DatabaseRelay:
+    """Publishes the rows of one database.
+
+    Args:
+        alias: the alias of the database.
+        destinations: the queues and topics, by name.
+        announce: is called when a message is published.
+        take_over: seconds after which the open claim of another process is continued.
+    """
+
+    def __init__(
+        self,
+        alias: str,
+        destinations: Mapping[str, DeliveryOptions],
+        announce: Announce,
+        *,
+        take_over: float = TAKE_OVER,
+    ) -> None:
+        self.tables = OutboxTables(alias)
+        self._destinations = destinations
+        self._announce = announce
+        self._take_over = take_over
+        #: By destination, number of partitions, and partition.
+        self._places: dict[tuple[str, int, int], PlaceRelay] = {}
+        #: State -> its open claim of another process, and since when it is known, on the monotonic clock.
+        self._seen: dict[int, tuple[int, str, float]] = {}
+        #: Destinations whose number of partitions is recorded.
+        self._checked: set[str] = set()
+
+    def steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
+        """Yield what there is to do: the place, and a function that does it and returns whether there may be more.
+
+        Without rows it takes two queries.
+
+        Raises:
+            DatabaseError: from the database.
+        """
+        states = [state for state in self.tables.open_states() if state.destination in self._destinations]
+        waiting = [name for name in self.tables.destinations() if name in self._destinations]
+        for state in states:
+            place = self._place(state.destination, state.parts, state.part)
+            yield place.place, partial(self._continue, state, place)
+        open_places = {(state.destination, state.parts, state.part) for state in states}
+        for key, known in self._places.items():
+            if key not in open_places:
+                # Another process may have finished it.
+                known.claim = None
+        for name in waiting:
+            yield from self._waiting_steps(name, open_places)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a claim of this process is open, because a queue is full or a replica is slow."""
+        return any(place.claim is not None for place in self._places.values())
+
+    def _waiting_steps(
+        self, name: str, open_places: Container[tuple[str, int, int]]
+    ) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
+        whole = self._destinations[name]
+        parts = len(whole.parts) or 1
+        if self.tables.has_others(name, parts):
+            yield whole, partial(self._place_again, whole)
+        for part in self.tables.parts(name, parts):
+            if (name, parts, part) not in open_places:
+                place = self._place(name, parts, part)
+                yield place.place, partial(self._advance, place)
+
+    def _advance(self, place: PlaceRelay) -> bool:
+        if place.destination.parts and place.destination.name not in self._checked:
+            place.check_count()
+            self._checked.add(place.destination.name)
+        return place.advance()
+
+    def _continue(self, state: OutboxState, place: PlaceRelay) -> bool:
+        """Go on with an open claim: with that of this process, or with one that nobody seems to go on with."""
+        name = None if place.claim is None else place.claim.name
+        if name is None or (name.number, name.token) != (state.number, state.token):
+            place.claim = None
+            if not self._may_take_over(state):
+                return False
+            place.resume(self.tables.read(state))
+        if place.parts == (len(self._destinations[state.destination].parts) or 1):
+            return place.advance()
+        whole = self._destinations[state.destination]
+        self._place(state.destination, len(whole.parts) or 1, whole.each_part[0].number).check_count()
+        place.end(whole)
+        return True
+
+    def _may_take_over(self, state: OutboxState) -> bool:
+        number, token, since = self._seen.get(state.pk, (0, "", 0.0))
+        if (number, token) != (state.number, state.token):
+            since = time.monotonic()
+            self._seen[state.pk] = (state.number, state.token, since)
+        return time.monotonic() - since >= self._take_over
+
+    def _place_again(self, whole: DeliveryOptions) -> bool:
+        self._place(whole.name, len(whole.parts) or 1, whole.each_part[0].number).check_count()
+        return self.tables.place_again(whole, len(whole.parts) or 1) > 0
+
+    def _place(self, name: str, parts: int, part: int) -> PlaceRelay:
+        found = self._places.get((name, parts, part))
+        if found is None:
+            whole = with_parts(self._destinations[name], parts)
+            found = self._places[name, parts, part] = PlaceRelay(self.tables, whole, part, self._announce)
+        return found

@@ -1,0 +1,72 @@
+"""Write publications into the outbox of a database, in the transaction that is open there."""
+
+from collections.abc import Iterator, Sequence
+
+from django.db import DatabaseError, router, transaction
+
+from mq_django.core.publication import Publication
+from mq_django.errors import NoOutbox
+from mq_django.models import OutboxMessage
+from mq_django.outbox.notifier import notify
+from mq_django.outbox.rows import row_of, sizes_fit
+
+#: The most bytes of the rows of one statement. Servers limit that: MariaDB to 16 MiB by default.
+STATEMENT_BYTES = 4 * 1024 * 1024
+
+TABLE = "mq_django_outbox"
+#: What databases say of a table that they do not have.
+_MISSING = ("no such table", "does not exist", "doesn't exist")
+
+_NO_TABLE = (
+    "Database {alias!r} has no table {table!r}, which queues and topics with OUTBOX need: run "
+    "`manage.py migrate mq_django --database {alias}`, and let DATABASE_ROUTERS allow that"
+)
+
+
+def database_of(using: str | None) -> str:
+    """Return the alias of the database whose outbox is used: `using`, or what the routers say for writing the model."""
+    return using or router.db_for_write(OutboxMessage)
+
+
+def insert(publications: Sequence[Publication], alias: str) -> None:
+    """Write a row for each publication into a database, and have a relay notified after the commit.
+
+    Raises:
+        NoOutbox: the database has no outbox.
+    """
+    rows = [row_of(each) for each in publications]
+    manager = OutboxMessage.objects.using(alias)
+    try:
+        if len(rows) == 1:
+            rows[0].save(using=alias, force_insert=True)
+        else:
+            with transaction.atomic(using=alias, savepoint=False):
+                for statement in _statements(rows):
+                    manager.bulk_create(statement)
+    except DatabaseError as error:
+        if TABLE in str(error) and any(text in str(error) for text in _MISSING):
+            raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
+        raise
+    transaction.on_commit(RowsCommitted(publications), using=alias, robust=True)
+
+
+class RowsCommitted:
+    """The hook of a transaction that has written rows: it has relays notified."""
+
+    def __init__(self, publications: Sequence[Publication]) -> None:
+        self._destination = publications[0].options.destination
+        #: The ids of the messages, for those who would wait for them in the transaction.
+        self.outbox_ids = [message.id for message, _, _ in publications]
+        # Django logs this name when a robust hook fails. An object has none.
+        self.__qualname__ = insert.__qualname__
+
+    def __call__(self) -> None:
+        """Have relays notified."""
+        notify(self._destination)
+
+
+def _statements(rows: Sequence[OutboxMessage]) -> Iterator[Sequence[OutboxMessage]]:
+    while rows:
+        count = sizes_fit([row.size for row in rows], STATEMENT_BYTES)
+        yield rows[:count]
+        rows = rows[count:]

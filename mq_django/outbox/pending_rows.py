@@ -1,0 +1,56 @@
+"""Rows that wait in the outbox: find, cancel and count them; and what operators do with those that were set aside."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from mq_django.conf import DeliveryOptions
+from mq_django.core.publication import Publication
+from mq_django.errors import DecodeError
+from mq_django.models import OutboxMessage
+from mq_django.outbox.insertion import database_of
+from mq_django.outbox.outbox_databases import aliases_with_rows
+from mq_django.outbox.place_relay import with_parts
+from mq_django.outbox.rows import publication_of
+
+
+def find_row(destination: DeliveryOptions, message_id: str) -> Publication | None:
+    """Return the publication in the row of a message, claimed or not; None if there is none that can be read.
+
+    A row that was set aside does not count: nobody publishes it.
+    """
+    for alias in aliases_with_rows():
+        rows = OutboxMessage.objects.using(alias).filter(destination=destination.name, message_id=message_id)
+        row = rows.exclude(batch=0).first()
+        if row is not None:
+            with suppress(DecodeError):
+                return publication_of(row, with_parts(destination, row.parts))
+    return None
+
+
+def cancel_row(using: str | None, destination: DeliveryOptions, message_id: str) -> bool:
+    """Delete the row of a message that no relay has claimed, and return whether there was one.
+
+    Args:
+        using: the alias of the database; None: as the routers say.
+        destination: the queue.
+        message_id: the id of the message.
+    """
+    rows = OutboxMessage.objects.using(database_of(using))
+    deleted, _ = rows.filter(destination=destination.name, message_id=message_id, batch=None).delete()
+    return deleted > 0
+
+
+def count_pending(alias: str, destinations: Collection[str]) -> int:
+    """Return how many rows wait for a relay, claimed or not."""
+    return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch=0).count()
+
+
+def retry_rows(alias: str, rows: Sequence[int]) -> int:
+    """Let relays try rows again that were set aside, and return how many there were."""
+    found = OutboxMessage.objects.using(alias).filter(pk__in=rows, batch=0)
+    return found.update(batch=None, error="", failed_ms=None)
+
+
+def discard_rows(alias: str, rows: Sequence[int]) -> int:
+    """Delete rows that were set aside, and return how many there were."""
+    return OutboxMessage.objects.using(alias).filter(pk__in=rows, batch=0).delete()[0]

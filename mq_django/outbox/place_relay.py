@@ -1,0 +1,243 @@
+"""Publish the rows of one place: of a queue or topic, or of one of its partitions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mq_django.conf import DeliveryOptions
+from mq_django.core.logs import get_logger
+from mq_django.core.publication import Publication
+from mq_django.errors import (
+    AlreadyPublished,
+    ConnectionLost,
+    ConnectionRejected,
+    NotPermitted,
+    QueueClosed,
+    QueueFull,
+    ReadOnly,
+    RedisOutOfMemory,
+    ServerBusy,
+    StoreError,
+    WrongKeyType,
+    WrongNode,
+)
+from mq_django.models import OutboxMessage
+from mq_django.outbox.chunks import Chunk, next_chunk
+from mq_django.outbox.claims import ROWS, Claim, OutboxTables
+from mq_django.stores import open_publisher
+from mq_django.stores.outbox_marks import Mark, NotNext, OutboxMarks, OutboxWire
+from mq_django.stores.partition_count import check_reply, record_command
+from mq_django.transport import test_mode
+from mq_django.transport.connections import open_wire
+from mq_django.transport.replica_wire import ReplicaWire
+
+logger = get_logger(__name__)
+
+#: Is called with the destination, a publication and the id that Redis knows, when it is published.
+Announce = Callable[[DeliveryOptions, Publication, str], None]
+
+#: Errors of Redis that do not concern the rows: they wait until it accepts them.
+WAITS = (
+    *(ConnectionLost, ConnectionRejected, ReadOnly, ServerBusy, WrongNode),
+    *(NotPermitted, QueueClosed, RedisOutOfMemory, WrongKeyType),
+)
+
+COPIED = (
+    "Redis knows another claim {number} of this outbox: the database is a copy of another one, or was restored. Give a "
+    "copy an identity of its own, or let no relay use it"
+)
+WENT_BACK = (
+    "Database %r went back in time: Redis knows claim %d of the outbox for %s, and the database claim %d. Up to %d "
+    "messages from row %d on may be published a second time"
+)
+
+
+class PlaceRelay:
+    """Publishes the rows of one place, claim after claim. Any number of processes may do so.
+
+    Args:
+        tables: the outbox.
+        destination: the queue or topic, with as many partitions as the rows were placed by.
+        part: the number of the partition; -1 if there are none.
+        announce: is called when a message is published.
+    """
+
+    def __init__(self, tables: OutboxTables, destination: DeliveryOptions, part: int, announce: Announce) -> None:
+        self.destination = destination
+        self.part = part
+        self.parts = len(destination.parts) or 1
+        self.place = destination.parts[part] if destination.parts else destination
+        self._tables = tables
+        self._announce = announce
+        wire = open_wire("produce", self.place.connection)
+        # Servers of tests have no replicas.
+        self._replica = ReplicaWire(wire) if self._waits_for_replica() else None
+        self._wire = OutboxWire(self.place, self._replica or wire)
+        self._store = open_publisher(self.place, self._wire)
+        self._marks = OutboxMarks(self.place, self._replica or wire)
+        #: Rows of one script call. It is halved while the queue is full.
+        self._most = ROWS
+        self.claim: Claim | None = None
+        #: Up to which row it is published, the rows that Redis has refused, and whether a replica has all that.
+        self._done = 0
+        self._refused: Mapping[int, str] = {}
+        self._is_confirmed = True
+
+    def _waits_for_replica(self) -> bool:
+        return self.place.durability == "replica" and not test_mode.is_on()
+
+    def check_count(self) -> None:
+        """Record and check the number of partitions.
+
+        Raises:
+            QueueClosed: there is another number in Redis than the settings say, or it is being changed.
+        """
+        wire = open_wire("produce", self.destination.connection)
+        check_reply(self.destination, wire.trip([record_command(self.destination)])[0])
+
+    def resume(self, claim: Claim) -> None:
+        """Go on with an open claim, of whatever process, by its mark in Redis."""
+        self.claim, self._done, self._refused, self._is_confirmed = claim, 0, {}, True
+
+    def advance(self) -> bool:
+        """Publish the rows of the open claim, or of a new one.
+
+        Returns:
+            Whether there may be more to do at once. False: there are no rows, or the queue is full.
+
+        Raises:
+            QueueClosed: the number of partitions is another one, or is being changed.
+            StoreError: Redis cannot be reached, or refuses.
+            DatabaseError: from the database.
+        """
+        if self.claim is None:
+            claim = self._tables.claim(self.destination, self.part, self.parts)
+            if claim is None:
+                return False
+            self.resume(claim)
+        while self.claim is not None and (rows := [row for row in self.claim.rows if row.pk > self._done]):
+            if not self._publish(self.claim, rows):
+                return False
+        if self.claim is not None and not self._has_replica(self.claim):
+            return False
+        if self.claim is not None:
+            self._tables.finish(self.claim, self._refused)
+            self.claim = None
+        return True
+
+    def end(self, whole: DeliveryOptions) -> None:
+        """End the open claim, which is for another number of partitions. What is not published gets new partitions.
+
+        Args:
+            whole: the destination with the number of partitions that it has now.
+        """
+        assert self.claim is not None
+        self._begin_confirmation()
+        try:
+            mark = self._marks.end(self.claim.name)
+        except NotNext as found:
+            self._follow(self.claim, found.mark)
+            return
+        if self._replica is not None and not self._replica.is_confirmed():
+            return
+        self._tables.split(self.claim, mark.done, mark.refused, whole)
+        self.claim = None
+
+    def _publish(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
+        """Publish what comes next, and return whether to go on."""
+        chunk = next_chunk(rows, self.destination, self._most)
+        if not isinstance(chunk, Chunk):
+            self._refuse(claim, chunk.last, chunk.reason)
+            return True
+        count = len(chunk.publications)
+        try:
+            self._send(claim, chunk)
+        except NotNext as found:
+            self._follow(claim, found.mark)
+        except QueueFull:
+            self._most = max(1, count // 2)
+            return count > 1
+        except WAITS:
+            raise
+        except StoreError as error:
+            self._most = max(1, count // 2)
+            if count == 1:
+                self._refuse(claim, chunk.last, str(error))
+        return True
+
+    def _send(self, claim: Claim, chunk: Chunk) -> None:
+        self._begin_confirmation()
+        self._wire.begin(claim.name, self._done, chunk.last, answers=chunk.answers, refuses=chunk.refuses)
+        ids: Sequence[str | None] = ()
+        try:
+            ids = self._store.publish(chunk.publications)
+        except AlreadyPublished:
+            if not chunk.refuses:
+                raise
+        self._most = min(ROWS, self._most * 2)
+        if self._wire.mark is not None:
+            self._note(self._wire.mark)
+        for each, message_id in zip(chunk.publications, ids, strict=False):
+            if message_id is not None:
+                self._announce(self.destination, each, message_id)
+
+    def _refuse(self, claim: Claim, row: int, reason: str) -> None:
+        try:
+            self._begin_confirmation()
+            self._note(self._marks.refuse(claim.name, self._done, [(row, reason)]))
+        except NotNext as found:
+            self._follow(claim, found.mark)
+
+    def _note(self, mark: Mark) -> None:
+        self._done, self._refused = mark.done, mark.refused
+        self._is_confirmed = self._is_confirmed and (self._replica is None or self._replica.is_confirmed())
+
+    def _begin_confirmation(self) -> None:
+        if self._replica is not None:
+            self._replica.begin()
+
+    def _has_replica(self, claim: Claim) -> bool:
+        """Return whether a replica has what was published of a claim, if that is asked for.
+
+        Until one has, the rows remain: after a failover they are published by the mark that the new master has.
+        """
+        if self._is_confirmed or self._replica is None:
+            return True
+        self._replica.begin()
+        try:
+            self._marks.refuse(claim.name, self._done)
+        except NotNext as found:
+            self._follow(claim, found.mark)
+            return False
+        self._is_confirmed = self._replica.is_confirmed()
+        if not self._is_confirmed:
+            logger.info("No replica has confirmed the messages of the outbox for %s yet", self.place.name)
+        return self._is_confirmed
+
+    def _follow(self, claim: Claim, mark: Mark) -> None:
+        """Do what a mark says that is another one than expected."""
+        if mark.word == "GAP":
+            is_same = (mark.number, mark.token) == (claim.name.number, claim.name.token)
+            self._done, self._refused = (mark.done, mark.refused) if is_same else (0, {})
+            self._is_confirmed = self._replica is None
+            return
+        self.claim = None
+        if not self._tables.is_open(claim):
+            # Another process has finished it meanwhile.
+            return
+        if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
+            first = claim.rows[0].pk if claim.rows else 0
+            logger.error(
+                WENT_BACK, self._tables.alias, mark.number, self.place.name, claim.name.number, len(claim.rows), first
+            )
+        if mark.word == "FOREIGN" and self._tables.stop(claim, COPIED.format(number=mark.number)):
+            logger.error(
+                "The outbox of database %r for %s is stopped: %s",
+                self._tables.alias,
+                self.place.name,
+                COPIED.format(number=mark.number),
+            )
+
+
+def with_parts(destination: DeliveryOptions, parts: int) -> DeliveryOptions:
+    """Return a queue or topic with another number of partitions, or as it is."""
+    return destination if (len(destination.parts) or 1) == parts else replace(destination, partitions=parts)

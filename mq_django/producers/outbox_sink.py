@@ -1,0 +1,26 @@
+"""The sink that writes publications into the outbox of a database."""
+
+from collections.abc import Sequence
+
+from mq_django.core.publication import Publication
+from mq_django.outbox.insertion import database_of, insert
+
+
+class OutboxSink:
+    """Writes a row for each publication, in the transaction of a database, or at once if there is none.
+
+    Args:
+        using: the alias of the database; None: as the routers say.
+    """
+
+    def __init__(self, using: str | None) -> None:
+        self.alias = database_of(using)
+
+    def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
+        """See Sink.send(). The ids are those of the messages, because what a relay finds is known only later.
+
+        Raises:
+            NoOutbox: the database has no outbox.
+        """
+        insert(publications, self.alias)
+        return [message.id for message, _, _ in publications]

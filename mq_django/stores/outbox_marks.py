@@ -1,0 +1,167 @@
+"""The marks of outboxes in Redis: which rows of a claim are published, and the scripts that write that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mq_django.conf import DeliveryOptions
+from mq_django.core.numbers import whole
+from mq_django.errors import StoreError
+from mq_django.stores.partition_wire import PUBLISH
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+#: The most characters of a reason for which a row was refused.
+REASON = 300
+#: Why a row is refused whose unique key another message has.
+TAKEN = "Another message has this unique key"
+
+
+class ClaimName(NamedTuple):
+    """What names a claim in Redis."""
+
+    #: The UUID of the outbox, and the number of partitions.
+    field: str
+    #: The number of the claim for its place, from 1.
+    number: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What Redis knows of a claim."""
+
+    #: "DONE"; or why nothing was written: "FULL", "GAP", "BEHIND", "FOREIGN", "ENDED".
+    word: str
+    #: Of the latest claim that Redis knows.
+    number: int
+    token: str
+    #: The last row of that claim that is published or refused; 0: none.
+    done: int
+    #: Row -> the reason for which it was refused.
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+    def done_of(self, name: ClaimName) -> int:
+        """Return up to which row a claim is published; 0 if this is the mark of an earlier one."""
+        return self.done if (self.number, self.token) == (name.number, name.token) else 0
+
+
+class NotNext(Exception):
+    """A chunk was not published, because it is not what comes next. `mark` has what Redis knows."""
+
+    def __init__(self, mark: Mark) -> None:
+        super().__init__(mark.word)
+        self.mark = mark
+
+
+class OutboxMarks:
+    """The marks of one outbox in the slot of a place: of a queue, a topic or a partition."""
+
+    def __init__(self, place: DeliveryOptions, wire: Wire) -> None:
+        self._key = place.keys.outbox
+        self._wire = wire
+
+    def refuse(self, name: ClaimName, after: int, refused: Sequence[tuple[int, str]] = ()) -> Mark:
+        """Note that rows are not published, with the reasons, and return the mark. Without any it is written again.
+
+        Raises:
+            NotNext: these are not the rows that come after `after`, or the claim is not the latest.
+            StoreError: Redis cannot be reached, or refuses.
+        """
+        args: list[Argument] = [*name, after]
+        for row, reason in refused:
+            args += (row, _line(reason))
+        return self._run("outbox_refuse", args)
+
+    def end(self, name: ClaimName) -> Mark:
+        """End a claim, so that nobody publishes more of it, and return the mark. It may be repeated.
+
+        Raises:
+            NotNext: the claim is not the latest.
+            StoreError: Redis cannot be reached, or refuses.
+        """
+        return self._run("outbox_end", [*name])
+
+    def _run(self, script: str, args: Sequence[Argument]) -> Mark:
+        (reply,) = self._wire.trip([scripts.command(script, keys=[self._key], args=args)])
+        mark = mark_of(reply_or_raise(reply))
+        if mark.word != "DONE":
+            raise NotNext(mark)
+        return mark
+
+
+class OutboxWire(Wire):
+    """The wire of a store that publishes the rows of claims: what it publishes is noted in the mark by the same script.
+
+    Args:
+        place: the queue, topic or partition of the store.
+        wire: sends the commands.
+    """
+
+    def __init__(self, place: DeliveryOptions, wire: Wire) -> None:
+        self._key = place.keys.outbox
+        self._wire = wire
+        #: The arguments of the next publish.
+        self._chunk: list[Argument] = []
+        #: The mark after the latest publish.
+        self.mark: Mark | None = None
+
+    def begin(self, name: ClaimName, after: int, last: int, *, answers: str = "", refuses: str = "") -> None:
+        """Set what the next publish is.
+
+        Args:
+            name: the claim.
+            after: the row before the first of this chunk, 0 for the first row of the claim.
+            last: the last row of this chunk.
+            answers, refuses: see `lua/around/outbox_publish.lua`.
+        """
+        self._chunk = [*name, after, last, answers, refuses]
+        self.mark = None
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip().
+
+        Raises:
+            NotNext: nothing was written, because this chunk does not come next.
+        """
+        *results, publish = commands
+        if scripts.name_of(publish) not in PUBLISH:
+            return self._wire.trip(commands)
+        args: list[Argument] = []
+        for _set, key, text, _px, ttl in results:
+            # With the message, by the same script: whoever sends a chunk again must not write its results again.
+            args += (str(key).partition(":result:")[2], text, ttl)
+        keys = [*(str(command[1]) for command in results), self._key]
+        args += [*self._chunk, len(results)]
+        (reply,) = self._wire.trip([scripts.within(publish, "outbox_publish", keys=keys, args=args)])
+        if isinstance(reply, Exception):
+            return [*(b"OK" for _ in results), reply]
+        self.mark = mark_of(reply)
+        if self.mark.word not in ("DONE", "FULL"):
+            raise NotNext(self.mark)
+        return [*(b"OK" for _ in results), reply[6]]
+
+
+def mark_of(reply: Any) -> Mark:
+    """Return the mark in the reply of a script.
+
+    Raises:
+        StoreError: it is no such reply.
+    """
+    try:
+        word, number, token, done, _ended, refused = reply[:6]
+        lines = [line.partition("\t") for line in refused.decode().splitlines()]
+        return Mark(
+            word.decode(),
+            whole(number) or 0,
+            token.decode(),
+            whole(done) or 0,
+            {number: reason for row, _, reason in lines if (number := whole(row)) is not None},
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise StoreError(f"Not the mark of an outbox: {reply!r:.200}") from error
+
+
+def _line(reason: str) -> str:
+    return " ".join(reason.split())[:REASON] or "refused"

@@ -1,0 +1,1 @@
+"""Tests of the outbox, on SQLite, PostgreSQL and MariaDB."""

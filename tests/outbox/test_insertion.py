@@ -1,0 +1,130 @@
+"""Rows are written in the transaction of the caller, with all that the message needs."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connections, transaction
+
+from mq_django import queues, topics
+from mq_django.conf import get_config
+from mq_django.core.publication import publication
+from mq_django.errors import InvalidMessage, NoOutbox, NotSupported
+from mq_django.models import OutboxMessage
+from mq_django.outbox.rows import publication_of, row_of
+from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
+from tests.testapp import tasks
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"key": "order:7", "headers": {"traceparent": "00-ä"}, "priority": 5},
+        {"deliver_at": None, "expires": 600},
+        {"unique": "u", "unique_for": "handled", "on_conflict": "keep"},
+        {"unique": "u", "unique_for": 60, "on_conflict": "error"},
+        {"message_id": "mine", "once": True},
+        {"runs_task": True},
+    ],
+)
+def test_a_publication_comes_back_as_it_was(mq_settings, options):
+    config = get_config().queue("emails")
+    made = publication(config, "wörld", {"a": [1, "ü\u2028", {"data": None}], "b": ',"data":{'}, **options)
+    assert publication_of(row_of(made), config) == made
+
+
+def test_a_delay_counts_from_the_publish(mq_settings):
+    config = get_config().queue("emails")
+    made = publication(config, "x", 1, delay=60, unique="u")
+    row = row_of(made)
+    assert row.due_ms == row.published_ms + 60_000
+    assert publication_of(row, config) == made._replace(options=made.options._replace(delay_ms=None, due_ms=row.due_ms))
+
+
+def test_one_statement_writes_a_thousand_rows(
+    postgres_alias, django_db_blocker, django_assert_num_queries, mq_settings
+):
+    with django_db_blocker.unblock(), transaction.atomic(using=postgres_alias):
+        with django_assert_num_queries(1, using=postgres_alias):
+            publish(postgres_alias, "emails", 1000, outbox=True)
+        transaction.set_rollback(True, using=postgres_alias)
+
+
+def test_a_savepoint_that_is_rolled_back_takes_its_rows_with_it(alias, mq_settings):
+    with transaction.atomic(using=alias):
+        (first,) = publish(alias, "emails", 1, outbox=True)
+        with rolled_back(alias):
+            publish(alias, "emails", 1, outbox=True)
+    assert [row.message_id for row in rows(alias)] == [first]
+
+
+def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
+    """MariaDB ignores case by default."""
+    mq_settings(QUEUES={"Mails": {"OUTBOX": True}, "mails": {"OUTBOX": True}})
+    upper, lower = publish(alias, "Mails", 2, key="Ä\U0001f600"), publish(alias, "mails", 2)
+
+    run(relay(alias))
+
+    assert (ready(redis_client, "Mails"), ready(redis_client, "mails")) == (upper, lower)
+
+
+def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, mq_settings):
+    options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
+    connections.settings["empty"] = connections.configure_settings({"default": {}, "empty": options})["empty"]
+    try:
+        with django_db_blocker.unblock(), pytest.raises(NoOutbox, match="migrate mq_django --database empty"):
+            queues["emails"].publish("x", 1, using="empty", outbox=True)
+        connections["empty"].close()
+    finally:
+        del connections.settings["empty"]
+
+
+def test_an_ordered_queue_uses_the_outbox_for_all_messages_or_none(mq_settings):
+    mq_settings(QUEUES={"a": {"ORDERED": True, "OUTBOX": True}, "b": {"ORDERED": True}})
+    with pytest.raises(InvalidMessage, match="'a' has ORDERED"):
+        queues["a"].publish("x", 1, outbox=False)
+    with pytest.raises(InvalidMessage, match="'b' has ORDERED"):
+        queues["b"].publish_many([("x", 1)], outbox=True)
+
+
+def test_a_queue_in_the_format_of_rsmq_has_no_outbox(mq_settings):
+    mq_settings(QUEUES={"jobs": {"STORE": "rsmq"}})
+    with pytest.raises(NotSupported, match="no outbox"):
+        queues["jobs"].publish("x", 1, outbox=True)
+
+
+def test_what_is_published_to_one_group_of_a_topic_uses_no_outbox(mq_settings, redis_client):
+    mq_settings(QUEUES={}, TOPICS={"orders": {"OUTBOX": True}})
+    group = queues["orders:billing"]
+    message_id = group.publish("x", 1)
+    assert ready(redis_client, "orders:billing") == [message_id]
+    with pytest.raises(NotSupported, match="only whole topics"):
+        group.publish("x", 1, outbox=True)
+
+
+@pytest.mark.parametrize("value", [1, "yes", []])
+def test_what_is_no_switch_is_refused(mq_settings, value):
+    mq_settings(TOPICS={"orders": {}})
+    with pytest.raises(InvalidMessage, match="outbox must be"):
+        topics["orders"].publish("x", 1, outbox=value)
+
+
+def test_a_router_chooses_the_database(sqlite, mq_settings, settings):
+    class Router:
+        def db_for_write(self, model, **_):
+            return sqlite if model is OutboxMessage else None
+
+    settings.DATABASE_ROUTERS = [Router()]
+    message_id = queues["emails"].publish("x", 1, outbox=True)
+    assert rows(sqlite).get().message_id == message_id
+
+
+def test_tasks_use_the_outbox_by_the_option_of_their_queue_and_by_using(sqlite, mq_settings, redis_client):
+    mq_settings(QUEUES={"default": {}, "emails": {}})
+    result = tasks.note.using(using=sqlite, outbox=True, delay=timedelta(seconds=0)).enqueue(1)
+    assert rows(sqlite).get().message_id == result.id
+    mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {"OUTBOX": True}})
+    found = tasks.note.using(using=sqlite).enqueue_many([(1,), (2,)])
+    assert [row.message_id for row in rows(sqlite)] == [result.id, *(each.id for each in found)]

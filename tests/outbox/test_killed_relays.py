@@ -1,0 +1,59 @@
+"""Relays that are killed, at each point: no message is lost, and none is there twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import connections
+
+from tests.outbox.relays import publish, ready, relay, rows, run, states
+
+POINTS = [
+    "after the claim",
+    "after some chunks",
+    "before it finishes",
+    "in the transaction that finishes",
+    "after it has finished",
+]
+ROOT = Path(__file__).parent.parent.parent
+
+pytestmark = [
+    pytest.mark.usefixtures("quick"),
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL"),
+]
+
+
+def killed_relay(alias, point):
+    """Run a relay in a process that is killed at a point."""
+    wanted = ("ENGINE", "NAME", "HOST", "PORT", "USER", "OPTIONS")
+    database = {name: connections[alias].settings_dict[name] for name in wanted}
+    environment = {
+        **os.environ,
+        "MQ_OUTBOX_DATABASE": json.dumps(database),
+        "MQ_OUTBOX_QUEUES": json.dumps(settings.MQ_DJANGO),
+        "MQ_DJANGO_TESTING": "0",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    environment.pop("DJANGO_SETTINGS_MODULE", None)
+    command = [sys.executable, "-m", "tests.outbox.relay_process", point]
+    found = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == -signal.SIGKILL, found.stderr
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("alias", ["sqlite", "postgres"], indirect=True)
+def test_a_killed_relay_loses_and_doubles_nothing(alias, mq_settings, redis_client, point):
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    ids = publish(alias, "mails", 700)
+
+    killed_relay(alias, point)
+
+    run(relay(alias))
+    assert ready(redis_client, "mails") == ids
+    assert not rows(alias).exists()
+    assert not states(alias).exclude(token="").exists()

@@ -1,0 +1,61 @@
+"""`manage.py check` says which database has no outbox. It reaches a database only if that is named."""
+
+import pytest
+from django.db import connections
+
+from mq_django.outbox.outbox_check import check_outbox
+
+
+class Router:
+    alias, allows = "default", True
+
+    def db_for_write(self, model, **_):
+        return self.alias
+
+    def allow_migrate(self, db, app_label, **_):
+        return self.allows
+
+
+@pytest.fixture
+def router(settings, mq_settings):
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    found = Router()
+    settings.DATABASE_ROUTERS = [found]
+    return found
+
+
+def test_without_an_outbox_there_is_nothing_to_check(mq_settings):
+    mq_settings(QUEUES={"mails": {}})
+    assert check_outbox(databases=["default"]) == []
+
+
+def test_a_database_that_is_not_named_is_not_reached(router, monkeypatch):
+    monkeypatch.setattr("mq_django.outbox.outbox_check.has_table", None)
+    assert check_outbox() == check_outbox(databases=None) == check_outbox(databases=["other"]) == []
+
+
+def test_a_database_that_has_the_table_is_right(router, sqlite):
+    router.alias = sqlite
+    assert check_outbox(databases=[sqlite]) == []
+
+
+def test_a_database_without_the_table_is_an_error(router, tmp_path, django_db_blocker):
+    options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
+    connections.settings["empty"] = connections.configure_settings({"default": {}, "empty": options})["empty"]
+    router.alias = "empty"
+    try:
+        with django_db_blocker.unblock():
+            (error,) = check_outbox(databases=["default", "empty"])
+        connections["empty"].close()
+    finally:
+        del connections.settings["empty"]
+    assert error.id == "mq_django.E012"
+    assert "'empty' has no table" in error.msg
+    assert "migrate mq_django --database empty" in error.hint
+
+
+def test_a_router_that_allows_no_table_is_an_error(router):
+    router.allows = False
+    (error,) = check_outbox()
+    assert error.id == "mq_django.E012"
+    assert "'default', where no table can be" in error.msg

@@ -1,0 +1,141 @@
+"""The service that relays rows: notifications wake it, and what fails holds up only itself."""
+
+import threading
+
+import pytest
+from django.db import connections, transaction
+
+from mq_django import queues
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor import outbox_service
+from mq_django.consumers.supervisor.outbox_service import OutboxService, outbox_services
+from mq_django.errors import StoreError
+from mq_django.signals import message_published
+from tests.outbox.relays import publish, ready, rows
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Let services look at the database of the test only."""
+
+    def choose(alias):
+        monkeypatch.setattr(outbox_service, "outbox_aliases", lambda: [alias])
+        return alias
+
+    return choose
+
+
+def service():
+    return OutboxService(dict(get_config().queues))
+
+
+def test_a_committed_message_is_published_at_once(alias, only, mq_settings, redis_client, monkeypatch):
+    """Long before the service would look by itself."""
+    only(alias)
+    monkeypatch.setattr(outbox_service, "POLL", 600.0)
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    found = outbox_services()
+    for each in found:
+        each.start()
+    try:
+        wait_until(lambda: found[1].is_subscribed)
+        wait_until(lambda: found[0]._relays and found[0]._sleeping)
+        with transaction.atomic(using=alias):
+            ids = publish(alias, "mails", 3)
+        wait_until(lambda: ready(redis_client, "mails") == ids)
+    finally:
+        for each in found:
+            each.stop()
+            assert each.join(10.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_unreachable_server_holds_up_only_its_queues(sqlite, only, mq_settings, redis_client):
+    only(sqlite)
+    away = "redis://127.0.0.1:1/0"
+    mq_settings(QUEUES={"away": {"OUTBOX": True, "CONNECTION": away}, "mails": {"OUTBOX": True}})
+    publish(sqlite, "away", 2)
+    ids = publish(sqlite, "mails", 2)
+    found = service()
+
+    while found.run_once() == 0.0:
+        pass
+
+    assert ready(redis_client, "mails") == ids
+    assert rows(sqlite).count() == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_queue_that_fails_is_not_tried_all_the_time(sqlite, only, mq_settings, redis_client, monkeypatch):
+    only(sqlite)
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    publish(sqlite, "mails", 2)
+    redis_client.set(queues["mails"].config.keys.ready, "no stream")
+    found, tries = service(), []
+    real = found._back_off_from
+    monkeypatch.setattr(found, "_back_off_from", lambda name: (tries.append(name), real(name)))
+
+    for _ in range(5):
+        found.run_once()
+
+    assert tries == ["mails"]
+    assert rows(sqlite).filter(batch=0).count() == 0
+    redis_client.delete(queues["mails"].config.keys.ready)
+    wait_until(lambda: found.run_once() is not None and len(ready(redis_client, "mails")) == 2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_connection_is_not_made_in_each_round(postgres_alias, only, django_db_blocker, mq_settings):
+    """Also with CONN_MAX_AGE 0."""
+    only(postgres_alias)
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    found, used = service(), []
+
+    def rounds():
+        for _ in range(3):
+            found.run_once()
+            used.append(connections[postgres_alias].connection)
+        found.close()
+
+    with django_db_blocker.unblock():
+        thread = threading.Thread(target=rounds)
+        thread.start()
+        thread.join(30.0)
+
+    assert used[0] is not None
+    assert used[0] is used[1] is used[2]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_signal_is_sent_when_the_relay_has_published(sqlite, only, mq_settings):
+    only(sqlite)
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    seen = []
+
+    def receive(sender, message_id, **_):
+        seen.append((sender.__name__, message_id))
+
+    message_published.connect(receive)
+    try:
+        (message_id,) = publish(sqlite, "mails", 1)
+        assert seen == []
+        service().run_once()
+    finally:
+        message_published.disconnect(receive)
+    assert seen == [("Queue", message_id)]
+
+
+def test_nothing_is_started_for_a_project_without_an_outbox(mq_settings, monkeypatch):
+    monkeypatch.setattr(outbox_service, "outbox_aliases", list)
+    assert outbox_services() == []
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+    assert len(outbox_services()) == 2
+
+
+def test_databases_that_cannot_be_used_keep_nobody_from_redis(monkeypatch):
+    def fail():
+        raise StoreError("no database")
+
+    monkeypatch.setattr(outbox_service, "outbox_aliases", fail)
+    assert outbox_services() == []

@@ -1,0 +1,145 @@
+"""Rows that wait are found, cancelled, retried and discarded."""
+
+import pytest
+from django.db import connections
+
+from mq_django import CancelResult, Place, get_result, queues, wait
+from mq_django.conf import get_config
+from mq_django.errors import CannotWait
+from mq_django.outbox import outbox_databases
+from mq_django.outbox.claims import OutboxTables
+from mq_django.outbox.pending_rows import discard_rows, retry_rows
+from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
+from tests.testapp import tasks
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture(autouse=True)
+def only(monkeypatch, mq_settings):
+    """Look at the databases of these tests only."""
+    mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {"OUTBOX": True}})
+    ours = lambda: [alias for alias in connections if alias.startswith("outbox_")]  # noqa: E731
+    monkeypatch.setattr("mq_django.outbox.pending_rows.aliases_with_rows", ours)
+
+
+def test_an_unclaimed_row_is_cancelled_in_the_transaction(alias, redis_client):
+    first, second = publish(alias, "emails", 2)
+    with rolled_back(alias):
+        assert queues["emails"].cancel(first, using=alias) is CancelResult.CANCELLED
+    assert rows(alias).count() == 2
+
+    assert queues["emails"].cancel(first, using=alias) is CancelResult.CANCELLED
+
+    run(relay(alias))
+    assert ready(redis_client, "emails") == [second]
+
+
+def test_a_claimed_row_is_not_cancelled(alias, redis_client):
+    (message_id,) = publish(alias, "emails", 1)
+    assert OutboxTables(alias).claim(get_config().queue("emails"), -1, 1)
+
+    assert queues["emails"].cancel(message_id, using=alias) is CancelResult.NOT_WAITING
+
+    run(relay(alias))
+    assert ready(redis_client, "emails") == [message_id]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_rows_that_another_transaction_has_locked_hold_up_no_others(alias, redis_client, mq_settings, ordered):
+    """On an ordered queue those of their key wait."""
+    if not connections[alias].features.has_select_for_update_skip_locked:
+        pytest.skip("this database has no SKIP LOCKED")
+    mq_settings(QUEUES={"emails": {"OUTBOX": True, "ORDERED": ordered}})
+    (locked,), behind = publish(alias, "emails", 1, key="a"), publish(alias, "emails", 2, key="a")
+    others = publish(alias, "emails", 2, key="b")
+    other = connections[alias].copy()
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("DELETE FROM mq_django_outbox WHERE message_id = %s", [locked])
+
+        run(relay(alias))
+
+        assert ready(redis_client, "emails") == ([] if ordered else behind) + others
+        other.rollback()
+    finally:
+        other.close()
+    run(relay(alias))
+    assert len(ready(redis_client, "emails")) == 5
+
+
+def test_a_message_in_the_outbox_is_found(sqlite):
+    message_id = queues["emails"].publish("welcome", {"n": 1}, delay=60, using=sqlite)
+
+    found = queues["emails"].find(message_id)
+
+    assert found.place is Place.OUTBOX
+    assert found.message.data == {"n": 1}
+    assert found.due_ms == rows(sqlite).get().due_ms
+    run(relay(sqlite))
+    assert queues["emails"].find(message_id).place is Place.DELAYED
+
+
+def test_the_result_of_a_task_in_the_outbox_is_ready(sqlite):
+    result = tasks.note.using(using=sqlite).enqueue(1)
+    assert get_result(result.id).status == "READY"
+    run(relay(sqlite))
+    assert not rows(sqlite).exists()
+    assert get_result(result.id).status == "READY"
+
+
+def test_a_task_whose_unique_key_is_taken_leaves_no_result_in_redis(sqlite, redis_client):
+    task = tasks.note.using(using=sqlite, unique="u", unique_for="handled")
+    first, second = task.enqueue(1), task.enqueue(2)
+
+    run(relay(sqlite))
+
+    keys = queues[tasks.note.queue_name].config.keys
+    assert redis_client.exists(keys.result(first.id)) == 1
+    assert redis_client.exists(keys.result(second.id)) == 0
+    assert rows(sqlite).get().message_id == second.id
+
+
+def test_a_chunk_that_is_sent_again_does_not_write_results_again(sqlite, redis_client, monkeypatch):
+    """Its task may have ended meanwhile."""
+    result = tasks.note.using(using=sqlite).enqueue(1)
+    monkeypatch.setattr(OutboxTables, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(relay(sqlite))
+    monkeypatch.undo()
+    key = queues[tasks.note.queue_name].config.keys.result(result.id)
+    redis_client.set(key, "it has ended")
+
+    run(relay(sqlite))
+
+    assert redis_client.get(key) == b"it has ended"
+
+
+def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
+    ids = publish(alias, "emails", 3)
+    rows(alias).update(batch=0, error="no", failed_ms=1)
+    first, second, third = (row.pk for row in rows(alias))
+
+    assert retry_rows(alias, [first, second]) == 2
+    assert discard_rows(alias, [third]) == 1
+    assert discard_rows(alias, [first]) == 0
+
+    run(relay(alias))
+    assert ready(redis_client, "emails") == ids[:2]
+    assert not rows(alias).exists()
+
+
+def test_databases_with_the_table_are_looked_for_once(sqlite, monkeypatch):
+    monkeypatch.setattr(outbox_databases, "_known", set())
+    monkeypatch.setattr(outbox_databases, "connections", {sqlite: connections[sqlite]})
+    assert outbox_databases.aliases_with_rows() == [sqlite]
+    monkeypatch.setattr(outbox_databases, "has_table", None)
+    assert outbox_databases.aliases_with_rows() == [sqlite]
+
+
+def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):
+    with rolled_back(sqlite):
+        result = tasks.note.using(using=sqlite).enqueue(1)
+        with pytest.raises(CannotWait):
+            wait(result, timeout=30)

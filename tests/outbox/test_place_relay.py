@@ -1,0 +1,248 @@
+"""The relay of one place: claims, marks and what becomes of rows, whoever crashes or goes back in time."""
+
+import pytest
+
+from mq_django import queues
+from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.models import OutboxIdentity
+from mq_django.outbox.claims import OutboxTables
+from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.stores.outbox_marks import TAKEN
+from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture(autouse=True)
+def mails(mq_settings):
+    mq_settings(QUEUES={"mails": {"OUTBOX": True}})
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed(*_, **__):
+    raise Killed
+
+
+def kill_at(found, name, monkeypatch):
+    """Run a relay that is killed when it calls a method of its tables."""
+    with monkeypatch.context() as patch:
+        patch.setattr(OutboxTables, name, killed)
+        with pytest.raises(Killed):
+            found.advance()
+
+
+def test_a_relay_that_dies_after_the_claim_leaves_all_to_the_next(alias, redis_client):
+    ids = publish(alias, "mails", 5)
+    claimed(place(alias, "mails"))
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == ids
+    assert not rows(alias).exists()
+
+
+def test_a_relay_that_dies_before_it_finishes_has_published_once(alias, redis_client, monkeypatch):
+    ids = publish(alias, "mails", 5)
+    kill_at(place(alias, "mails"), "finish", monkeypatch)
+    assert ready(redis_client, "mails") == ids
+    assert rows(alias).count() == 5
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == ids
+    assert not rows(alias).exists()
+
+
+def test_two_relays_of_one_claim_publish_each_row_once(alias, redis_client):
+    ids = publish(alias, "mails", 30)
+    first = claimed(place(alias, "mails"))
+    second = place(alias, "mails")
+    second.resume(first._tables.read(states(alias).get()))
+    first._most = 10
+    first._publish(first.claim, first.claim.rows)
+
+    second.advance()
+    first.advance()
+
+    assert ready(redis_client, "mails") == ids
+    assert not rows(alias).exists()
+
+
+def test_a_relay_that_was_frozen_does_not_publish_a_claim_that_is_finished(alias, redis_client):
+    ids = publish(alias, "mails", 3)
+    frozen = claimed(place(alias, "mails"))
+    run(relay(alias))
+    later = publish(alias, "mails", 3)
+    run(relay(alias))
+
+    frozen.advance()
+
+    assert ready(redis_client, "mails") == ids + later
+    assert frozen.claim is None
+
+
+def test_a_late_finish_deletes_no_rows_of_a_later_claim(alias, redis_client):
+    publish(alias, "mails", 2)
+    frozen = claimed(place(alias, "mails"))
+    claim = frozen.claim
+    run(relay(alias))
+    later = publish(alias, "mails", 2)
+    claimed(place(alias, "mails"))
+
+    assert not frozen._tables.finish(claim, {})
+
+    assert [row.message_id for row in rows(alias)] == later
+
+
+def test_two_relays_do_not_claim_at_once(alias):
+    publish(alias, "mails", 3)
+    tables = OutboxTables(alias)
+    config = queues["mails"].config
+    assert tables.claim(config, -1, 1) is not None
+    publish(alias, "mails", 3)
+    assert tables.claim(config, -1, 1) is None
+
+
+def test_a_claim_whose_mark_is_lost_in_a_failover_begins_again(alias, redis_client, monkeypatch):
+    ids = publish(alias, "mails", 4)
+    found = claimed(place(alias, "mails"))
+    found._most = 2
+    found._publish(found.claim, found.claim.rows)
+    redis_client.delete(found.place.keys.ready)
+    redis_client.delete(found.place.keys.outbox)
+
+    found.advance()
+
+    assert ready(redis_client, "mails") == ids
+
+
+def test_a_restored_database_raises_its_number_and_says_so(alias, redis_client, caplog):
+    publish(alias, "mails", 2)
+    run(relay(alias))
+    publish(alias, "mails", 2)
+    run(relay(alias))
+    states(alias).update(number=0)
+    ids = publish(alias, "mails", 2)
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails")[-2:] == ids
+    assert states(alias).get().number == 3
+    assert "went back in time" in caplog.text
+
+
+def test_a_copied_database_is_stopped(alias, redis_client, caplog):
+    publish(alias, "mails", 2)
+    run(relay(alias))
+    states(alias).update(number=0)
+    publish(alias, "mails", 2)
+    before = ready(redis_client, "mails")
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == before
+    assert "a copy of another one" in states(alias).get().problem
+    assert rows(alias).count() == 2
+    assert "is stopped" in caplog.text
+
+    OutboxIdentity.objects.using(alias).all().delete()
+    states(alias).update(problem="", problem_ms=None)
+    run(relay(alias))
+    assert len(ready(redis_client, "mails")) == 4
+
+
+def test_a_message_whose_unique_key_is_taken_is_set_aside(sqlite, redis_client):
+    queues["mails"].publish("a", {}, unique="u", unique_for="handled", using=sqlite, outbox=True)
+    second = queues["mails"].publish("b", {}, unique="u", unique_for="handled", using=sqlite)
+    third = queues["mails"].publish("c", {}, using=sqlite)
+
+    run(relay(sqlite))
+
+    row = rows(sqlite).get()
+    assert (row.message_id, row.error, row.batch) == (second, TAKEN, 0)
+    assert ready(redis_client, "mails")[-1] == third
+
+
+def test_what_was_refused_stays_refused_after_a_crash(sqlite, redis_client, monkeypatch):
+    """What was refused is decided in Redis: a relay that dies then does not publish it later."""
+    publish_unique = {"unique": "u", "unique_for": "handled", "using": sqlite}
+    queues["mails"].publish("a", {}, **publish_unique)
+    second = queues["mails"].publish("b", {}, **publish_unique)
+    kill_at(place(sqlite, "mails"), "finish", monkeypatch)
+    redis_client.delete(queues["mails"].config.keys.claims)
+
+    run(relay(sqlite))
+
+    assert rows(sqlite).get().message_id == second
+    assert second not in ready(redis_client, "mails")
+
+
+def test_a_delayed_message_is_due_by_the_time_of_the_publish(sqlite, redis_client):
+    message_id = queues["mails"].publish("a", {}, delay=3600, unique="u", using=sqlite)
+    due_ms = rows(sqlite).get().due_ms
+
+    run(relay(sqlite))
+
+    keys = queues["mails"].config.keys
+    assert redis_client.zscore(keys.due, f"{UNIQUE_PREFIX}u") == due_ms
+    assert queues["mails"].find(message_id).due_ms == due_ms
+
+
+def test_a_row_that_cannot_be_read_is_set_aside_and_blocks_nothing(alias, redis_client):
+    ids = publish(alias, "mails", 3)
+    rows(alias).filter(message_id=ids[1]).update(body="{")
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == [ids[0], ids[2]]
+    assert "has no message" in rows(alias).get().error
+
+
+def test_on_an_ordered_queue_only_rows_of_its_key_wait_for_one_that_was_set_aside(alias, redis_client, mq_settings):
+    mq_settings(QUEUES={"mails": {"OUTBOX": True, "ORDERED": True}})
+    first = publish(alias, "mails", 1, key="a")
+    waits = publish(alias, "mails", 600, key="a")
+    others = publish(alias, "mails", 5, key="b")
+    rows(alias).filter(message_id=first[0]).update(batch=0, error="no")
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == others
+    rows(alias).filter(message_id=first[0]).delete()
+    run(relay(alias))
+    assert ready(redis_client, "mails") == others + waits
+
+
+def test_an_identity_is_made_once(alias):
+    assert (
+        OutboxTables(alias).outbox_id()
+        == OutboxTables(alias).outbox_id()
+        == OutboxIdentity.objects.using(alias).get().uuid.hex
+    )
+
+
+@pytest.mark.single_server(why="WAIT is about the replicas of one server")
+def test_rows_stay_until_a_replica_has_the_messages(alias, redis_client, monkeypatch):
+    """Without an answer of a replica nothing is published again, and no database is taken for a copy."""
+    monkeypatch.setattr(PlaceRelay, "_waits_for_replica", lambda _: True)
+    monkeypatch.setattr("mq_django.transport.replica_wire.REPLICA_MS", 1)
+    ids = publish(alias, "mails", 3)
+    found = place(alias, "mails")
+    assert not found.advance()
+    assert not found.advance()
+    assert rows(alias).count() == 3
+    assert ready(redis_client, "mails") == ids
+
+    # Another process goes on, which does not know what was confirmed.
+    other = place(alias, "mails")
+    other.resume(other._tables.read(states(alias).get()))
+    assert not other.advance()
+    assert states(alias).get().problem == ""
+
+    monkeypatch.setattr("mq_django.transport.replica_wire.ReplicaWire.is_confirmed", lambda _: True)
+    assert other.advance()
+    assert ready(redis_client, "mails") == ids
+    assert not rows(alias).exists()
