@@ -23,10 +23,12 @@ django.setup()
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.consumers.shared_state import SharedState  # noqa: E402
+from mq_django.consumers.worker.batch_rows import BatchRows  # noqa: E402
+from mq_django.consumers.worker.batches import Batches  # noqa: E402
 from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402
-from mq_django.consumers.worker.handler_thread import WorkItem  # noqa: E402
+from mq_django.consumers.worker.lanes import WorkItem  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
 from mq_django.consumers.worker.pools import ThreadPool  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
@@ -94,12 +96,14 @@ class Pieces:
         self._lane.databases = Databases.of_this_thread()
         self._jobs: list[WorkItem] = []
         self._threads.put = self._jobs.append
+        loop = LoopPool(THREADS, shared_state)
         self._dispatcher = Dispatcher(
             config.name,
             settler=self._settler,
             executor=Executor(config, 0, shared_state, self._settler),
             threads=self._threads,
-            loop=LoopPool(THREADS, shared_state),
+            loop=loop,
+            batches=Batches(shared_state, self._threads, loop, BatchRows(THREADS)),
         )
 
     def moments(self, batch: bytes) -> Iterator[float]:

@@ -11,6 +11,7 @@ import redis
 
 from benchmarks import (
     awaited_results,
+    batches,
     growth,
     handled_history,
     keyed_queues,
@@ -75,6 +76,7 @@ STEPS = (
     Step("delays", workloads.delays, 2, rounds_of_peers=1),
     Step("memory", workloads.memory),
     Step("idle", workloads.idle, together=True),
+    Step("batches", batches.costs, ours_only=True),
     Step("history", handled_history.costs, ours_only=True),
     Step("keys", keyed_queues.costs, ours_only=True),
     Step("node", node_costs.costs, ours_only=True),

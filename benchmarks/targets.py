@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks import awaited_results, handled_history, keyed_queues, workflow_runs
+from benchmarks import awaited_results, batches, handled_history, keyed_queues, workflow_runs
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
@@ -106,6 +106,12 @@ TARGETS = (
     Target("50 ms handlers, 4 x 8 threads: share max/mean", OURS, "share max/mean", 1.05, "at most", by=None),
     Target("200/s with 1 % slow: p99 of fast, by alone", OURS, "200/s ratio", 2.0, "at most", by=None),
     Target("wait(): return by start of the task, p50", TASK, awaited_results.RATIO, 2, "at most", by=None),
+    Target(
+        "handle in batches of 500, one process, by the raw limit",
+        *(OURS, batches.BATCHES, 0.9, "at least"),
+        by=OURS,
+        by_name=batches.BARE,
+    ),
     Target(
         "history: handle with KEEP_HANDLED by without",
         *(OURS, handled_history.WITH, 0.85, "at least"),

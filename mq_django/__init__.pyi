@@ -1,3 +1,4 @@
+from mq_django.core.exactly_once import exactly_once as exactly_once
 from mq_django.core.interrupts import HandlerCancelled as HandlerCancelled
 from mq_django.core.interrupts import is_cancelled as is_cancelled
 from mq_django.core.interrupts import uninterrupted as uninterrupted

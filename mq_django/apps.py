@@ -1,7 +1,7 @@
 """The Django app."""
 
 from django.apps import AppConfig
-from django.core.checks import register
+from django.core.checks import Tags, register
 from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
@@ -27,9 +27,12 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_inline_tasks, checks.TAG)
         register(checks.check_schedules, checks.TAG)
         register(checks.check_middleware, checks.TAG)
+        register(checks.check_inbox_databases, checks.TAG)
+        register(checks.check_inbox_tables, Tags.database)
         register(checks.check_metrics_views, checks.TAG)
         # Imported now, because the models of apps can be imported only when all of them are loaded.
         register(import_string("mq_django.outbox.outbox_check.check_outbox"), checks.TAG)
+        register(import_string("mq_django.outbox.outbox_check.check_outbox_tables"), Tags.database)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.

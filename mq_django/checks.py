@@ -1,7 +1,7 @@
 """System checks of the settings. They do not connect to Redis."""
 
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,11 +10,14 @@ from django.conf import settings
 from django.core import checks
 from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.core.checks import CheckMessage, Error
+from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import ConfigurationError
+from mq_django.inbox.inbox_tables import missing_tables
+from mq_django.inbox.passes import once_databases
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.producers.schedule_checks import check_task
 from mq_django.registry import groups, own_names, queues_with_handlers
@@ -192,6 +195,31 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
             wrong[f"{error}."] = None
     hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'
     return [Error(message, hint=hint, id="mq_django.E009") for message in wrong]
+
+
+def check_inbox_databases(**_: Any) -> list[CheckMessage]:
+    """Report handlers with `@exactly_once` whose database is not in the settings."""
+    known = ", ".join(sorted(connections))
+    hint = f"Name one of DATABASES ({known}), as in @exactly_once(using='default')."
+    message = "@exactly_once(using={!r}) names no database in DATABASES."
+    return [
+        Error(message.format(using), hint=hint, id="mq_django.E013")
+        for using in once_databases()
+        if using not in connections
+    ]
+
+
+def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report databases without the tables that handlers with `@exactly_once` need.
+
+    It is a warning, because `migrate` runs this check before it creates them.
+    """
+    found = [using for using in once_databases() if using in connections and using in (databases or ())]
+    return [
+        checks.Warning(f"{sentence}.", hint="Apply the migrations of mq_django.", id="mq_django.W007")
+        for using in found
+        for sentence in missing_tables(using)
+    ]
 
 
 def check_metrics_views(**_: Any) -> list[CheckMessage]:

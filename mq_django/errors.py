@@ -7,7 +7,8 @@ MQError
 │   └── NoOutbox              a database has no tables of the outbox
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, a name or an option that cannot be sent, also in a task's using() (also ValueError)
-│   │   └── MessageTooLarge   more bytes than the queue accepts
+│   │   ├── MessageTooLarge   more bytes than the queue accepts
+│   │   └── OutboxRequired    a handler with @exactly_once publishes through the outbox, and that is not possible here
 │   ├── InvalidArguments      arguments that a task's function does not take, or that are not JSON (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
@@ -55,6 +56,7 @@ MQError
 ├── DecodeError               an entry in Redis that is not a message
 ├── MessageExpired            a message was not handled before it expired: the error of its task or dead letter
 ├── HandlerTimeout            a handler ran longer than its timeout
+├── InvalidOutcomes           a handler of batches has returned something else than outcomes (also TypeError)
 ├── NotInHandler              progress() or resumable() was called where no handler runs
 ├── InvalidProgress           progress() cannot report that (also ValueError)
 ├── NotResumable              resumable() cannot iterate over that queryset (also ValueError)
@@ -95,6 +97,10 @@ class InvalidMessage(PublishError, ValueError):
 
 class MessageTooLarge(InvalidMessage):
     """The message has more bytes than its queue accepts."""
+
+
+class OutboxRequired(InvalidMessage):
+    """A handler with `@exactly_once` publishes through the outbox, and that is not possible here."""
 
 
 class InvalidArguments(PublishError, TypeError):
@@ -307,6 +313,10 @@ class MessageExpired(MQError):
 
 class HandlerTimeout(MQError):
     """A handler ran longer than its timeout."""
+
+
+class InvalidOutcomes(MQError, TypeError):
+    """A handler of batches has returned neither None, nor an outcome, nor one for each message."""
 
 
 class NotInHandler(MQError):

@@ -47,10 +47,11 @@ AROUND = "mq_django_around"
 
 @dataclass(slots=True)
 class Handling:
-    """One attempt at handling a message, for middleware."""
+    """One call of a handler, for middleware: an attempt at handling a message, or the messages of a batch."""
 
     #: The name of the queue, or `topic:group`.
     queue: str
+    #: Of a batch the first message.
     message: Message
     #: The dotted path of the handler.
     handler: str
@@ -58,10 +59,17 @@ class Handling:
     run: Callable[["Handling"], Any]
     #: The exception of the handler, after it has raised one.
     exception: BaseException | None = None
+    #: The messages of a batch; empty for a handler without `batch`.
+    batch: Sequence[Message] = ()
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """Return the messages of the call: one, or those of a batch."""
+        return self.batch or (self.message,)
 
     @property
     def attempt(self) -> int:
-        """Return the number of the attempt, from 1."""
+        """Return the number of the attempt, from 1. Of a batch that of the first message."""
         return self.message.attempt
 
 
@@ -92,6 +100,11 @@ def around_handling(factory: Factory) -> Factory:
     counts as one of the handler. The handler's timeout does not apply to the middleware. Transactions that are left
     open are rolled back after it, which turns an `Ack` into a `Retry`. The signal `handler_finished` has the final
     outcome.
+
+    For a handler with `batch` it runs around each call, also around those with halves of the messages. `handle` then
+    returns one outcome for the call: an `Ack` if all messages are handled, else the first `Bury` or `Retry`; a `Retry`
+    with the delay 0 if the call has raised and is made again with halves. If the middleware returns another one, that
+    is the outcome of all messages of the call.
 
     Args:
         factory: a function or a class that takes `handle`.

@@ -1,4 +1,4 @@
-"""The models: of the outbox, and one without a table for the pages and permissions of the admin."""
+"""The models: of the outbox and the inbox, and one without a table for the pages and permissions of the admin."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -126,3 +126,57 @@ class OutboxIdentity(models.Model):
 
     def __str__(self) -> str:
         return str(self.uuid)
+
+
+class InboxMessage(models.Model):
+    """A message whose handler has run with `@exactly_once`. The row is written in the handler's transaction.
+
+    It names the queue and not the partition, and no generation of a group. So a message is the same one after
+    repartitioning, after a seek, and when it is published again with its id. Columns for people are in ASCII, whatever
+    characters the database accepts.
+    """
+
+    #: The SHA-256 in hexadecimal of what identifies the row: see `mq_django.inbox.identity`.
+    digest = models.CharField(max_length=64, primary_key=True)
+    #: For people: the name of the queue, or of the group as `topic:group`.
+    queue = models.CharField(max_length=321)
+    #: For people: its first 255 characters.
+    message_id = models.CharField(max_length=255)
+    #: For people: the name under which the handler is registered: of a message, or the path of a task. '': of all.
+    handler = models.CharField(max_length=255, blank=True)
+    #: The number of the pass of a group: see InboxPass. 0: the first one, and that of queues.
+    number = models.IntegerField(default=0)
+    #: How the message was acked, as ASCII JSON: see `mq_django.inbox.stored_outcomes`. '': without a result.
+    outcome = models.TextField(default="", blank=True)
+    #: When the row was written, in milliseconds since 1970. The setting INBOX_RETENTION says when it is deleted.
+    created_ms = models.BigIntegerField()
+
+    class Meta:
+        app_label = "mq_django"
+        db_table = "mq_django_inbox"
+        default_permissions = ()
+        indexes = [models.Index(fields=["created_ms"], name="mq_inbox_created")]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.message_id}"
+
+
+class InboxPass(models.Model):
+    """A group of a topic that was moved to another position, and how often the effects are to happen again."""
+
+    #: The SHA-256 of the name in hexadecimal: some databases do not distinguish names by case.
+    digest = models.CharField(max_length=64, primary_key=True)
+    #: For people: the name of the group as `topic:group`.
+    queue = models.CharField(max_length=321)
+    #: In each pass the effects of a message happen once. A seek or a replay with `repeat=True` raises it.
+    number = models.IntegerField(default=0)
+    #: When the pass was raised, in milliseconds since 1970; 0: never.
+    raised_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        app_label = "mq_django"
+        db_table = "mq_django_inbox_pass"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.number}"

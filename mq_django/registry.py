@@ -7,7 +7,9 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from mq_django.core.keys import GROUP_SEPARATOR, is_name
+from mq_django.core.exactly_once import database_of, note_registered
+from mq_django.core.handler_options import check_batch, check_function, check_names, check_retry, parse_timeout
+from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
@@ -15,7 +17,7 @@ from mq_django.core.partitions import public_name
 from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
-from mq_django.core.times import Duration, read_duration
+from mq_django.core.times import Duration
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -31,8 +33,9 @@ class Handler:
     name: str
     #: None: all queues. Tasks have None, because `using(queue_name=...)` changes their queue.
     queue: str | None
-    #: Takes the message, and returns an outcome, a task's result, or None. A coroutine function if `is_async`.
-    call: Callable[[Message], Any]
+    #: Takes the message, or with `batch` a list of messages, and returns an outcome, a task's result, or None; with
+    #: `batch` also a list of outcomes. A coroutine function if `is_async`.
+    call: Callable[[Any], Any]
     #: None: the queue's policy.
     retry: RetryPolicy | None = None
     #: None: the queue's timeout.
@@ -49,14 +52,26 @@ class Handler:
     aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
     #: Of a task: raises TypeError if its function cannot be called with these arguments.
     accepts: Callable[[Sequence[Any], Mapping[str, Any]], None] | None = None
+    #: The most messages of a call; 0: a call gets one message, and no list.
+    batch: int = 0
+    #: How many seconds the first message of a call waits for further ones.
+    linger: float = 0.0
+    #: The database in which its effects happen exactly once for each message; None: in none.
+    once: str | None = None
+
+    @property
+    def on_loop(self) -> bool:
+        """Return whether it runs on the event loop, which coroutines share. A transaction of its own needs a thread."""
+        return self.is_async and self.once is None
 
 
 #: The name of a subscriber of all names. No message has it.
 ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
-#: The cache of kinds(). A new handler clears it.
+#: The caches of kinds() and batches(). A new handler clears them.
 _kinds: dict[str, frozenset[bool]] = {}
+_batches: dict[str, Mapping[bool, int]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: `topic:group` -> where a new group starts.
 _starts: dict[str, Offset] = {}
@@ -70,11 +85,7 @@ _SKIPPED = Handler(name=ANY, queue=None, call=_skip)
 
 
 def register(entry: Handler) -> None:
-    """Add a handler.
-
-    Raises:
-        ConfigurationError: the queue has another handler of this name.
-    """
+    """Add a handler; raise ConfigurationError if the queue has another one of its name."""
     known = _handlers.get((entry.queue, entry.name))
     # A module may be imported again, by autoreload or tests.
     if known is not None and known.where != entry.where:
@@ -83,14 +94,11 @@ def register(entry: Handler) -> None:
         )
     _handlers[entry.queue, entry.name] = entry
     _kinds.clear()
+    _batches.clear()
 
 
 def schedule(entry: Scheduled) -> None:
-    """Add a schedule.
-
-    Raises:
-        ConfigurationError: another schedule has the name.
-    """
+    """Add a schedule; raise ConfigurationError if another one has its name."""
     known = _schedules.get(entry.name)
     if known is not None and known.where != entry.where:
         raise ConfigurationError(f"Two schedules have the name {entry.name!r}: {known.where} and {entry.where}")
@@ -113,9 +121,9 @@ def find(queue: str, name: str) -> Handler | None:
     return _handlers.get((None, name))
 
 
-def registered_for(function: Callable[..., Any]) -> list[Handler]:
-    """Return the handlers that a function is registered as. A task is none of them."""
-    return [entry for entry in _handlers.values() if entry.call is function]
+def handlers() -> list[Handler]:
+    """Return all handlers."""
+    return list(_handlers.values())
 
 
 def names(queue: str) -> Iterator[str]:
@@ -132,11 +140,29 @@ def own_names(queue: str) -> list[str]:
 
 
 def kinds(queue: str) -> frozenset[bool]:
-    """Return the kinds of handlers of a queue: False for functions, True for coroutine functions."""
+    """Return where the handlers of a queue run: False for those in threads, True for those on the event loop."""
     if queue not in _kinds:
         handlers = [find(queue, name) for name in names(queue)]
-        _kinds[queue] = frozenset(found.is_async for found in handlers if found is not None)
+        _kinds[queue] = frozenset(found.on_loop for found in handlers if found is not None)
     return _kinds[queue]
+
+
+def batches(queue: str) -> Mapping[bool, int]:
+    """Return the most messages of a call in a queue, by the kind of handler as in kinds(), if it has such handlers."""
+    if queue not in _batches:
+        own = [entry for entry in list(_handlers.values()) if entry.batch and entry.queue == public_name(queue)]
+        _batches[queue] = {entry.is_async: entry.batch for entry in sorted(own, key=lambda entry: entry.batch)}
+    return _batches[queue]
+
+
+def largest_batch() -> int:
+    """Return the most messages that a call of any handler may get; 0 if none gets lists."""
+    return max([entry.batch for entry in list(_handlers.values())], default=0)
+
+
+def lingers() -> bool:
+    """Return whether a handler lets messages wait for others of their batch."""
+    return any(entry.linger for entry in list(_handlers.values()))
 
 
 def handler(
@@ -145,6 +171,8 @@ def handler(
     *,
     retry: RetryPolicy | None = None,
     timeout: Duration | None = None,
+    batch: int | None = None,
+    linger: Duration | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a queue's messages named `name`.
 
@@ -155,22 +183,32 @@ def handler(
         def send_welcome(message):
             send_mail(..., recipient_list=[message.data["email"]])
 
+    With `batch` it takes a list of messages, and may return a list with an outcome, or None, for each:
+
+        @handler("events", "click", batch=500, linger=0.5)
+        def store_clicks(messages):
+            Click.objects.bulk_create([Click(**message.data) for message in messages])
+
     Args:
         queue: one of MQ_DJANGO["QUEUES"].
         name: 1 to 255 printable characters.
         retry: the policy for failed attempts; None: the queue's RETRY.
-        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        timeout: seconds or a timedelta, for each call; None: the queue's TIMEOUT.
+        batch: the most messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
+        linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
+            s; None: a call gets what is there.
 
     Returns:
         A decorator that returns the function as it is. A coroutine function runs on an event loop.
 
     Raises:
         InvalidMessage: no message can have this name.
-        ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy, or the timeout is not above zero;
-            when it decorates, also: this is no function, or the queue has another handler of this name.
+        ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy, the timeout is not above zero, or
+            `batch` or `linger` is out of range, or `linger` is given without `batch`; when it decorates, also: this is
+            no function, or the queue has another handler of this name.
     """
     check_name(name)
-    return _registers(queue, name, retry, timeout)
+    return _registers(queue, name, retry, timeout, check_batch(batch, linger))
 
 
 def subscriber(
@@ -181,6 +219,8 @@ def subscriber(
     start: Offset = BEGINNING,
     retry: RetryPolicy | None = None,
     timeout: Duration | None = None,
+    batch: int | None = None,
+    linger: Duration | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the handler of a topic's messages for one group.
 
@@ -196,7 +236,10 @@ def subscriber(
         start: the position at which a new group begins: "beginning", "end", a datetime, or the id of an entry such as
             "1700000000000-0".
         retry: the policy for failed attempts; None: the topic's RETRY.
-        timeout: seconds or a timedelta; None: the topic's TIMEOUT.
+        timeout: seconds or a timedelta, for each call; None: the topic's TIMEOUT.
+        batch: the most messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
+        linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
+            s; None: a call gets what is there.
 
     Returns:
         A decorator that returns the function as it is. A coroutine function runs on an event loop.
@@ -204,16 +247,17 @@ def subscriber(
     Raises:
         InvalidMessage: no message can have this name.
         InvalidOffset: `start` is not a position in a log.
-        ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy, or the timeout
-            is not above zero; when it decorates, also: this is no function, or the group has another subscriber of this
-            name, or one with another `start`.
+        ConfigurationError: the topic or the group cannot have this name, `retry` is not a RetryPolicy, the timeout is
+            not above zero, or `batch` or `linger` is out of range, or `linger` is given without `batch`; when it
+            decorates, also: this is no function, or the group has another subscriber of this name, or one with another
+            `start`.
     """
-    _check_names(topic, group)
+    check_names(topic, group)
     queue = f"{topic}{GROUP_SEPARATOR}{group}"
     before(start)
     if name is not None:
         check_name(name)
-    registers = _registers(queue, ANY if name is None else name, retry, timeout)
+    registers = _registers(queue, ANY if name is None else name, retry, timeout, check_batch(batch, linger))
 
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
@@ -229,18 +273,16 @@ def subscriber(
 
 
 def _registers(
-    queue: str, name: str, retry: RetryPolicy | None, timeout: Duration | None
+    queue: str, name: str, retry: RetryPolicy | None, timeout: Duration | None, batch: tuple[int, float]
 ) -> Callable[[Function], Function]:
     given: object = queue
     # It may be a group, named `topic:group`.
-    _check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
+    check_names(*(given.split(GROUP_SEPARATOR, 1) if isinstance(given, str) else [given]))
     check_retry(retry)
     parsed = parse_timeout(timeout)
 
     def decorate(function: Function) -> Function:
-        # A callable object or a functools.partial has no name.
-        if not hasattr(function, "__qualname__"):
-            raise ConfigurationError(f"A handler is a function, not {function!r:.200}")
+        check_function(function)
         register(
             Handler(
                 name=name,
@@ -250,19 +292,15 @@ def _registers(
                 timeout=parsed,
                 is_async=inspect.iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
+                batch=batch[0],
+                linger=batch[1],
+                once=database_of(function),
             )
         )
+        note_registered(function)
         return function
 
     return decorate
-
-
-def _check_names(*names: object) -> None:
-    for name in names:
-        if not is_name(name):
-            raise ConfigurationError(
-                f"A queue, topic or group has a name of 1 to 160 letters, digits, _ and -, not {name!r:.200}"
-            )
 
 
 def start_of(queue: str) -> Offset:
@@ -278,32 +316,3 @@ def queues_with_handlers() -> list[str]:
 def groups(topic: str | None = None) -> list[str]:
     """Return the groups with a subscriber, of all topics or of one, as `topic:group`."""
     return sorted(name for name in _starts if topic is None or name.partition(GROUP_SEPARATOR)[0] == topic)
-
-
-def check_retry(value: object) -> None:
-    """Check the argument `retry` of a handler or a task.
-
-    Raises:
-        ConfigurationError: it is not a RetryPolicy.
-    """
-    if value is not None and not isinstance(value, RetryPolicy):
-        raise ConfigurationError(
-            f"retry= must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {value!r:.200}"
-        )
-
-
-def parse_timeout(value: Duration | None) -> timedelta | None:
-    """Return a timeout as a timedelta. A number is in seconds.
-
-    Raises:
-        ConfigurationError: it is not a duration, or not above zero.
-    """
-    if value is None:
-        return None
-    try:
-        timeout = read_duration(value)
-    except TypeError as error:
-        raise ConfigurationError(f"A timeout must be {error}, not {value!r:.100}") from error
-    if timeout <= timedelta(0):
-        raise ConfigurationError(f"A timeout must be above zero, not {value!r:.100}")
-    return timeout

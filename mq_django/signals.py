@@ -50,7 +50,7 @@ message_retried = Signal()
 #: Sender: mq_django.registry.Handler.
 #:
 #: Arguments: queue (str), message_id (str), message (mq_django.Message; None: the entry could not be decoded), error
-#: (str: one line), reason (str: attempts, error, undecodable, crashed or expired).
+#: (str: one line), reason (str: attempts, error, undecodable, crashed, expired or uncertain).
 message_buried = Signal()
 
 #: A consumer settled a delivery that it no longer held; nothing was changed. Another consumer handles the message. Sent

@@ -240,3 +240,4 @@ def handlers(monkeypatch: pytest.MonkeyPatch, mq_settings: MQSettings) -> None:
     monkeypatch.setattr(registry, "_starts", {})
     monkeypatch.setattr(registry, "_schedules", {})
     monkeypatch.setattr(registry, "_kinds", {})
+    monkeypatch.setattr(registry, "_batches", {})

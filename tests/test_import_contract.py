@@ -15,6 +15,7 @@ INNER = [
     *("errors", "signals", "core"),
     *("conf", "registry", "middleware", "models"),
     *("transport", "stores"),
+    "inbox",
     *("outbox", "producers", "rsmq", "inspector"),
     "consumers",
 ]

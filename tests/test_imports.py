@@ -1,6 +1,8 @@
 """What other programs of the repository import from the package exists, also where the fast tests do not run them."""
 
 import ast
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -34,3 +36,15 @@ def exists(module, name):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_name_that_is_imported_exists(path):
     assert [found for found in imported(path) if not exists(*found)] == []
+
+
+@pytest.mark.parametrize(
+    "module", ["mq_django", "mq_django.inspector", "mq_django.workflows", "mq_django.observability.problem_watch"]
+)
+def test_what_apps_py_of_a_project_may_import_needs_no_models(module):
+    """Django imports it before the models of any app."""
+    code = f"from django.conf import settings; settings.configure(); import {module}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr

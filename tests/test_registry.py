@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from functools import partial
 
@@ -13,6 +14,7 @@ from mq_django.task_backend import task
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch):
     monkeypatch.setattr(registry, "_handlers", {})
+    monkeypatch.setattr(registry, "_batches", {})
     monkeypatch.setattr(registry, "_starts", {})
 
 
@@ -64,6 +66,46 @@ def test_a_timeout_is_above_zero(timeout):
         handler("emails", "welcome", timeout=timeout)(print)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"batch": 0}, "batch= must be a whole number from 1 to 10000, not 0"),
+        ({"batch": 10_001}, "not 10001"),
+        ({"batch": True}, "not True"),
+        ({"batch": 2.0}, "not 2.0"),
+        ({"batch": "5"}, "not '5'"),
+        ({"linger": 1}, "linger= is for handlers with batch="),
+        ({"batch": 5, "linger": -1}, "linger= must be 0 to 60 seconds, not -1"),
+        ({"batch": 5, "linger": 60.1}, "not 60.1"),
+        ({"batch": 5, "linger": "soon"}, "linger= must be"),
+        ({"batch": 5, "linger": True}, "linger= must be"),
+    ],
+)
+def test_a_batch_has_limits(wrong, text):
+    for register in (lambda: handler("a", "n", **wrong), lambda: subscriber("a", group="b", **wrong)):
+        with pytest.raises(ConfigurationError, match=re.escape(text)):
+            register()
+    assert registry.largest_batch() == 0
+
+
+def test_the_largest_batch_of_a_queue_is_known():
+    handler("emails", "one")(print)
+    handler("emails", "some", batch=5, linger=timedelta(seconds=1))(len)
+    handler("emails", "many", batch=50)(repr)
+    subscriber("orders", group="billing", batch=10_000)(str)
+
+    @handler("emails", "all", batch=70)
+    async def handle_all(messages):
+        pass
+
+    assert registry.batches("emails") == registry.batches("emails.3") == {False: 50, True: 70}
+    assert registry.batches("orders:billing") == {False: 10_000}
+    assert registry.batches("others") == {}
+    assert registry.largest_batch() == 10_000
+    assert registry.find("emails", "some").linger == 1.0
+    assert registry.lingers()
+
+
 def test_a_name_with_control_characters_is_refused():
     with pytest.raises(InvalidMessage, match="printable"):
         handler("emails", "a\nb")
@@ -84,6 +126,7 @@ def test_a_policy_is_a_policy(wrong):
         (lambda: handler("emails", ""), InvalidMessage),
         (lambda: handler("emails", "welcome", retry=3), ConfigurationError),
         (lambda: handler("emails", "welcome", timeout=0), ConfigurationError),
+        (lambda: handler("emails", "welcome", batch=0), ConfigurationError),
         (lambda: subscriber("orders", group="billing", name=""), InvalidMessage),
         (lambda: subscriber("orders", group="billing", start="soon"), InvalidOffset),
         (lambda: subscriber("orders", group="b b"), ConfigurationError),
@@ -119,13 +162,12 @@ def test_a_group_has_one_subscriber_of_a_name_and_one_start():
         subscriber("orders", group="billing", start="end")(second_handler)
 
 
-def test_a_function_knows_what_it_is_registered_as():
+def test_a_function_may_be_registered_several_times():
     handler("emails", "welcome")(first_handler)
     subscriber("orders", group="billing")(first_handler)
     handler("emails", "goodbye")(second_handler)
-    found = registry.registered_for(first_handler)
+    found = [entry for entry in registry.handlers() if entry.call is first_handler]
     assert [(entry.queue, entry.name) for entry in found] == [("emails", "welcome"), ("orders:billing", registry.ANY)]
-    assert registry.registered_for(print) == []
 
 
 def test_a_subscriber_that_is_refused_leaves_no_group_behind():

@@ -16,8 +16,9 @@ from django.utils import timezone
 from mq_django import RetryPolicy, get_result, queues, task
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.core.outcomes import CANCEL, Cancel

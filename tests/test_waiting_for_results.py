@@ -21,8 +21,8 @@ from mq_django import (
     wait_all,
 )
 from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import Receipt
 from mq_django.core import handler_context
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout

@@ -55,7 +55,7 @@ class Lane:
 
     @staticmethod
     def call(handler, message, timeout):
-        returned = handler.call(message)
+        returned = handler.call([message] if handler.batch else message)
         return asyncio.run(_awaited(returned)) if handler.is_async else returned
 
 

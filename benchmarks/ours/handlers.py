@@ -1,5 +1,6 @@
 """The handlers of each queue."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,10 @@ from mq_django.core.messages import Message
 
 
 def noop(message: Message) -> None:
+    """Do nothing."""
+
+
+def noop_for_many(received: list[Message]) -> None:
     """Do nothing."""
 
 
@@ -25,7 +30,12 @@ def noted(kind: str) -> Callable[[Message], None]:
     return handle
 
 
+#: The most messages of a call, if batches are measured.
+BATCH = int(os.environ.get("BENCH_BATCH", "0"))
+
 for number in range(messages.QUEUES):
     for kind in messages.KINDS:
-        function = noop if kind == messages.NOOP else noted(kind)
-        handler(messages.queue_name(number), kind)(function)
+        if kind == messages.NOOP and BATCH:
+            handler(messages.queue_name(number), kind, batch=BATCH)(noop_for_many)
+        else:
+            handler(messages.queue_name(number), kind)(noop if kind == messages.NOOP else noted(kind))

@@ -22,6 +22,7 @@ from mq_django.admin.messages import (
 )
 from mq_django.admin.queues import (
     line_page,
+    outbox_page,
     overview,
     pause_all,
     queue_actions,
@@ -52,6 +53,9 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("consumers/<str:who>/stop/", consumers_page.stop, _get_or_post, "stop"),
     ("consumers/<str:who>/stacks/", stacks_page.stacks, require_GET, "stacks"),
     ("consumers/<str:who>/stacks.json", stacks_page.stats, require_GET, "stacks_stats"),
+    ("outbox/", outbox_page.outbox, require_GET, "outbox"),
+    ("outbox.json", outbox_page.stats, require_GET, "outbox_stats"),
+    ("outbox/rows/act/", outbox_page.act, require_POST, "outbox_act"),
     ("workflows/", run_list.runs, require_GET, "workflows"),
     ("workflows.json", run_list.stats, require_GET, "workflows_stats"),
     # With a part that no page of a queue has, which may be called "workflows".

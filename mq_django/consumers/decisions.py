@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.failure_logs import log_failure
-from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import HANDLED, RETURNED
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
@@ -14,6 +15,13 @@ from mq_django.registry import Handler, find
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
+
+RAN_AT_DEATH = "running when its process died"
+NOT_INTERRUPTED = "mq_django.errors.HandlerTimeout: could not be interrupted"
+#: Errors of deliveries whose transaction may have been committed: of a handler with `@exactly_once` the inbox knows.
+UNDECIDED = frozenset({RAN_AT_DEATH, NOT_INTERRUPTED})
+#: The most deliveries after the last attempt that only look into the inbox. Something else then ends their processes.
+LAST_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +34,8 @@ class Evidence:
     running: Collection[Receipt] = ()
     #: Those of them that were past their timeout.
     late: Collection[Receipt] = ()
+    #: Those of them that a handler got in one call with others.
+    together: Collection[Receipt] = ()
     #: The ids of the messages that were to be cancelled.
     cancelled: Container[str] = ()
     #: It is unknown which deliveries were running, because its machine is gone.
@@ -41,8 +51,9 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
 
     A handled delivery is acked. If a single delivery was running, it may have killed the process: it is charged an
     attempt and runs alone the next time. If several were running, each is handed back to run alone, and charged when it
-    ends that process as well. If some were past their timeout, these are the cause and only they are charged. All
-    others are handed back. `number` is the number of the queue in the consumer's shared state.
+    ends that process as well. If some were past their timeout, these are the cause and only they are charged, and of a
+    batch each is handed back to run alone. All others are handed back. `number` is the number of the queue in the
+    consumer's shared state.
     """
     if isinstance(item, Undecodable):
         return unusable(item)
@@ -56,9 +67,10 @@ def settlement(config: QueueConfig, number: int, item: Delivery | Undecodable, e
         return _cancelled(item, has_run=receipt in evidence.running or receipt in evidence.late)
     if ended is not None:
         return _charged(config, item, "failed, and its process died before that was settled", reason="attempts")
-    if receipt in evidence.late:
-        return _charged(config, item, "mq_django.errors.HandlerTimeout: could not be interrupted", reason="attempts")
-    suspects = () if evidence.late else evidence.running
+    if receipt in evidence.late and receipt not in evidence.together:
+        return _charged(config, item, NOT_INTERRUPTED, reason="attempts")
+    # Of those past their timeout only the ones of a batch get here.
+    suspects = evidence.late or evidence.running
     if evidence.alone or (receipt in suspects and len(suspects) == 1):
         return _crashed(config, item)
     if receipt in suspects:
@@ -117,14 +129,28 @@ def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, al
     handler = find(item.message.queue, item.message.name)
     # A message that runs alone cannot affect other messages, so it is retried without delay.
     retry = Retry(delay=timedelta(0) if alone else None, error=error)
-    return settled_as(item, decide(config, item.message, handler, retry, reason=reason), handler)._replace(alone=alone)
+    outcome = decide(config, item.message, handler, retry, reason=reason)
+    if isinstance(outcome, Bury) and error in UNDECIDED and handler is not None and handler.once is not None:
+        outcome = _last_look(config, item.message, handler, retry, outcome)
+    return settled_as(item, outcome, handler)._replace(alone=alone)
+
+
+def _last_look(config: QueueConfig, message: Message, handler: Handler, retry: Retry, bury: Bury) -> Retry | Bury:
+    """Return the outcome of the last attempt of a handler with `@exactly_once`: one more delivery.
+
+    Its consumer has the database, and does not run the handler: see `mq_django.consumers.worker.once_call`.
+    """
+    policy = handler.retry or config.retry
+    if policy.exhausted(message.attempt - LAST_LOOKS, default_max=config.max_attempts):
+        return replace(bury, reason="uncertain")
+    return replace(retry, delay=timedelta(0))
 
 
 def _crashed(config: QueueConfig, item: Delivery) -> Settlement:
     if item.suspect:
         # It has also caused the first crash, when it ran beside other messages.
         item = item._replace(message=item.message._replace(attempt=item.message.attempt + 1))
-    return _charged(config, item, "running when its process died", reason="crashed", alone=True)
+    return _charged(config, item, RAN_AT_DEATH, reason="crashed", alone=True)
 
 
 def _keeps_result(item: Delivery) -> bool:

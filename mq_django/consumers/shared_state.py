@@ -10,17 +10,14 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Collection
-from hashlib import blake2b
-from typing import NamedTuple, Protocol, Self
+from collections.abc import Collection, Sequence
 
+from mq_django.consumers.batch_slots import SHAPE, BatchSlots
 from mq_django.consumers.memory import allocate
+from mq_django.consumers.receipts import MAX_ENTRY, Receipt, Running, stored_entry
 
-#: Bytes of the longest entry that is stored: the largest stream id, or an id of RSMQ with its count. Of a longer one
-#: the digest is stored.
-MAX_ENTRY = 44
-_DIGEST = b"blake2b:"
-#: How many latest results are kept, including settled ones: more than a consumer ever has unsettled.
+#: How many latest results are kept, including settled ones: more than a consumer ever has unsettled. Each batch that
+#: may run adds its size.
 RING = 4096
 #: The most queues and partitions of one supervisor, and of them those with a thread and a connection of their own in
 #: every consumer, which takes about 130 KiB each.
@@ -30,7 +27,8 @@ OVERTIME = 1.0
 #: The most bytes of a consumer's id.
 MAX_NAME = 128
 
-IDLE, RUNNING = 0, 1
+#: BATCH: the lane runs several deliveries, which are in a table.
+IDLE, RUNNING, BATCH = 0, 1, 2
 #: RETURNED: handled, and its value is only in the process: without it, it must not be acked.
 HANDLED, FAILED, RETURNED = 1, 2, 3
 _ASKED, _OBEYED = 1, 2
@@ -39,8 +37,10 @@ _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 _RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
-# Layout: ticks, flags, the arrays by queue, the quarantine's name, lanes, results.
+_COUNT = struct.Struct("<I")
+# Layout: ticks, flags, the shape of the rest, the arrays by queue, the quarantine's name, lanes, results, batches.
 _LEAVING, _WANTS_QUARANTINE, _FAST_STOP, _QUIET = 8, 9, 10, 11
+_SHAPE = 16
 _HELD_UNTIL = 64
 _HELD_SINCE = _HELD_UNTIL + 8 * MAX_QUEUES
 _PAUSED = _HELD_SINCE + 8 * MAX_QUEUES
@@ -52,59 +52,6 @@ _PREFERRED = _QUARANTINE + MAX_NAME
 _LANES = _PREFERRED + MAX_QUEUES
 
 
-def stored_entry(entry: bytes) -> bytes:
-    """Return an entry as the shared state stores it: itself, or its digest if it is too long."""
-    return entry if len(entry) <= MAX_ENTRY else _DIGEST + blake2b(entry, digest_size=16).hexdigest().encode()
-
-
-class Receipt(NamedTuple):
-    """The id of a delivery: the number of its queue, the number of its stream, and the entry as stored here."""
-
-    queue: int
-    stream: int
-    entry: bytes
-
-    @classmethod
-    def of(cls, queue: int, stream: int, entry: bytes) -> Self:
-        """Return the receipt of a delivery."""
-        return cls(queue, stream, stored_entry(entry))
-
-    @property
-    def is_digest(self) -> bool:
-        """Return whether the entry is a digest, which Redis does not know."""
-        return self.entry.startswith(_DIGEST)
-
-
-class Running(NamedTuple):
-    """A delivery that a lane runs. Times are seconds on the monotonic clock, which all processes of a machine share."""
-
-    receipt: Receipt
-    since: float
-    #: When its handler must have ended; infinity without a timeout.
-    deadline: float
-    #: The number of the lane: threads come before the places of coroutines.
-    lane: int = 0
-
-
-class RunningState(Protocol):
-    """The part of the shared state that running a delivery needs: see `SharedState` for each method."""
-
-    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
-        """Note that a lane has been running a delivery since a time on the monotonic clock."""
-
-    def idle(self, lane: int) -> None:
-        """Note that a lane is idle."""
-
-    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
-        """Note that a delivery was HANDLED, FAILED or RETURNED."""
-
-    def holds(self, queue: int, read_at: float) -> bool:
-        """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
-
-    def paused(self, queue: int) -> bool:
-        """Return whether a queue is paused."""
-
-
 class SharedState:
     """The memory that one consumer shares with its supervisor."""
 
@@ -112,7 +59,10 @@ class SharedState:
         self.fd = fd
         self.lanes = lanes
         self._ring_at = _LANES + lanes * _LANE.size
-        self._memory = mmap.mmap(fd, self._ring_at + RING * _RESULT.size)
+        # The whole file, whose size depends on the code that the supervisor has loaded.
+        self._memory = mmap.mmap(fd, 0)
+        rows, size, self._ring = SHAPE.unpack_from(self._memory, _SHAPE)
+        self.batches = BatchSlots(self._memory, self._ring_at + self._ring * _RESULT.size, rows, size, _RESULT)
         # Aligned doubles, so that each is read and written atomically.
         self._until = memoryview(self._memory)[_HELD_UNTIL:_HELD_SINCE].cast("d")
         self._since = memoryview(self._memory)[_HELD_SINCE:_PAUSED].cast("d")
@@ -120,15 +70,19 @@ class SharedState:
         self._ticks = 0
 
     @classmethod
-    def create(cls, lanes: int, *, held: bool = True) -> "SharedState":
+    def create(cls, lanes: int, *, held: bool = True, batches: int = 0, batch: int = 0) -> "SharedState":
         """Create an empty shared state whose `fd` a child process can inherit.
 
         With `held` the consumer is never taken for dead; else it may fetch only before the time set by hold_until().
+        `batches` calls may run at once that have up to `batch` messages each.
 
         Raises:
             OSError: out of memory or file descriptors.
         """
-        shared_state = cls(allocate(_LANES + lanes * _LANE.size + RING * _RESULT.size), lanes)
+        ring = RING + batches * batch
+        fd = allocate(_LANES + lanes * _LANE.size + (ring + batches * batch) * _RESULT.size)
+        os.pwrite(fd, SHAPE.pack(batches, batch, ring), _SHAPE)
+        shared_state = cls(fd, lanes)
         for queue in range(MAX_QUEUES if held else 0):
             shared_state.hold_until(queue, math.inf)
         return shared_state
@@ -149,6 +103,20 @@ class SharedState:
         _LANE.pack_into(self._memory, at, IDLE, stream, queue, since, deadline, entry)
         self._memory[at] = RUNNING
 
+    def run_batch(
+        self, lane: int, row: int, receipts: Sequence[tuple[int, int, bytes]], since: float, deadline: float
+    ) -> None:
+        """Note that a lane has been running several deliveries since a time; their receipts are in a row of a table."""
+        at = _LANES + lane * _LANE.size
+        self._memory[at] = IDLE
+        self.batches.write(row, receipts)
+        _LANE.pack_into(self._memory, at, IDLE, 0, row, since, deadline, _COUNT.pack(len(receipts)))
+        self._memory[at] = BATCH
+
+    def largest_batch(self) -> int:
+        """Return how many messages a batch may have: 1 if the supervisor has loaded code without batches."""
+        return max(1, self.batches.size)
+
     def idle(self, lane: int) -> None:
         """Note that a lane is idle."""
         self._memory[_LANES + lane * _LANE.size] = IDLE
@@ -159,7 +127,7 @@ class SharedState:
 
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED, FAILED or RETURNED; it may still be unsettled."""
-        at = self._ring_at + next(self._result_count) % RING * _RESULT.size
+        at = self._ring_at + next(self._result_count) % self._ring * _RESULT.size
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         _RESULT.pack_into(self._memory, at, state, stream, queue, entry)
@@ -231,21 +199,24 @@ class SharedState:
         """Return the deliveries that the lanes run. One that has just ended may be included."""
         # A lane may be written meanwhile. Two equal reads are consistent.
         first, second = self._lanes(), self._lanes()
-        return [one for one, other in zip(first, second, strict=True) if one is not None and one == other]
+        return [item for one, other in zip(first, second, strict=True) if one == other for item in one]
 
-    def _lanes(self) -> list[Running | None]:
-        found: list[Running | None] = []
-        for lane in range(self.lanes):
-            state, stream, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
-            runs = state == RUNNING
-            receipt = Receipt(queue, stream, entry.rstrip(b"\0"))
-            found.append(Running(receipt, since, deadline, lane) if runs else None)
-        return found
+    def _lanes(self) -> list[list[Running]]:
+        return [self._lane(lane) for lane in range(self.lanes)]
+
+    def _lane(self, lane: int) -> list[Running]:
+        state, stream, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
+        if state == RUNNING:
+            return [Running(Receipt(queue, stream, entry.rstrip(b"\0")), since, deadline, lane)]
+        if state != BATCH:
+            return []
+        receipts = self.batches.read(queue, _COUNT.unpack_from(entry)[0])
+        return [Running(Receipt(*receipt), since, deadline, lane) for receipt in receipts]
 
     def results(self) -> dict[Receipt, int]:
         """Return how the latest deliveries ended, including settled ones: HANDLED, FAILED or RETURNED."""
         found = {}
-        for place in range(RING):
+        for place in range(self._ring):
             state, stream, queue, entry = _RESULT.unpack_from(self._memory, self._ring_at + place * _RESULT.size)
             if state:
                 found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
@@ -257,6 +228,11 @@ class SharedState:
         return {
             (receipt.stream, receipt.entry) for receipt, state in results if state == HANDLED and receipt[0] == queue
         }
+
+    def together(self) -> Collection[Receipt]:
+        """Return the running deliveries that a handler got in one call with others."""
+        lanes = [self._lane(lane) for lane in range(self.lanes)]
+        return {item.receipt for lane in lanes if len(lane) > 1 for item in lane}
 
     def late(self, now: float) -> Collection[Receipt]:
         """Return the running deliveries that are past their deadline."""

@@ -150,9 +150,14 @@ class DeliveryOptions:
         """Return whether this is a partition."""
         return self.number >= 0
 
+    @property
+    def id_end(self) -> str:
+        """Return the end of ids that are made here: of a partition its number, after a dot; else ""."""
+        return f"{SEPARATOR}{self.number}" if self.is_partition else ""
+
     def new_id(self) -> str:
         """Return a new id of a message. It names the partition, if this is one."""
-        return f"{ids.new_id()}{SEPARATOR}{self.number}" if self.is_partition else ids.new_id()
+        return ids.new_id() + self.id_end
 
     def place_of(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> Self:
         """Return where a new message belongs: this, or the one of its partitions.

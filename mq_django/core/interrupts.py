@@ -26,6 +26,9 @@ class Interruptible(Protocol):
     def unguard(self) -> None:
         """End a block; raise in the handler if it was cancelled meanwhile and this is the outermost block."""
 
+    def seal(self) -> None:
+        """Let nothing interrupt the handler from now on, not even its timeout."""
+
 
 #: The place in which the current code runs. Set once for each place, not for each message.
 place: ContextVar[Interruptible | None] = ContextVar("mq_django_place", default=None)
@@ -68,3 +71,13 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         here.unguard()
+
+
+def seal() -> None:
+    """Let nothing interrupt the running handler from now on. Outside of handlers it has no effect.
+
+    What has interrupted it before is raised here.
+    """
+    here = place.get()
+    if here is not None:
+        here.seal()

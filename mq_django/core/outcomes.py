@@ -84,7 +84,7 @@ class Bury:
     error: str = ""
     traceback: str = ""
     #: Why, for middleware and the receivers of signals: `error` if a handler asks for it. mq_django buries with
-    #: `attempts`, `crashed`, `expired` or `undecodable`.
+    #: `attempts`, `crashed`, `expired`, `uncertain` or `undecodable`.
     reason: str = field(default="error", kw_only=True)
 
 
@@ -112,3 +112,5 @@ Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
 ACK = Ack()
 #: The outcome of an interrupted handler. Middleware returns it as it is.
 CANCEL = Cancel()
+#: The outcome of a handler that could not go on here. Middleware returns it as it is.
+POSTPONED = HandBack()

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mq_django.core.options import (
     read_namespace,
     read_options_by_name,
     read_paths,
+    read_positive_duration,
     read_signals,
     read_test,
 )
@@ -93,6 +95,15 @@ class Config:
             read_options_by_name,
             "The figures above which a queue [has a problem](health.md#problems): [thresholds](#thresholds).",
             shown="`{}`",
+        ),
+    )
+    inbox_retention: timedelta = field(
+        default=timedelta(days=30),
+        metadata=option(
+            read_positive_duration,
+            "For how long the [inbox](exactly-once.md) knows a message that a handler with "
+            "`@exactly_once` has handled. "
+            "Longer than a message may wait, be retried, or stay in a topic from which it is read again.",
         ),
     )
     test_connection: str = field(

@@ -60,6 +60,15 @@ class Thresholds:
             "0.",
         ),
     )
+    #: Seconds for which the oldest message in an outbox has waited for its publication.
+    max_outbox_age: float | None = field(
+        default=60,
+        metadata=option(
+            _read_age,
+            "How long the oldest message in an [outbox](transactions.md) has waited for its publication.",
+            shown="60 s",
+        ),
+    )
 
 
 def exceeds(figure: float, most: float | None) -> bool:

@@ -125,9 +125,13 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
 
 
 def decode_entry(
-    fields: list[bytes], *, queue: str, stream: int, entry: bytes, read_at: float = 0.0
+    fields: list[bytes], *, queue: str, stream: int, entry: bytes, read_at: float = 0.0, id_end: str = ""
 ) -> Delivery | Undecodable:
-    """Return the delivery in an entry, or an Undecodable with the reason. `read_at` is the delivery's attribute."""
+    """Return the delivery in an entry, or an Undecodable with the reason. `read_at` is the delivery's attribute.
+
+    `id_end` is the end of a missing id: of a partition its number, after a dot. Entries of two partitions may have the
+    same id.
+    """
     try:
         if len(fields) == 6:
             first, message_id, second, type_, third, text = fields
@@ -139,7 +143,7 @@ def decode_entry(
                     found_id, data, ms = message_id.decode(), loads(text), entry_ms(entry)
                     values = (found_id, name, data, queue, 1, None, ms, *_MESSAGE_DEFAULTS)
                     return _new(Delivery, (_new(Message, values), stream, entry, text, *_DELIVERY_DEFAULTS, read_at))
-        return _decode_any(fields, queue, stream, entry, read_at)
+        return _decode_any(fields, queue, stream, entry, read_at, id_end)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - any error concerns this entry only
@@ -204,7 +208,7 @@ def entry_ms(entry: bytes) -> int:
     return found if found < LAST_MS else LAST_MS
 
 
-def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read_at: float) -> Delivery:
+def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read_at: float, id_end: str) -> Delivery:
     if len(fields) > MAX_PARTS:
         raise DecodeError(f"{len(fields)} fields and values are more than the {MAX_PARTS} an entry may have")
     found: dict[str, Any] = {}
@@ -216,6 +220,8 @@ def _decode_any(fields: list[bytes], queue: str, stream: int, entry: bytes, read
     if len(found) * 2 != len(fields):
         raise DecodeError("a field occurs twice")
     values, text = _values(found)
+    if values.get("id") is None:
+        values["id"] = entry.decode() + id_end
     return Delivery(
         message_of(values, queue=queue, entry=entry),
         stream,

@@ -21,6 +21,7 @@ def reason(word: str) -> str:
         "undecodable": _("could not be decoded"),
         "crashed": _("its process died"),
         "expired": _("expired"),
+        "uncertain": _("may have been handled before"),
     }
     return known.get(word, word)
 

@@ -71,7 +71,7 @@ class DeadLetterView:
     #: The id of its entry in the dead-letter queue.
     entry: str
     message: MessageView
-    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
+    #: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
     reason: str
     error: str
     #: Empty on a page with several.

@@ -1,4 +1,7 @@
-"""All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips."""
+"""All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips.
+
+And those of outboxes, with two queries to each database that has one.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +11,7 @@ from itertools import islice
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.errors import StoreError
 from mq_django.inspector.dead_letters import groups_of_queues
+from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, wires_of
 from mq_django.inspector.topics import TopicView, topics
@@ -54,6 +58,8 @@ class Measurements:
     threads: int
     busy_threads: int
     coroutines: int
+    #: What the outboxes of the databases have, by destination.
+    outboxes: Sequence[OutboxView] = ()
 
 
 def measure() -> Measurements:
@@ -85,6 +91,7 @@ def measure() -> Measurements:
             for view in views
         ],
         topics=[TopicFigures(view=view, totals=totals.get(view.name, {})) for view in found_topics],
+        outboxes=outboxes(at_most=None) if uses_outbox() else (),
         **_lanes(views),
     )
 

@@ -25,12 +25,13 @@ MANY_ERRORS = 0.05
 #: Minutes over which growth is measured, and the minimum growth in messages.
 GROWING, MIN_GROWTH = 10, 100
 
-#: The possible problems of a queue, the worst first.
+#: The possible problems of a queue, the worst first. "outbox" is one of what is not in it yet: see `outbox_views`.
 Problem = Literal[
     "unreadable",
     "damaged",
     "unconsumed",
     "unattended",
+    "outbox",
     "paused",
     "starved",
     "unhandled",

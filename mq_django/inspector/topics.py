@@ -8,6 +8,7 @@ from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset, before, parse
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError
+from mq_django.inbox.seeking import seek as move_group
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.queue_looks import MAX_COUNTED
 from mq_django.inspector.queue_view import RECENT
@@ -106,9 +107,13 @@ def preview(name: str, group: str, place: Offset) -> SeekPreview:
     return seek_preview(config, group, before(place), open_wire("inspect", config.connection))
 
 
-def seek(name: str, group: str, place: Offset) -> None:
-    """Move a group; consumers may be running. Raises the same errors as preview()."""
-    _log(name).seek(group, place)
+def seek(name: str, group: str, place: Offset, *, repeat: bool = False) -> None:
+    """Move a group; consumers may be running. Raises the same errors as preview().
+
+    With `repeat` the effects of subscribers with `@exactly_once` happen again; it raises ConfigurationError if there is
+    none.
+    """
+    move_group(_log(name), get_config().topic(name).group(group), place, repeat=repeat)
 
 
 def unsubscribe(name: str, group: str) -> bool:

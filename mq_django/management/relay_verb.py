@@ -31,7 +31,7 @@ def relay(options: Options, terminal: Terminal) -> VerbResult | None:
     """Publish the rows of the outboxes of all databases."""
     if options["drain"]:
         return _drain(options["timeout"])
-    services = outbox_services(always=True)
+    services = outbox_services()
     with _stopped() as stopped:
         for service in services:
             service.start()
@@ -46,7 +46,7 @@ def relay(options: Options, terminal: Terminal) -> VerbResult | None:
 
 def _drain(seconds: float) -> VerbResult:
     """Publish until nothing is left, or the time is over."""
-    services = [each for each in outbox_services(always=True) if isinstance(each, OutboxService)]
+    services = [each for each in outbox_services() if isinstance(each, OutboxService)]
     names, ends = [each.name for each in destinations_of(get_config())], time.monotonic() + seconds
     left = _count(names)
     try:
@@ -58,8 +58,10 @@ def _drain(seconds: float) -> VerbResult:
     finally:
         for service in services:
             service.close()
-    lines = ["The outbox is empty." if not left else f"{left} rows are left in the outbox."]
-    return VerbResult({"left": left}, lines, code=1 if left else 0)
+    count = "1 row is" if left == 1 else f"{left} rows are"
+    return VerbResult(
+        {"left": left}, [f"{count} left in the outbox." if left else "The outbox is empty."], code=1 if left else 0
+    )
 
 
 def _count(names: list[str]) -> int:

@@ -1,6 +1,7 @@
 """The verb `status` of the command `mq`."""
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from mq_django.core.thresholds import Thresholds
 from mq_django.core.visible import escape
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, problems
+from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
 from mq_django.inspector.queue_view import QueueView
 from mq_django.management.argument_types import count, period
 from mq_django.management.as_dict import as_dict
@@ -38,13 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "max_buried": "more messages became dead letters in the last half hour",
         "max_unhandled": "more messages have no handler",
         "max_growth": "the queue has grown by more messages in ten minutes",
+        "max_outbox_age": "the oldest message in an outbox has waited for longer, for example 90, 5m or 2h",
     }
     for name in THRESHOLDS:
         default = getattr(Thresholds(), name)
         usual = "no limit" if default is None else f"{default:g}"
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            type=period if name == "max_age" else count,
+            type=period if name.endswith("_age") else count,
             help=f"With --check: it is a problem if {what[name]}. Default: as in THRESHOLDS, {usual}.",
         )
     parser.add_argument(
@@ -71,8 +74,23 @@ def _status(options: Options) -> VerbResult:
     rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [busy_with(view) for view in views if view.is_starved]
+    found_rows = outboxes() if uses_outbox() else ()
+    lines += [line for view in found_rows if not names or view.destination in names for line in _outbox_lines(view)]
     away = {name: error for view in views for name, error in view.errors.items()}
     return VerbResult(found, lines, away_text(away))
+
+
+def _outbox_lines(view: OutboxView) -> Iterator[str]:
+    """Yield what the outbox of a queue or topic has; nothing while it is empty."""
+    name = escape(view.destination or view.database)
+    if why := view.error or view.stopped:
+        yield f"{name}: the outbox {'cannot be read' if view.error else 'is stopped'}: {escape(why)}"
+    more = "+" if view.is_more else ""
+    if view.waiting:
+        waited = (view.waited_ms or 0) // 1000
+        yield f"{name}: {view.waiting}{more} in the outbox, the oldest for {waited} s"
+    if view.set_aside:
+        yield f"{name}: {view.set_aside}{more} in the outbox cannot be published"
 
 
 def _row(view: QueueView) -> dict[str, Any]:

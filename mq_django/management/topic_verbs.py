@@ -29,6 +29,7 @@ PLACE = (
     "beginning, end, a time such as 2026-11-01T06:00Z (without Z or an offset: in the project's time zone), "
     "or the id of an entry."
 )
+REPEAT = "Let the effects of subscribers with @exactly_once happen again, once."
 
 
 def add_log(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +50,7 @@ def add_seek(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry", action="store_true", help="Only show how many messages would be delivered again or skipped."
     )
+    parser.add_argument("--repeat", action="store_true", help=REPEAT)
 
 
 def add_unsubscribe(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +65,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     _add_range(parser)
     parser.add_argument("--handler", help="Dotted path of a function; by default the group's subscriber.")
     parser.add_argument("--dry", action="store_true", help="Only show what would be run.")
+    parser.add_argument("--repeat", action="store_true", help=REPEAT)
 
 
 def _add_group(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +118,7 @@ def seek(options: Options, _: Terminal) -> VerbResult:
     where = place(options["place"])
     preview = inspected.preview(topic, group, where)
     if not options["dry"]:
-        inspected.seek(topic, group, where)
+        inspected.seek(topic, group, where, repeat=options["repeat"])
     output = {"moved": not options["dry"], **preview._asdict()}
     more = " or more" if preview.more else ""
     what = f"{preview.replayed}{more} delivered again, {preview.skipped}{more} skipped, {preview.pending} pending"
@@ -142,7 +145,8 @@ def replay(options: Options, _: Terminal) -> VerbResult:
             handler = import_string(options["handler"])
         except ImportError as error:
             raise CommandError(str(error)) from error
-    done = topics[topic].group(group).replay(handler, since=since, until=until, dry=options["dry"])
+    of_group, dry, repeat = topics[topic].group(group), options["dry"], options["repeat"]
+    done = of_group.replay(handler, since=since, until=until, dry=dry, repeat=repeat)
     failed = [{"id": message.id, "error": error} for message, error in done.failed]
     failed += [{"id": entry, "error": reason} for entry, reason in done.undecodable]
     output = {"dry": options["dry"], "handled": [message.id for message in done.handled], "failed": failed}

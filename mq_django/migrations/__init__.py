@@ -1,1 +1,1 @@
-"""Migrations: they make permissions, and the tables of the outbox."""
+"""Migrations: they make permissions, and the tables of the outbox and the inbox."""

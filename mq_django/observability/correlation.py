@@ -115,6 +115,8 @@ def send_correlation_id(publish: Publish) -> Publish:
 def receive_correlation_id(handle: Any) -> Handle | AsyncHandle:
     """Let handlers run with the correlation id of their message. Without one, it is the id of the message.
 
+    A call with a batch has the id that all its messages have, or a new one.
+
     Args:
         handle: the next middleware.
     """
@@ -132,8 +134,10 @@ def receive_correlation_id(handle: Any) -> Handle | AsyncHandle:
     return amiddleware if iscoroutinefunction(handle) else middleware
 
 
-def _received(handling: Handling) -> str:
-    return correlation_id_in(handling.message.headers) or handling.message.id
+def _received(handling: Handling) -> str | None:
+    """Return the id of a message; of a batch the one that all its messages have, or None."""
+    found = {correlation_id_in(message.headers) or message.id for message in handling.messages}
+    return found.pop() if len(found) == 1 else None
 
 
 class CorrelationIdFilter(logging.Filter):

@@ -69,6 +69,8 @@ def trace_publishing(publish: Publish) -> Publish:
 def trace_handling(handle: Any) -> Any:
     """Make a span of each attempt, as a child of the span that published the message.
 
+    A call with several messages of a batch has one span, with a link to each of the spans that published them.
+
     Args:
         handle: the next middleware.
     """
@@ -148,13 +150,17 @@ class _Processing:
     def measured(self, handling: Handling) -> Iterator["_Attempt"]:
         """Run an attempt within its span, and in the context that came with the message."""
         common, begin = _processing(handling), time.perf_counter()
-        context, links = self._context_and_links(handling.message.headers)
+        several = len(handling.messages) > 1
+        context, links = _of_batch(handling) if several else self._context_and_links(handling.message.headers)
+        about: Attributes = (
+            {names.BATCH_MESSAGE_COUNT: len(handling.messages)} if several else _of_message(handling.message)
+        )
         token = contexts.attach(context)
         try:
             with self._tracer.start_as_current_span(
                 f"{names.PROCESS} {common[names.DESTINATION_NAME]}",
                 kind=trace.SpanKind.CONSUMER,
-                attributes=common | _of_message(handling.message) | {names.ATTEMPT: handling.attempt},
+                attributes=common | about | {names.ATTEMPT: handling.attempt},
                 links=links,
             ) as span:
                 try:
@@ -165,7 +171,7 @@ class _Processing:
                     raise
                 finally:
                     self._duration.record(time.perf_counter() - begin, common)
-                    self._consumed.add(1, common)
+                    self._consumed.add(len(handling.messages), common)
         finally:
             contexts.detach(token)
 
@@ -184,6 +190,16 @@ class _Processing:
         elif around.get_span_context().is_valid:
             links.append(trace.Link(around.get_span_context()))
         return context, links
+
+
+def _of_batch(handling: Handling) -> tuple[contexts.Context, list[trace.Link]]:
+    """Return the context in which the call of a batch runs, and the links to what has published its messages."""
+    context, links = contexts.get_current(), list[trace.Link]()
+    for message in handling.messages[: names.MAX_LINKS]:
+        creation = trace.get_current_span(extracted(message.headers, context)).get_span_context()
+        if creation.is_valid and creation != trace.get_current_span().get_span_context():
+            links.append(trace.Link(creation))
+    return context, links
 
 
 class _Attempt:

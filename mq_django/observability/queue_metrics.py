@@ -88,6 +88,18 @@ def _topics(value: Callable[[Any], float]) -> Callable[[Measurements], Iterable[
     return lambda found: [((topic.view.name,), value(topic.view)) for topic in found.topics if not topic.view.error]
 
 
+def _databases(found: Measurements) -> dict[str, bool]:
+    """Return the databases with outboxes that have messages, and whether they can be read."""
+    return {one.database: not one.error for one in found.outboxes}
+
+
+def _in_outbox(found: Measurements) -> Iterator[Sample]:
+    for one in found.outboxes:
+        if not one.error:
+            yield (one.database, one.destination, "waiting"), one.waiting
+            yield (one.database, one.destination, "set_aside"), one.set_aside
+
+
 def _total(kind: str) -> Callable[[Measurements], Iterable[Sample]]:
     return lambda found: [((queue.view.name,), queue.totals[kind]) for queue in found.queues if queue.totals]
 
@@ -162,6 +174,26 @@ GAUGES = (
         "Share of the retention of the topic that the group uses. From 1 on it loses messages.",
         ("topic", "group"),
         _groups(lambda group: group.share),
+    ),
+    Plain(
+        "mq_django_outbox_up",
+        "Whether the outbox of the database can be read.",
+        ("database",),
+        lambda found: [((name,), up) for name, up in _databases(found).items()],
+    ),
+    Plain(
+        "mq_django_outbox_messages",
+        "Messages in the outbox by state: waiting, or set aside because they cannot be published.",
+        ("database", "destination", "state"),
+        _in_outbox,
+    ),
+    Plain(
+        "mq_django_outbox_oldest_age_seconds",
+        "For how long the oldest waiting message of the outbox has waited; 0 without any.",
+        ("database", "destination"),
+        lambda found: [
+            ((one.database, one.destination), (one.waited_ms or 0) / 1000) for one in found.outboxes if not one.error
+        ],
     ),
     Plain("mq_django_consumers", "Live consumer processes.", (), lambda found: [((), found.consumers)]),
     Plain(

@@ -34,6 +34,9 @@ MESSAGES, SECONDS = "{message}", "s"
 #: The boundaries of the histograms, in seconds.
 DURATION_BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
+#: The most links of a span, as SDKs keep them by default.
+MAX_LINKS: Final = 128
+
 # Our own attributes and events.
 MESSAGE_TYPE: Final = "mq_django.message.type"
 HANDLER: Final = "mq_django.handler"

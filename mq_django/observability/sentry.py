@@ -134,7 +134,8 @@ def _attempt(handling: Handling) -> Iterator[Ended]:
         spans = _spans(stack, handling)
 
         def ended(outcome: Outcome) -> None:
-            if isinstance(outcome, Bury):
+            # Of several messages the log line of each burial is reported: it says which one it is.
+            if isinstance(outcome, Bury) and len(handling.messages) == 1:
                 _report(handling, outcome, "error")
             for span in spans:
                 span.set_status("ok" if isinstance(outcome, Ack | HandBack) else "internal_error")
@@ -145,7 +146,8 @@ def _attempt(handling: Handling) -> Iterator[Ended]:
 @contextmanager
 def _retried(handling: Handling) -> Iterator[Ended]:
     def ended(outcome: Outcome) -> None:
-        if isinstance(outcome, Retry):
+        # A call with several messages is made again with halves.
+        if isinstance(outcome, Retry) and len(handling.messages) == 1:
             _report(handling, outcome, "warning")
 
     yield ended
@@ -153,14 +155,15 @@ def _retried(handling: Handling) -> Iterator[Ended]:
 
 @contextmanager
 def _monitored(handling: Handling) -> Iterator[Ended]:
-    run = run_of(handling.message)
-    if run is not None and handling.attempt == 1:
+    runs = [run for message in handling.messages if (run := run_of(message)) is not None]
+    for run in runs if handling.attempt == 1 else ():
         run.check_in("in_progress")
 
     def ended(outcome: Outcome) -> None:
-        # An attempt that will be retried decides nothing.
-        if run is not None and isinstance(outcome, Ack | Bury):
-            run.check_in("ok" if isinstance(outcome, Ack) else "error")
+        # An attempt that will be retried decides nothing, and of several messages any may be the one that is buried.
+        if isinstance(outcome, Ack) or (isinstance(outcome, Bury) and len(handling.messages) == 1):
+            for run in runs:
+                run.check_in("ok" if isinstance(outcome, Ack) else "error")
 
     yield ended
 

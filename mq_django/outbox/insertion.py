@@ -9,6 +9,7 @@ from mq_django.errors import NoOutbox
 from mq_django.models import OutboxMessage
 from mq_django.outbox.notifier import notify
 from mq_django.outbox.rows import row_of, sizes_fit
+from mq_django.transport import test_mode
 
 #: The most bytes of the rows of one statement. Servers limit that: MariaDB to 16 MiB by default.
 STATEMENT_BYTES = 4 * 1024 * 1024
@@ -28,8 +29,13 @@ def database_of(using: str | None) -> str:
     return using or router.db_for_write(OutboxMessage)
 
 
-def insert(publications: Sequence[Publication], alias: str) -> None:
+def insert(publications: Sequence[Publication], alias: str, *, at_once: bool = False) -> None:
     """Write a row for each publication into a database, and have a relay notified after the commit.
+
+    Args:
+        publications: at least one.
+        alias: the alias of the database.
+        at_once: in a test with `mq_django.testing`, publish the rows without waiting for the commit.
 
     Raises:
         NoOutbox: the database has no outbox.
@@ -47,13 +53,22 @@ def insert(publications: Sequence[Publication], alias: str) -> None:
         if TABLE in str(error) and any(text in str(error) for text in _MISSING):
             raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
         raise
-    transaction.on_commit(RowsCommitted(publications), using=alias, robust=True)
+    committed = RowsCommitted(publications, alias)
+    if at_once and test_mode.relay is not None:
+        committed()
+    else:
+        transaction.on_commit(committed, using=alias, robust=True)
 
 
 class RowsCommitted:
     """The hook of a transaction that has written rows: it has relays notified."""
 
-    def __init__(self, publications: Sequence[Publication]) -> None:
+    def __init__(self, publications: Sequence[Publication], alias: str) -> None:
+        self.alias = alias
+        self.publications = publications
+        #: The hook was called.
+        self.called = False
+        test_mode.note_outbox(alias)
         self._destination = publications[0].options.destination
         #: The ids of the messages, for those who would wait for them in the transaction.
         self.outbox_ids = [message.id for message, _, _ in publications]
@@ -61,8 +76,12 @@ class RowsCommitted:
         self.__qualname__ = insert.__qualname__
 
     def __call__(self) -> None:
-        """Have relays notified."""
-        notify(self._destination)
+        """Have relays notified, or in a test with `mq_django.testing` publish the rows."""
+        self.called = True
+        if test_mode.relay is None:
+            notify(self._destination)
+        else:
+            test_mode.relay(self.alias)
 
 
 def _statements(rows: Sequence[OutboxMessage]) -> Iterator[Sequence[OutboxMessage]]:

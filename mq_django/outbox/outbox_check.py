@@ -1,10 +1,10 @@
-"""A system check: each database that the outbox would use has its tables."""
+"""System checks: the database that the outbox uses may have its tables, and has them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004 - as Django calls it
 from django.db import DatabaseError, connections, router
 
 from mq_django.conf import read
@@ -13,30 +13,35 @@ from mq_django.outbox.insertion import database_of
 from mq_django.outbox.outbox_databases import has_table
 
 
-def check_outbox(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Check the routers if a queue or topic has OUTBOX, and the tables of those databases that are to be checked.
-
-    A database is reached only if it is named, as by `manage.py check --database`.
-    """
-    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
-    names = [name for name, each in (*config.queues.items(), *config.topics.items()) if each.outbox]
-    if problems or not names:
+def check_outbox(**_: Any) -> list[CheckMessage]:
+    """Report routers that allow no tables in the database where they write the rows of a queue or topic with OUTBOX."""
+    name, alias = _user(), database_of(None)
+    if not name or (alias in connections and router.allow_migrate_model(alias, OutboxMessage)):
         return []
-    alias = database_of(None)
-    if alias not in connections or not router.allow_migrate_model(alias, OutboxMessage):
-        hint = f"Let DATABASE_ROUTERS allow the migrations of mq_django on {alias!r}, or write its models elsewhere."
-        message = (
-            f"{names[0]!r} has OUTBOX, and its rows would be written to database {alias!r}, where no table can be."
-        )
-        return [Error(message, hint=hint, id="mq_django.E012")]
-    return [found for each in databases or () if each == alias for found in _missing(each, names[0])]
+    hint = f"Let DATABASE_ROUTERS allow the migrations of mq_django on {alias!r}, or write its models elsewhere."
+    message = f"{name!r} has OUTBOX, and its rows would be written to database {alias!r}, where no table can be."
+    return [Error(message, hint=hint, id="mq_django.E012")]
 
 
-def _missing(alias: str, name: str) -> list[CheckMessage]:
+def check_outbox_tables(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report a database without the table of the outbox, if it is named as by `manage.py check --database`.
+
+    It is a warning, because `migrate` runs this check before it creates the table.
+    """
+    name, alias = _user(), database_of(None)
+    if not name or alias not in (databases or ()) or alias not in connections:
+        return []
     try:
         if has_table(alias):
             return []
         message = f"{name!r} has OUTBOX, and database {alias!r} has no table of the outbox."
     except DatabaseError as error:
         message = f"{name!r} has OUTBOX, and database {alias!r} cannot be used: {error}"
-    return [Error(message, hint=f"Run manage.py migrate mq_django --database {alias}.", id="mq_django.E012")]
+    return [Warning(message, hint=f"Run manage.py migrate mq_django --database {alias}.", id="mq_django.W008")]
+
+
+def _user() -> str:
+    """Return a queue or topic that has OUTBOX; "": there is none, or the settings cannot be read."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    names = [name for name, each in (*config.queues.items(), *config.topics.items()) if each.outbox]
+    return "" if problems or not names else names[0]

@@ -1,5 +1,7 @@
 """Which databases have an outbox."""
 
+import logging
+
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router
 
@@ -10,17 +12,29 @@ from mq_django.outbox.insertion import TABLE
 logger = get_logger(__name__)
 
 
-def outbox_aliases() -> list[str]:
-    """Return the aliases of the databases with an outbox. What cannot be reached is logged, and is not among them."""
+#: The database of a project without one.
+NO_DATABASE = "django.db.backends.dummy"
+
+
+def outbox_aliases(*, is_used: bool = True) -> list[str]:
+    """Return the aliases of the databases with an outbox. What cannot be read is logged, and is not among them.
+
+    Args:
+        is_used: whether a queue or topic has OUTBOX. If not, errors are logged as information only: whatever keeps a
+            project from its databases does not concern its queues.
+    """
     found = []
     for alias in connections:
-        if not router.allow_migrate_model(alias, OutboxMessage):
+        if connections.databases[alias]["ENGINE"] == NO_DATABASE:
             continue
         try:
-            if has_table(alias):
+            if router.allow_migrate_model(alias, OutboxMessage) and has_table(alias):
                 found.append(alias)
-        except (DatabaseError, ImproperlyConfigured) as error:
-            logger.warning("The outbox of database %r is not looked for: %s", alias, error)
+        except Exception as error:
+            if is_used and not isinstance(error, DatabaseError | ImproperlyConfigured):
+                raise
+            level = logging.WARNING if is_used else logging.INFO
+            logger.log(level, "The outbox of database %r is not looked for: %s", alias, error)
     return found
 
 

@@ -1,6 +1,6 @@
-"""Rows that wait in the outbox: find, cancel and count them; and what operators do with those that were set aside."""
+"""Rows that wait in the outbox: find, cancel and count them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 
 from mq_django.conf import DeliveryOptions
@@ -43,14 +43,3 @@ def cancel_row(using: str | None, destination: DeliveryOptions, message_id: str)
 def count_pending(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows wait for a relay, claimed or not."""
     return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch=0).count()
-
-
-def retry_rows(alias: str, rows: Sequence[int]) -> int:
-    """Let relays try rows again that were set aside, and return how many there were."""
-    found = OutboxMessage.objects.using(alias).filter(pk__in=rows, batch=0)
-    return found.update(batch=None, error="", failed_ms=None)
-
-
-def discard_rows(alias: str, rows: Sequence[int]) -> int:
-    """Delete rows that were set aside, and return how many there were."""
-    return OutboxMessage.objects.using(alias).filter(pk__in=rows, batch=0).delete()[0]

@@ -11,10 +11,12 @@ class OutboxSink:
 
     Args:
         using: the alias of the database; None: as the routers say.
+        at_once: in a test with `mq_django.testing`, publish without waiting for the commit.
     """
 
-    def __init__(self, using: str | None) -> None:
+    def __init__(self, using: str | None, *, at_once: bool) -> None:
         self.alias = database_of(using)
+        self._at_once = at_once
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """See Sink.send(). The ids are those of the messages, because what a relay finds is known only later.
@@ -22,5 +24,5 @@ class OutboxSink:
         Raises:
             NoOutbox: the database has no outbox.
         """
-        insert(publications, self.alias)
+        insert(publications, self.alias, at_once=self._at_once)
         return [message.id for message, _, _ in publications]

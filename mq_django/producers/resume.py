@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.models import Field, Model, QuerySet
 from django.db.models.query import ModelIterable
 
+from mq_django.core.exactly_once import current_database
 from mq_django.core.logs import get_logger
 from mq_django.core.progress import Interrupted, current_slot
 from mq_django.core.reports import Report
@@ -193,6 +194,11 @@ def _check_no_transaction(alias: str) -> None:
     """Refuse to begin in a transaction, whose rollback would undo items that count as handled."""
     blocks = connections[alias].atomic_blocks
     # As Django does for atomic(durable=True): a test may run its handlers in a transaction.
+    if current_database() is not None:
+        raise NotResumable(
+            "resumable() cannot be used in a handler with @exactly_once, whose transaction ends with it: at an "
+            "interrupt all items would be rolled back"
+        )
     if blocks and not getattr(blocks[-1], "_from_testcase", False):
         raise NotResumable(
             "resumable() cannot begin inside atomic(): at an interrupt the handled items would be rolled back. Use "

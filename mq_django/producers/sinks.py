@@ -13,10 +13,12 @@ from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exactly_once import current_database
 from mq_django.core.publication import Publication, with_headers
 from mq_django.core.publish_checks import uses_outbox
 from mq_django.errors import InvalidMessage, NotReplicated
 from mq_django.middleware import Publish, PublishCall, publishing_chain
+from mq_django.producers.inside_handlers import refuse_in_exactly_once, within_exactly_once
 from mq_django.signals import message_published
 from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_wire
@@ -78,9 +80,11 @@ def send(
     """
     check_sending(using, on_commit=on_commit, robust=robust, outbox=outbox)
     sink = redis
-    # A test that uses `mq_django.testing` has no relay. It sees the messages as if they waited for the commit.
-    if uses_outbox(publications[0].options.destination, outbox) and test_mode.handle_ready is None:
-        outbox_sink = import_string(_OUTBOX_SINK)(using)
+    inside = current_database()
+    if inside is not None:
+        using, outbox = within_exactly_once(inside, using, on_commit=on_commit, outbox=outbox)
+    if uses_outbox(publications[0].options.destination, outbox):
+        outbox_sink = import_string(_OUTBOX_SINK)(using, at_once=not on_commit)
         sink, using = outbox_sink, outbox_sink.alias
     elif _waits(using, on_commit=on_commit):
         sink = OnCommitSink(redis, using, robust=robust)
@@ -236,6 +240,7 @@ def after_commit(
     logged, and later actions run. Any other error is raised by the `atomic()` that has committed.
     """
     check_sending(using, on_commit=on_commit, robust=robust)
+    refuse_in_exactly_once(on_commit=on_commit)
     if _waits(using, on_commit=on_commit):
         transaction.on_commit(action, using=using or DEFAULT_DB_ALIAS, robust=robust)
         return None

@@ -12,6 +12,7 @@ from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.publication import publication, publications
 from mq_django.core.times import Duration
 from mq_django.errors import UnknownGroup
+from mq_django.inbox.seeking import seek
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.by_name import ByName
 from mq_django.producers.group_status import GroupStatus, group_status
@@ -199,7 +200,7 @@ class Group:
         """
         return self._log("produce").unsubscribe(self.name, now=clock.now())
 
-    def seek(self, place: Offset) -> None:
+    def seek(self, place: Offset, *, repeat: bool = False) -> None:
         """Move the group: the next message that it reads is the one at `place`, in all partitions.
 
         Consumers may run meanwhile. Outcomes of messages that they have read from the log before are ignored. Messages
@@ -208,12 +209,15 @@ class Group:
         Args:
             place: "beginning", "end", a datetime (the first message since then), or the id of an entry. In partitions
                 that do not have this entry it stands for its time.
+            repeat: let the effects of subscribers with `@exactly_once` happen again. Otherwise these subscribers do not
+                run for messages that they have handled.
 
         Raises:
             UnknownGroup: the group does not exist.
             InvalidOffset: `place` is not a position in a log.
+            ConfigurationError: `repeat` is True, and no subscriber of the group has `@exactly_once`.
         """
-        self._log("produce").seek(self.name, place)
+        seek(self._log("produce"), self.config, place, repeat=repeat)
 
     def status(self) -> GroupStatus:
         """Return the group's offset, its lag, and its share of the retention.
@@ -247,6 +251,7 @@ class Group:
         since: Offset = BEGINNING,
         until: Offset = END,
         dry: bool = False,
+        repeat: bool = False,
     ) -> Replayed:
         """Run a handler for the messages in a range of the log, in this process. The group is not changed.
 
@@ -257,16 +262,19 @@ class Group:
             since: "beginning", a datetime, or the id of an entry, which is included.
             until: "end", a datetime, or the id of an entry, which is included.
             dry: do not run the handler; return the messages for which it would run.
+            repeat: let the effects of subscribers with `@exactly_once` happen again. Otherwise these subscribers do not
+                run for messages that they have handled, which count as handled here.
 
         Returns:
             The messages that were handled, those that failed, and the entries that are not valid messages.
 
         Raises:
             UnknownHandler: no handler was given, and the group has no subscriber.
-            ConfigurationError: `handler` is no function, or a coroutine function.
+            ConfigurationError: `handler` is no function, or a coroutine function; or `repeat` is True with a `handler`,
+                or for a group none of whose subscribers has `@exactly_once`.
             InvalidOffset: `since` or `until` is not a position in a log.
         """
-        return replay(self._log("produce").read(since, until), self.config, handler, dry=dry)
+        return replay(self._log("produce").read(since, until), self.config, handler, dry=dry, repeat=repeat)
 
     def _log(self, role: Role) -> Log | PartitionedLog:
         return open_log(self.topic.config, open_wire(role, self.topic.config.connection))

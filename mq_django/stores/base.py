@@ -28,6 +28,10 @@ class Settlement(NamedTuple):
     keeps_result: bool = False
     #: For a `Retry`: it runs alone from then on, because it was running when its process died.
     alone: bool = False
+    #: For a `Retry`: it counts as no attempt.
+    uncharged: bool = False
+    #: How many messages the call of the handler had. `micros` is the share of one.
+    together: int = 1
 
 
 class Depths(NamedTuple):

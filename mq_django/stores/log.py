@@ -96,11 +96,11 @@ class Log:
 
     def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
         """Yield the entries of the log between two places, both included. They do not become pending."""
-        begins, ends = first(since), last(until)
+        begins, ends, name, id_end = first(since), last(until), self.config.public_name, self.config.id_end
         while True:
             found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
             for entry, fields in found:
-                yield decode_entry(fields, queue=self.config.public_name, stream=LOG, entry=entry)
+                yield decode_entry(fields, queue=name, stream=LOG, entry=entry, id_end=id_end)
             if len(found) < batch:
                 return
             begins = f"({found[-1][0].decode()}"

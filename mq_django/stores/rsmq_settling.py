@@ -25,12 +25,16 @@ def _id_of(delivery: Delivery | Undecodable) -> bytes:
 
 
 def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return a channel, and for each delivery: its receipt, ms from now, "1" if it must run alone, its history."""
+    """Return a channel, and for each delivery: its receipt, ms from now, "1" or "free", its history.
+
+    "1": it must run alone; "free": this receive is no attempt.
+    """
     args: list[Argument] = [receipts.queue.wake]
     for settlement in batch:
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(outcome, Retry)
-        args += (delivery.entry, delay_ms, "1" if settlement.alone else "", history_of(consumer, settlement))
+        mark = "1" if settlement.alone else "free" if settlement.uncharged else ""
+        args += (delivery.entry, delay_ms, mark, history_of(consumer, settlement))
     return args
 
 

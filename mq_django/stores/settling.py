@@ -248,7 +248,7 @@ def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> 
         delivery, outcome, delay_ms, *_ = settlement
         assert isinstance(delivery, Delivery)
         assert isinstance(outcome, Retry)
-        again = delivery.message._replace(attempt=delivery.message.attempt + 1)
+        again = delivery.message._replace(attempt=delivery.message.attempt + (not settlement.uncharged))
         # By its id, even if it was published under a unique key: another message may use that by now.
         alone, history = CHARGED if settlement.alone else "", history_of(consumer, settlement)
         body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=history)

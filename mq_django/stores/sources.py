@@ -34,6 +34,7 @@ class Source(ABC):
         self.receipts = receipts
         self._keys = config.keys
         self._name = config.public_name
+        self._id_end = config.id_end
         self._wire = wire
         self._read_at = 0.0
 
@@ -79,9 +80,9 @@ class Source(ABC):
         return held
 
     def _decoded(self, entries: Sequence[Any], stream: int) -> Taken:
-        name, read_at = self._name, self._read_at
+        name, read_at, id_end = self._name, self._read_at, self._id_end
         return [
-            decode_entry(fields or [], queue=name, stream=stream, entry=entry, read_at=read_at)
+            decode_entry(fields or [], queue=name, stream=stream, entry=entry, read_at=read_at, id_end=id_end)
             for entry, fields in entries
         ]
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.exactly_once import database_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
@@ -57,6 +58,7 @@ def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> H
         ended=_ended(task, api),
         aended=_async_ended(task, api) if is_async else None,
         accepts=partial(check_call, task),
+        once=database_of(task.func),
     )
 
 

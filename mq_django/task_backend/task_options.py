@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
 from mq_django.errors import InvalidArguments, InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.registry import check_retry, parse_timeout
 from mq_django.task_backend.arguments import call_of
 from mq_django.task_backend.compat import AnyResult, AnyTask, Task
 from mq_django.task_backend.publishing import Publishing

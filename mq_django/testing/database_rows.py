@@ -17,6 +17,9 @@ from mq_django.errors import TestKitError
 #: How many references from one new row to another are followed.
 MAX_DEPTH = 5
 
+#: What the inbox notes about runs is no effect of a handler.
+NO_EFFECTS = frozenset({"mq_django.InboxMessage", "mq_django.InboxPass"})
+
 #: The values of a row by the name of the field.
 Row = Mapping[str, Any]
 
@@ -173,7 +176,7 @@ def _tables(alias: str, ignored: Mapping[type[Model], frozenset[str] | None]) ->
     existing = set(connections[alias].introspection.table_names())
     for model in apps.get_models(include_auto_created=True):
         meta, names = meta_of(model), ignored.get(model, frozenset())
-        is_here = meta.managed and not meta.proxy and meta.db_table in existing
+        is_here = meta.managed and not meta.proxy and meta.db_table in existing and meta.label not in NO_EFFECTS
         if is_here and names is not None and router.allow_migrate_model(alias, model):
             # These have the time of the run.
             times = {

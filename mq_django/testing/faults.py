@@ -12,10 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.shared_state import Receipt
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Executor, LoopLane, ThreadLane
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.lanes import Argument, LoopLane, ThreadLane, WorkItem
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Outcome
 from mq_django.errors import TestKitError
@@ -87,20 +87,29 @@ def crash_at(point: str, *queues: str) -> Message:
 class DyingExecutor(Executor):
     """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
 
-    def _judge_error(
+    def judge_error(
         self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
     ) -> Outcome:
+        """See Executor.judge_error()."""
         if isinstance(error, ProcessDied):
             raise error
-        return super()._judge_error(lane, delivery, handler, error)
+        return super().judge_error(lane, delivery, handler, error)
 
-    def _settle(
-        self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None
+    def settle_ended(
+        self,
+        delivery: Delivery,
+        handler: Handler,
+        outcome: Outcome,
+        seconds: float,
+        raised: BaseException | None,
+        *,
+        together: int = 1,
     ) -> Outcome:
+        """See Executor.settle_ended()."""
         # What is for the test, such as pytest.fail(), must come out.
         if raised is None or isinstance(raised, HANDLED_LIKE_EXCEPTIONS):
             raise ProcessDied
-        return super()._settle(delivery, handler, outcome, seconds, raised)
+        return super().settle_ended(delivery, handler, outcome, seconds, raised, together=together)
 
 
 class FatalRun(SingleRun):
@@ -126,7 +135,7 @@ class FatalRun(SingleRun):
         """
         while (item := self.next_item()) is not None:
             try:
-                self._handle(item, raise_errors=False)
+                self._handle([item], raise_errors=False)
             except ProcessDied:
                 # The outcomes that the settler has not sent are lost, too.
                 assert isinstance(item, Delivery)
@@ -162,23 +171,23 @@ class FatalRun(SingleRun):
             return handler
         before = _depths()
 
-        def call(message: Message) -> Any:
+        def call(argument: Argument) -> Any:
             if self._point == BEFORE_HANDLER:
                 raise ProcessDied
             hooks = CommitHooks()
             try:
-                returned = handler.call(message)
+                returned = handler.call(argument)
             finally:
                 hooks.drop()
             _die_unless_in_transaction(before)
             return returned
 
-        async def acall(message: Message) -> Any:
+        async def acall(argument: Argument) -> Any:
             if self._point == BEFORE_HANDLER:
                 raise ProcessDied
             hooks = await sync_to_async(CommitHooks)()
             try:
-                returned = await handler.call(message)
+                returned = await handler.call(argument)
             finally:
                 await sync_to_async(hooks.drop)()
             await sync_to_async(_die_unless_in_transaction)(before)

@@ -98,7 +98,7 @@ def _for_task(task: Any, path: str, given: Any) -> FunctionMessage:
 
 def _entry(function: Any, given: Any) -> Handler:
     """Return what a function is registered as for this message."""
-    registered = registry.registered_for(function)
+    registered = [entry for entry in registry.handlers() if entry.call is function]
     if not registered:
         raise TestKitError(f"{function!r:.200} is no task, and no function of a handler or subscriber")
     found = registered

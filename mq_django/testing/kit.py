@@ -16,6 +16,7 @@ from mq_django.testing import (
     looking,
     moved_clock,
     on_commit,
+    relaying,
     runs,
     test_databases,
     ticks,
@@ -60,12 +61,13 @@ class MQ(Recorder):
         runs.ensure_groups()
         super().start()
         partitions.end_turns()
-        test_mode.handle_ready = runs.run
+        test_mode.handle_ready, test_mode.relay = runs.run, relaying.relay_after_commit
+        test_mode.outboxes.clear()
         self._ended.enter_context(ticks.noted())
 
     def stop(self) -> None:
         """End a test: set the time back, and delete what the test has written."""
-        test_mode.handle_ready = None
+        test_mode.handle_ready = test_mode.relay = None
         partitions.begin_turns()
         self._ended.close()
         super().stop()
@@ -80,6 +82,15 @@ class MQ(Recorder):
     def pending_commit(self) -> list[Published]:
         """The messages that wait for the commit of the transaction that the test is in, in order."""
         return on_commit.pending()
+
+    # The outboxes of databases.
+    relay = staticmethod(relaying.relay)
+    arelay = staticmethod(asynchronous(relaying.relay))
+
+    @property
+    def outbox(self) -> list[Published]:
+        """The messages that wait in the outboxes of databases for a relay, in order."""
+        return relaying.waiting()
 
     # What is in the queues.
     messages = staticmethod(looking.messages)

@@ -1,12 +1,14 @@
 """The caller's thread, in the place of a consumer's threads and event loop."""
 
 import math
+from collections.abc import Sequence
 
 from asgiref.sync import sync_to_async
 
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.databases import Databases
-from mq_django.core.messages import Message
+from mq_django.consumers.worker.lanes import Argument, WorkItem
+from mq_django.core.handler_options import MAX_BATCH
 from mq_django.registry import Handler
 from mq_django.testing.savepoints import Savepoints
 
@@ -19,6 +21,15 @@ class UnsharedState:
 
     def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """See RunningState.run()."""
+
+    def run_batch(
+        self, lane: int, row: int, receipts: Sequence[tuple[int, int, bytes]], since: float, deadline: float
+    ) -> None:
+        """See RunningState.run_batch()."""
+
+    def largest_batch(self) -> int:
+        """See RunningState.largest_batch()."""
+        return MAX_BATCH
 
     def idle(self, lane: int) -> None:
         """See RunningState.idle()."""
@@ -39,16 +50,17 @@ class CallerLane:
     """Runs functions in the caller's thread. Their timeouts do not apply, because nothing could interrupt them."""
 
     number = 0
+    job: WorkItem | None = None
     cancelled = False
 
     def __init__(self, databases: Databases) -> None:
         self.databases = databases
 
-    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+    def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
         """See ThreadLane.call()."""
         savepoints = Savepoints()
         try:
-            return handler.call(message)
+            return handler.call(argument)
         finally:
             savepoints.leave()
 
@@ -60,10 +72,10 @@ class CallerCoroutineLane(CoroutineLane):
         super().__init__(0, is_alone=lambda: True)
         self.databases = databases
 
-    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+    async def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
         """See LoopLane.call()."""
         savepoints = await sync_to_async(Savepoints)()
         try:
-            return await super().call(handler, message, timeout)
+            return await super().call(handler, argument, timeout)
         finally:
             await sync_to_async(savepoints.leave)()

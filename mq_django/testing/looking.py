@@ -65,7 +65,7 @@ class DeadLetter:
     message: Message | None
     #: The last error, in one line.
     error: str
-    #: `attempts`, `error`, `undecodable`, `crashed` or `expired`.
+    #: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
     reason: str
     attempts: int
     traceback: str = field(default="", compare=False)

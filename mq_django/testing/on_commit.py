@@ -7,6 +7,7 @@ from django.db import connections
 
 from mq_django.core.logs import get_logger
 from mq_django.errors import TestKitError
+from mq_django.outbox.insertion import RowsCommitted
 from mq_django.producers.run_starts import PendingRun
 from mq_django.producers.sinks import PendingSend
 from mq_django.producers.workflow_run import Run
@@ -39,9 +40,15 @@ def pending() -> list[Published]:
     return [
         published_of(publication)
         for hook in _all_hooks()
-        if isinstance(hook, PendingSend) and not hook.called
+        if isinstance(hook, PendingSend | RowsCommitted) and not hook.called
         for publication in hook.publications
     ]
+
+
+def uncommitted_rows(alias: str) -> list[str]:
+    """Return the ids of the messages whose rows in the outbox of a database wait for a commit."""
+    hooks = [hook for hook in _all_hooks() if isinstance(hook, RowsCommitted)]
+    return [message_id for hook in hooks if hook.alias == alias and not hook.called for message_id in hook.outbox_ids]
 
 
 def pending_runs() -> list[Run]:
@@ -95,7 +102,7 @@ def _run(connection: Any, first: int) -> int:
         # Replaced, not removed: captureOnCommitCallbacks() counts positions in this list.
         connection.run_on_commit[first] = (savepoints, _done, robust)
         first += 1
-        if hook is _done or (isinstance(hook, PendingSend | PendingRun) and hook.called):
+        if hook is _done or (isinstance(hook, PendingSend | PendingRun | RowsCommitted) and hook.called):
             continue
         registered = len(connection.run_on_commit)
         try:

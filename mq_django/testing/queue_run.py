@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
@@ -10,18 +10,20 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import SERVER_ERRORS
+from mq_django.consumers.worker.batch_rows import BatchRows
+from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import handler_context
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome
 from mq_django.errors import EndlessRun
 from mq_django.producers.step_courier import StepCourier
-from mq_django.registry import Handler, names
+from mq_django.registry import Handler, batches, find, names
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
 from mq_django.testing.lane import CallerCoroutineLane, CallerLane, UnsharedState
@@ -56,26 +58,27 @@ class Handled:
     seconds: float = field(default=0.0, compare=False)
 
 
-class LatestSettler(Settler):
-    """A settler that knows the latest outcome."""
+class NotingSettler(Settler):
+    """A settler that knows which outcomes were added last."""
 
-    _latest: Settlement | None = None
+    _added: Sequence[Settlement] = ()
 
     def add(self, settlement: Settlement) -> None:
         """See Settler.add()."""
-        self._latest = settlement
+        self._added = (*self._added, settlement)
         super().add(settlement)
 
-    def pop_latest(self) -> Settlement | None:
-        """Return the outcome that was added since the last call, or None."""
-        latest, self._latest = self._latest, None
-        return latest
+    def pop_added(self) -> Sequence[Settlement]:
+        """Return the outcomes that were added since the last call."""
+        added, self._added = self._added, ()
+        return added
 
 
 class QueueRun:
     """Handles the ready messages of one queue or partition. Each is settled before the next one is taken.
 
-    So a handler that looks at its queue finds only its own message pending. That costs one round trip for a message.
+    So a handler that looks at its queue finds only its own message pending. That costs one round trip for a message. In
+    a queue with a handler that has `batch`, as many messages are taken as it may get.
     """
 
     executor_class: type[Executor] = Executor
@@ -85,17 +88,22 @@ class QueueRun:
         self._store: Store = open_store(config, open_wire("consume", config.connection))
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
-        self._settler = LatestSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
+        self._settler = NotingSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
         self._courier = StepCourier(config, open_wire("consume", config.connection))
         self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
         self._cancels = Cancels(self._store)
         self._executor = self.executor_class(config, 0, UnsharedState(), self._settler, self._cancels)
         self._dispatcher = Dispatcher(
-            config.name, settler=self._settler, executor=self._executor, threads=self, loop=self
+            config.name,
+            settler=self._settler,
+            executor=self._executor,
+            threads=self,
+            loop=self,
+            batches=Batches(UnsharedState(), self, self, BatchRows(0)),
         )
-        #: The handler of the latest message, and what it has raised.
+        #: The handler of the latest message, and what it has raised, by the id of the message.
         self._handler = ""
-        self._raised: list[BaseException] = []
+        self._raised: dict[str, BaseException] = {}
 
     def handle_ready(self, handled: list[Handled], *, raise_errors: bool, limit: int) -> bool:
         """Handle what is due or ready, add it to `handled`, and return whether there was anything.
@@ -107,7 +115,7 @@ class QueueRun:
         before = len(handled)
         self._cancels.read()
         self._make_ready()
-        taken = self._store.take(CONSUMER, count=1)
+        taken = self._store.take(CONSUMER, count=self._count(limit - before))
         while taken:
             if len(handled) >= limit:
                 self._hand_back(taken)
@@ -115,23 +123,46 @@ class QueueRun:
                     f"After {limit} messages, queue {self._name!r} still has ready ones: handlers publish endlessly, "
                     "or limit= is too low"
                 )
-            for at, item in enumerate(taken, 1):
+            calls = self._calls(taken)
+            for at, items in enumerate(calls, 1):
                 try:
-                    handled.append(self._handle(item, raise_errors=raise_errors))
+                    handled += self._handle(items, raise_errors=raise_errors)
                 except BaseException:
                     # Settles what has run, too.
-                    self._hand_back(taken[at:])
+                    self._hand_back([item for items in calls[at:] for item in items])
                     raise
-            taken = self._settle_and_take()
+            taken = self._settle_and_take(self._count(limit - len(handled)))
         return len(handled) > before
+
+    def on_low(self) -> None:
+        """Do nothing: nothing is fetched meanwhile."""
+
+    def _count(self, most: int) -> int:
+        """Return how many messages to take."""
+        return max(1, min(max(batches(self._name).values(), default=1), BATCH, most))
+
+    def _calls(self, taken: Sequence[Delivery | Undecodable]) -> Sequence[Sequence[Delivery | Undecodable]]:
+        """Return messages by the call that gets them."""
+        calls: list[list[Delivery | Undecodable]] = []
+        batches: dict[str, list[Delivery | Undecodable]] = {}
+        for item in taken:
+            handler = find(self._name, item.message.name) if isinstance(item, Delivery) else None
+            if handler is None or not handler.batch:
+                calls.append([item])
+            elif len(batch := batches.setdefault(handler.name, [])) in (0, handler.batch):
+                calls.append([item])
+                batches[handler.name] = calls[-1]
+            else:
+                batch.append(item)
+        return calls
 
     def put(self, job: WorkItem, /) -> None:
         """Run a delivery now. The dispatcher calls this."""
-        delivery, handler, _ = job
+        handler = job.handler
         self._handler = handler.where
         hooks = CommitHooks()
         # In a copied context, as in a consumer: locale, time zone and context variables end with the message.
-        copy_context().run(self._run, delivery, self._noting(handler))
+        copy_context().run(self._run, job._replace(handler=self._noting(handler)))
         # Those of middleware and of receivers. The handler's own have run.
         hooks.run()
 
@@ -145,60 +176,69 @@ class QueueRun:
             while self._store.release_unhandled(known, limit=BATCH):
                 pass
 
-    def _handle(self, item: Delivery | Undecodable, *, raise_errors: bool) -> Handled:
-        """Run a delivery; it is settled later, also if its error is raised."""
-        self._handler, self._raised = "", []
+    def _handle(self, items: Sequence[Delivery | Undecodable], *, raise_errors: bool) -> list[Handled]:
+        """Run the deliveries of a call; they are settled later, also if an error is raised."""
+        self._handler, self._raised = "", {}
         try:
-            self._dispatcher.dispatch([item])
+            self._dispatcher.dispatch(items)
         except BaseException:
-            if self._settler.pop_latest() is None:
-                # It was interrupted before it had an outcome.
-                self._settler.add(Settlement(item, HandBack()))
+            ended = {(each.delivery.stream, each.delivery.entry) for each in self._settler.pop_added()}
+            for item in items:
+                if (item.stream, item.entry) not in ended:
+                    # It was interrupted before it had an outcome.
+                    self._settler.add(Settlement(item, HandBack()))
+            self._settler.pop_added()
             raise
-        settlement, error = self._settler.pop_latest(), next(iter(self._raised), None)
-        self._raised = []
-        assert settlement is not None
-        if error is not None and (raise_errors or not isinstance(error, HANDLED_LIKE_EXCEPTIONS)):
-            raise error
-        message, outcome = item.message if isinstance(item, Delivery) else None, settlement.outcome
+        raised, self._raised = self._raised, {}
+        for error in raised.values():
+            if raise_errors or not isinstance(error, HANDLED_LIKE_EXCEPTIONS):
+                self._settler.pop_added()
+                raise error
+        return [self._handled(each, raised) for each in self._settler.pop_added()]
+
+    def _handled(self, settlement: Settlement, raised: Mapping[str, BaseException]) -> Handled:
+        item, outcome = settlement.delivery, settlement.outcome
+        message = item.message if isinstance(item, Delivery) else None
+        error = None if message is None else raised.get(message.id)
         text, seconds = str(getattr(outcome, "error", "")), (settlement.micros or 0) / 1e6
         return Handled(message, outcome, self._handler, text, error, seconds)
 
-    def _run(self, delivery: Delivery, handler: Handler) -> None:
+    def _run(self, job: WorkItem) -> None:
         handler_context.enter()
-        if handler.is_async:
-            async_to_sync(self._executor.run_coroutine)(self._coroutine_lane, delivery, handler)
+        delivery, handler, executor = job
+        if handler.on_loop:
+            async_to_sync(executor.run_coroutine)(self._coroutine_lane, delivery, handler)
         else:
-            self._executor.run(self._lane, delivery, handler)
+            executor.run(self._lane, delivery, handler)
 
     def _noting(self, handler: Handler) -> Handler:
         """Return a handler that notes its exception when it has ended."""
 
         def ended(message: Message, outcome: Outcome, seconds: float, raised: BaseException | None) -> None:
-            self._note(raised)
+            self._note(message, raised)
             if handler.ended is not None:
                 handler.ended(message, outcome, seconds, raised)
 
         async def aended(message: Message, outcome: Outcome, seconds: float, raised: BaseException | None) -> None:
-            self._note(raised)
+            self._note(message, raised)
             if handler.aended is not None:
                 await handler.aended(message, outcome, seconds, raised)
 
         return replace(handler, ended=ended, aended=aended)
 
-    def _note(self, raised: BaseException | None) -> None:
+    def _note(self, message: Message, raised: BaseException | None) -> None:
         if raised is not None:
-            self._raised.append(raised)
+            self._raised[message.id] = raised
 
-    def _settle_and_take(self) -> Sequence[Delivery | Undecodable]:
-        """Settle what has run, and take the next message, in one round trip if possible."""
+    def _settle_and_take(self, count: int) -> Sequence[Delivery | Undecodable]:
+        """Settle what has run, and take the next messages, in one round trip if possible."""
         try:
-            return self._settler.settle_and_take(self._store, count=1)
+            return self._settler.settle_and_take(self._store, count=count)
         except SERVER_ERRORS:
             raise
         except Exception:  # noqa: BLE001 - an outcome that cannot be written is settled in another form
             self._settle()
-            return self._store.take(CONSUMER, count=1)
+            return self._store.take(CONSUMER, count=count)
 
     def _settle(self) -> None:
         self._settler.settle(self._store)

@@ -20,6 +20,7 @@ from mq_django.testing.criteria import (
 )
 from mq_django.testing.on_commit import pending
 from mq_django.testing.published import Published, published_of
+from mq_django.testing.relaying import waiting as in_outbox
 from mq_django.testing.started_runs import StartedRuns
 
 #: The most records that a text shows.
@@ -34,6 +35,8 @@ class Records(list[Published]):
         self._others = others
         self._asked = asked
         self._waiting = pending()
+        waiting = {record.id for record in self._waiting}
+        self._in_outbox = [record for record in in_outbox() if record.id not in waiting]
 
     def __repr__(self) -> str:
         """Return one record a line."""
@@ -48,12 +51,18 @@ class Records(list[Published]):
         return "\n".join(filter(None, parts)) or "nothing was published"
 
     def waiting(self) -> str:
-        """Return the messages that wait for a commit as text; empty if there are none."""
-        count = len(self._waiting)
-        if not count:
-            return ""
-        waits = "1 message waits" if count == 1 else f"{count} messages wait"
-        return f"{waits} for the commit: call mq.commit()\n{_lines(self._waiting)}"
+        """Return the messages that wait for a commit, or in an outbox, as text; empty if there are none."""
+        found = (
+            (self._waiting, "for the commit: call mq.commit()"),
+            (self._in_outbox, "in an outbox: call mq.relay()"),
+        )
+        return "\n".join(_waiting(records, where) for records, where in found if records)
+
+
+def _waiting(records: Sequence[Published], where: str) -> str:
+    count = len(records)
+    waits = "1 message waits" if count == 1 else f"{count} messages wait"
+    return f"{waits} {where}\n{_lines(records)}"
 
 
 class Recorder:

@@ -15,6 +15,7 @@ from mq_django.producers.asynchronous import asynchronous
 from mq_django.stores import open_store
 from mq_django.testing.queue_run import Handled, QueueRun
 from mq_django.testing.recording import Records
+from mq_django.testing.relaying import relay
 from mq_django.testing.started_runs import StartedRuns, run_supervised
 from mq_django.transport.connections import open_wire
 from mq_django.transport.test_server import standing_time
@@ -65,6 +66,7 @@ arun = asynchronous(run)
 def run_into(handled: list[Handled], queues: Sequence[str], *, raise_errors: bool, limit: int) -> None:
     """Handle everything that is ready like run(), and add it to a list, which may have up to `limit` items."""
     refuse_event_loop("await mq.arun() in place of mq.run()")
+    relay()
     with databases_within() as databases, standing_time():
         runs = [QueueRun(config, databases) for config in configs_of(queues)]
 
@@ -79,8 +81,8 @@ def ensure_groups() -> None:
     """Create the groups of all subscribers, so that those that start at the end get what is published from now on."""
     config = get_config()
     for name in _groups():
-        group = config.queue(name)
-        open_store(group, open_wire("chores", group.connection)).create_groups()
+        for part in config.queue(name).each_part:
+            open_store(part, open_wire("chores", part.connection)).create_groups()
 
 
 def configs_of(queues: Sequence[str]) -> list[QueueConfig]:

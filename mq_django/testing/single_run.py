@@ -60,4 +60,4 @@ class SingleRun(QueueRun):
 
     def _handle_next(self, *, raise_errors: bool) -> Handled | None:
         item = self.next_item()
-        return None if item is None else self._handle(item, raise_errors=raise_errors)
+        return None if item is None else self._handle([item], raise_errors=raise_errors)[0]

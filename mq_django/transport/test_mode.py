@@ -12,6 +12,19 @@ SWITCH = "MQ_DJANGO_TESTING"
 #: a test no other process handles messages.
 handle_ready: Callable[[], object] | None = None
 
+#: Publishes the rows of the outbox of a database, by its alias, while a test uses `mq_django.testing`: in such a test
+#: no relay runs.
+relay: Callable[[str], object] | None = None
+
+#: The aliases of the databases whose outboxes such a test has used.
+outboxes: set[str] = set()
+
+
+def note_outbox(alias: str) -> None:
+    """Note that the outbox of a database is used, if a test uses `mq_django.testing`."""
+    if relay is not None:
+        outboxes.add(alias)
+
 
 def is_on() -> bool:
     """Return whether this process runs tests, or was started by tests.

@@ -15,7 +15,7 @@ from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, VISITS, is_answered, world
 from tests.hostile_keys import LAST, LAST_ENTRIES, OF_RSMQ, OF_STREAMS, topic_log
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
 PLACES = OF_STREAMS | LAST_ENTRIES
 

@@ -10,7 +10,7 @@ from tests.admin.conftest import BASE
 from tests.admin.pages import YES
 from tests.seeding import bury, publish
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
 FILTER = {"name": "welc"}
 QUERY = "?name=welc"

@@ -7,7 +7,7 @@ from mq_django import inspector
 from tests.admin.conftest import BASE
 from tests.seeding import bury, dead_entry, publish
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
 
 def test_a_queue_that_is_not_there_is_not_told_to_those_who_may_see_none(log_in, viewer):

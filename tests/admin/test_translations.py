@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 urlpatterns = i18n_patterns(path("admin/", admin.site.urls))
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(databases="__all__")
 @pytest.mark.urls("tests.admin.test_translations")
 def test_links_keep_the_language_of_the_page(operator, mq_settings, settings):
     session = "django.contrib.sessions.middleware.SessionMiddleware"

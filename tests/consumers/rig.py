@@ -6,6 +6,8 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker.batch_rows import BatchRows
+from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetcher import Fetcher
@@ -26,11 +28,14 @@ from mq_django.transport.sessions import Session
 class Rig:
     """A consumer's pools, settler, dispatcher and fetcher for the queue `default`, with `handlers` by name."""
 
-    def __init__(self, *, threads: int = 2, isolate: Callable[[Delivery], None] | None = None, **handlers: Any) -> None:
+    def __init__(
+        self, *, threads: int = 2, batch: int = 0, isolate: Callable[[Delivery], None] | None = None, **handlers: Any
+    ) -> None:
         self.config = get_config().queue("default")
-        self.shared_state = SharedState.create(threads + 100)
+        self.shared_state = SharedState.create(threads + 100, batches=threads + 16, batch=batch)
         self.threads = ThreadPool(threads, self.shared_state)
         self.loop = LoopPool(threads, self.shared_state)
+        self.batches = Batches(self.shared_state, self.threads, self.loop, BatchRows(threads))
         self.settling = SettleService()
         self.session = Session(get_client("consume"))
         self.store = open_store(self.config, self.session)
@@ -42,6 +47,7 @@ class Rig:
             executor=self.executor,
             threads=self.threads,
             loop=self.loop,
+            batches=self.batches,
             isolate=isolate,
         )
         for name, call in handlers.items():
@@ -51,7 +57,7 @@ class Rig:
         self.fetcher = Fetcher(
             self.reader,
             self.session,
-            room=Room("default", self.threads, self.loop),
+            room=Room("default", self.threads, self.loop, self.batches),
             may_fetch=lambda: self.may_fetch,
             share=1,
         )
@@ -84,9 +90,9 @@ class Rig:
 
 
 @contextmanager
-def running(*, threads: int) -> Iterator[Rig]:
+def running(*, threads: int, batch: int = 0) -> Iterator[Rig]:
     """Start a rig's pools, and end them."""
-    rig = Rig(threads=threads)
+    rig = Rig(threads=threads, batch=batch)
     rig.start()
     try:
         yield rig

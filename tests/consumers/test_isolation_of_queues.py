@@ -13,8 +13,9 @@ import pytest
 import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.receipts import Receipt, Running
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Receipt, Running, SharedState
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.extender import Extender
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
@@ -46,6 +47,8 @@ from tests.seeding import publish
 
 #: Services that serve no queue, or one alone. For partitions of one see worker/test_partition_fetcher.py.
 ALONE = {"Fetcher", "HealthServer", "Listener", "PartitionFetcher", "SystemdNotifier", "Timekeeper"}
+#: Services of databases, which are tried in tests/outbox and tests/inbox, and of this process.
+ALONE |= {"OutboxService", "InboxTrimmer", "Lingering"}
 #: By the class of a service, what makes one over two queues and says which attributes hold what it keeps for each.
 CASES = {}
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from mq_django.consumers.shared_state import FAILED, HANDLED, RING, Receipt, SharedState, stored_entry
+from mq_django.consumers.receipts import Receipt, stored_entry
+from mq_django.consumers.shared_state import FAILED, HANDLED, RING, SharedState
 
 
 @pytest.fixture
@@ -165,3 +166,57 @@ def test_the_memory_outlives_who_made_it(shared_state):
     other.close()
     with mmap.mmap(shared_state.fd, 0) as memory:
         assert len(memory) > 0
+
+
+@pytest.fixture
+def with_batches():
+    """The memory of a consumer with room for two calls of three messages, and as the other process has it."""
+    found = SharedState.create(4, batches=2, batch=3)
+    other = SharedState(os.dup(found.fd), 4)
+    yield found, other
+    other.close()
+    found.close()
+
+
+def test_the_other_side_sees_all_messages_of_a_batch(with_batches):
+    mine, other = with_batches
+    mine.run(0, 0, 0, b"1-1", 9.0)
+    mine.run_batch(1, 1, [(7, 0, b"1-2"), (7, 1, b"1-3"), (8, 0, b"x" * 100)], 10.0, 20.0)
+    receipts = [Receipt(7, 0, b"1-2"), Receipt(7, 1, b"1-3"), Receipt(8, 0, stored_entry(b"x" * 100))]
+    assert [item.receipt for item in other.running()] == [Receipt(0, 0, b"1-1"), *receipts]
+    assert other.late(20.1) == other.together() == set(receipts)
+    mine.run_batch(1, 1, [(7, 0, b"1-2"), (7, 1, b"1-3")], 11.0, 21.0)
+    assert other.together() == set(receipts[:2])
+    mine.run(1, 0, 0, b"1-9", 12.0)
+    assert other.together() == set()
+    assert [item.receipt.entry for item in other.running()] == [b"1-1", b"1-9"]
+    mine.idle(1)
+    assert [item.receipt.entry for item in other.running()] == [b"1-1"]
+
+
+def test_two_batches_have_rows_of_their_own(with_batches):
+    mine, other = with_batches
+    mine.run_batch(0, 0, [(0, 0, b"1-1"), (0, 0, b"1-2"), (0, 0, b"1-3")], 10.0, 20.0)
+    mine.run_batch(1, 1, [(0, 0, b"2-1"), (0, 0, b"2-2")], 10.0, 20.0)
+    assert [item.receipt.entry for item in other.running()] == [b"1-1", b"1-2", b"1-3", b"2-1", b"2-2"]
+
+
+def test_there_is_room_for_the_results_of_all_batches(with_batches):
+    mine, other = with_batches
+    for number in range(RING + 6):
+        mine.ended(HANDLED, 0, 0, b"1-%d" % number)
+    assert len(other.results()) == RING + 6
+    mine.run_batch(0, 0, [(0, 0, b"1-1"), (0, 0, b"1-2")], 10.0, 20.0)
+    assert len(other.results()) == RING + 6
+
+
+def test_without_batches_a_list_has_one_message(shared_state, with_batches):
+    assert shared_state.largest_batch() == 1
+    assert with_batches[0].largest_batch() == 3
+
+
+def test_what_is_no_row_of_batches_is_not_read(with_batches):
+    mine, other = with_batches
+    mine.run_batch(0, 0, [(0, 0, b"1-1"), (0, 0, b"1-2")], 10.0, 20.0)
+    assert other.batches.read(2, 1) == []
+    assert other.batches.read(0, 4) == []

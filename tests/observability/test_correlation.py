@@ -59,6 +59,23 @@ def seen():
     return found
 
 
+def test_a_batch_has_the_id_of_all_its_messages_or_a_new_one():
+    found = []
+    handler("default", "store", batch=10)(lambda messages: found.append(get_correlation_id()))
+    with correlated("request-1"):
+        queues["default"].publish_many([("store", 1), ("store", 2)])
+    run()
+    with correlated("request-2"):
+        queues["default"].publish("store", 1)
+    with correlated("request-3"):
+        queues["default"].publish("store", 2)
+    run()
+    same, other = found
+    assert same == "request-1"
+    assert other
+    assert other not in {"request-1", "request-2", "request-3"}
+
+
 def respond(request):
     return HttpResponse(get_correlation_id())
 

@@ -146,6 +146,26 @@ def test_a_batch_is_one_span_whose_context_all_messages_have(telemetry, seen):
     assert [span.parent.span_id for span in processed] == [published.context.span_id] * 2
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_of_a_handler_of_batches_is_a_span_with_links(telemetry, is_async):
+    def store(messages):
+        return [None, Bury("odd")]
+
+    async def astore(messages):
+        return store(messages)
+
+    handler("default", "store", batch=10)(astore if is_async else store)
+    queues["default"].publish("store", 1)
+    queues["default"].publish("store", 2)
+    run()
+    first, second, processed = telemetry.spans()
+    assert processed.parent is None
+    assert linked(processed) == [hexadecimal(first.context), hexadecimal(second.context)]
+    assert processed.attributes["messaging.batch.message_count"] == 2
+    assert "messaging.message.id" not in processed.attributes
+    assert processed.status.status_code is StatusCode.ERROR
+
+
 def test_a_task_is_traced(telemetry):
     enqueued = tasks.note.enqueue(7)
     run()

@@ -10,13 +10,15 @@ from django.utils.decorators import sync_and_async_middleware
 from mq_django import Bury, Retry, RetryPolicy, handler, queues, registry, subscriber, topics
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.grace import Grace
 from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain
 from mq_django.stores import open_store
+from mq_django.testing.runs import run
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
@@ -145,6 +147,15 @@ def handle(queue, count=1):
 
 def tags_of(event):
     return {name: value for name, value in event["tags"].items() if name.startswith("mq.")}
+
+
+def test_of_a_batch_each_burial_is_an_event_of_its_own_message(sentry, project):
+    handler("default", "store", batch=10)(lambda messages: [None, Bury("odd"), Bury("odd")])
+    project("report_retries")
+    kept = sentry()
+    ids = queues["default"].publish_many([("store", number) for number in range(3)])
+    run("default")
+    assert {event["tags"]["mq.message_id"] for event in kept.events} == set(ids[1:])
 
 
 @pytest.mark.parametrize(("queue", "function"), [("default", "work"), ("emails", "awork")])

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
-from tests.outbox import database_servers
+from tests.databases import database_servers
 
 TABLES = (OutboxMessage, OutboxState, OutboxIdentity)
 
@@ -35,7 +35,7 @@ def sqlite_alias(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: An
 
 @pytest.fixture(scope="session")
 def postgres_alias(django_db_blocker: Any) -> Iterator[str]:
-    with database_servers.postgres() as options, django_db_blocker.unblock():
+    with database_servers.postgresql() as options, django_db_blocker.unblock():
         yield _add("outbox_postgres", options)
         _remove("outbox_postgres")
 

@@ -9,7 +9,7 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor import outbox_service
 from mq_django.consumers.supervisor.outbox_service import OutboxService, outbox_services
-from mq_django.errors import StoreError
+from mq_django.outbox import outbox_databases
 from mq_django.signals import message_published
 from tests.outbox.relays import publish, ready, rows
 from tests.waiting import wait_until
@@ -20,7 +20,7 @@ def only(monkeypatch):
     """Let services look at the database of the test only."""
 
     def choose(alias):
-        monkeypatch.setattr(outbox_service, "outbox_aliases", lambda: [alias])
+        monkeypatch.setattr(outbox_service, "outbox_aliases", lambda **_: [alias])
         return alias
 
     return choose
@@ -126,16 +126,54 @@ def test_the_signal_is_sent_when_the_relay_has_published(sqlite, only, mq_settin
     assert seen == [("Queue", message_id)]
 
 
-def test_nothing_is_started_for_a_project_without_an_outbox(mq_settings, monkeypatch):
-    monkeypatch.setattr(outbox_service, "outbox_aliases", list)
-    assert outbox_services() == []
+def test_without_the_option_nothing_is_subscribed_before_an_outbox_is_found(sqlite, mq_settings, monkeypatch):
+    mq_settings(QUEUES={"mails": {}})
+    there = []
+    monkeypatch.setattr(outbox_service, "outbox_aliases", lambda **_: there)
+    monkeypatch.setattr(outbox_service, "RARE_LOOK", 0.0)
+    (found,) = outbox_services()
+    found.start()
+    try:
+        wait_until(lambda: found._sleeping)
+        assert found.listener._thread is None
+        there.append(sqlite)
+        found.wake()
+        wait_until(lambda: found.listener.is_subscribed)
+    finally:
+        found.stop()
+        assert found.join(10.0)
+    assert found.listener.join(0.0)
+
+
+def test_a_database_that_lets_it_wait_does_not_count_as_stuck(sqlite, only, mq_settings, monkeypatch):
+    only(sqlite)
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})
-    assert len(outbox_services()) == 2
+    waiting, ends = threading.Event(), threading.Event()
+
+    def wait():
+        waiting.set()
+        assert ends.wait(30)
+        return []
+
+    found = service()
+    found.run_once()
+    monkeypatch.setattr(found._relays[sqlite], "steps", wait)
+    found.start()
+    assert waiting.wait(30)
+    (before,) = found.progress().values()
+    wait_until(lambda: found.progress()["outbox"] != before)
+    ends.set()
+    found.stop()
+    assert found.join(10.0)
 
 
-def test_databases_that_cannot_be_used_keep_nobody_from_redis(monkeypatch):
-    def fail():
-        raise StoreError("no database")
+def test_databases_that_cannot_be_used_concern_only_those_who_use_an_outbox(monkeypatch, caplog):
+    def fail(alias):
+        raise RuntimeError("no database")
 
-    monkeypatch.setattr(outbox_service, "outbox_aliases", fail)
-    assert outbox_services() == []
+    monkeypatch.setattr(outbox_databases, "has_table", fail)
+    caplog.set_level("INFO", "mq_django")
+    assert outbox_databases.outbox_aliases(is_used=False) == []
+    assert {record.levelname for record in caplog.records} == {"INFO"}
+    with pytest.raises(RuntimeError):
+        outbox_databases.outbox_aliases()

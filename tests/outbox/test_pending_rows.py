@@ -6,9 +6,9 @@ from django.db import connections
 from mq_django import CancelResult, Place, get_result, queues, wait
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait
+from mq_django.inspector import outbox_rows
 from mq_django.outbox import outbox_databases
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.pending_rows import discard_rows, retry_rows
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
 from tests.testapp import tasks
 
@@ -121,9 +121,9 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
     rows(alias).update(batch=0, error="no", failed_ms=1)
     first, second, third = (row.pk for row in rows(alias))
 
-    assert retry_rows(alias, [first, second]) == 2
-    assert discard_rows(alias, [third]) == 1
-    assert discard_rows(alias, [first]) == 0
+    assert outbox_rows.retry(alias, [first, second]) == 2
+    assert outbox_rows.discard(alias, [third]) == 1
+    assert outbox_rows.discard(alias, [first]) == 0
 
     run(relay(alias))
     assert ready(redis_client, "emails") == ids[:2]

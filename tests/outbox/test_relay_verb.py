@@ -16,7 +16,7 @@ def only(monkeypatch, sqlite, mq_settings):
     """Look at the database of the test only."""
     mq_settings(QUEUES={"mails": {"OUTBOX": True, "MAX_DEPTH": 5}})
     for module in (outbox_service, relay_verb):
-        monkeypatch.setattr(module, "outbox_aliases", lambda: [sqlite])
+        monkeypatch.setattr(module, "outbox_aliases", lambda **_: [sqlite])
 
 
 def test_drain_publishes_all_rows(sqlite, redis_client, capsys):

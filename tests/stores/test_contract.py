@@ -8,7 +8,8 @@ import pytest
 
 from mq_django.consumers import decisions
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.shared_state import Receipt
+from mq_django.consumers.receipts import Receipt
+from mq_django.core.attempts import read_history
 from mq_django.core.lookup import Place
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
@@ -56,9 +57,9 @@ def numbers(deliveries):
     return [delivery.message.data for delivery in deliveries]
 
 
-def settled(store, delivery, outcome, delay_ms=0, *, who=ME, alone=False):
+def settled(store, delivery, outcome, delay_ms=0, *, who=ME, **options):
     """Settle one delivery and tell whether it was still held."""
-    stale = store.settle(who, [Settlement(delivery, outcome, delay_ms, alone=alone)])
+    stale = store.settle(who, [Settlement(delivery, outcome, delay_ms, **options)])
     return stale == []
 
 
@@ -236,6 +237,20 @@ def test_a_retry_comes_again_with_the_next_attempt_and_the_same_message(store, p
     assert second.message.id == message_id
     assert settled(store, second, Retry(), 0)
     assert promoted(store).message.attempt == 3
+
+
+def test_a_retry_without_a_charge_has_the_same_attempt_again(store, publish):
+    publish(outgoing())
+    first = take_one(store)
+    assert settled(store, first, Retry(error="away"), 0, uncharged=True)
+    second = promoted(store)
+    assert second.message.attempt == 1
+    assert settled(store, second, Retry(error="away"), 0, uncharged=True)
+    third = promoted(store)
+    assert third.message.attempt == 1
+    assert [(attempt.number, attempt.error) for attempt in read_history(third.history)] == [(1, "away")] * 2
+    assert settled(store, third, Retry(), 0)
+    assert promoted(store).message.attempt == 2
 
 
 def test_a_retry_is_not_early_and_can_be_cancelled(store, publish):

@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from mq_django import inspector
+from mq_django.admin.queues import outbox_page
 from mq_django.admin.topics import topic_pages
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
@@ -16,6 +17,7 @@ from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import VIEW, Page, needs
 from mq_django.admin.ui.tabs import sections, waiting_url
 from mq_django.conf import get_config
+from mq_django.inspector.outbox_views import outboxes, uses_outbox
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
 
@@ -93,6 +95,8 @@ def _context(page: Page) -> dict[str, Any]:
     chosen = _filter(page)
     listed = {view.name for view in views if chosen.matches(view)}
     rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
+    if uses_outbox():
+        alarms = [*outbox_page.alarms(page, outboxes()), *alarms]
     total = sum(not topic_pages.is_group(view) for view in views)
     troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
     return {

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
@@ -19,6 +20,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.visible import escape
 from mq_django.errors import InvalidFilter, InvalidOffset, UnknownGroup
+from mq_django.inbox.passes import databases_of
 from mq_django.inspector import entries, topics
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
@@ -26,6 +28,8 @@ from mq_django.inspector.topics import SeekPreview
 
 #: Form fields: the kind of position, and the values for a time and an offset.
 TO, MOMENT, OFFSET = "to", "moment", "offset"
+#: The form field for effects that happen again, although the subscriber has `@exactly_once`.
+REPEAT = "repeat"
 
 
 @needs(VIEW, OPERATE)
@@ -42,7 +46,8 @@ def seek(page: Page, name: str) -> HttpResponse:
             return _form(page, name, asked, error=_("Enter a position: a date and time, or the offset of a message."))
         if CONFIRMED not in page.request.POST:
             return _confirm_seek(page, name, asked, place, preview)
-        topics.seek(topic, group, place)
+        repeats = page.request.POST.get(REPEAT) == "yes" and bool(databases_of(name))
+        topics.seek(topic, group, place, repeat=repeats)
     except InvalidOffset:
         return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
     except UnknownGroup:
@@ -52,7 +57,8 @@ def seek(page: Page, name: str) -> HttpResponse:
     page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(preview)})
     more = "at least " if preview.more else ""
     counts = f"{more}{preview.replayed} messages again, {more}{preview.skipped} skipped"
-    page.log(name, f"Moved the group to {place}, after {preview.after}: {counts}")
+    again = ", whose effects happen again" if repeats else ""
+    page.log(name, f"Moved the group to {place}, after {preview.after}: {counts}{again}")
     return HttpResponseRedirect(page.queue_url(name))
 
 
@@ -147,7 +153,16 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Offset, p
             for head in heads
         ],
         dangerous=preview.skipped > 0,
+        inputs=[_repeat()] if preview.replayed and databases_of(name) else [],
     )
+
+
+def _repeat() -> dict[str, Any]:
+    """Return the field of effects that happen again, for subscribers with `@exactly_once`."""
+    shown = _(
+        "The subscriber has @exactly_once, so messages that it has handled are acked without it, unless you check this."
+    )
+    return {"name": REPEAT, "is_box": True, "label": _("Let the effects happen again"), "help": shown}
 
 
 @needs(VIEW, OPERATE, PURGE)

@@ -10,6 +10,7 @@ from mq_django.admin.ui.page import Page
 from mq_django.admin.ui.text import number
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector.outbox_views import uses_outbox
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.topics import TopicView
@@ -81,4 +82,6 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
         ("consumers", _("Consumers"), page.url("consumers")),
         ("workflows", _("Workflows"), page.url("workflows")),
     ]
+    if current == "outbox" or uses_outbox():
+        found.append(("outbox", _("Outbox"), page.url("outbox")))
     return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]

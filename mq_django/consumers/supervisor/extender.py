@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from mq_django.consumers.by_server import ServerQueues, open_stores
+from mq_django.consumers.receipts import Running
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import Running
 from mq_django.core.logs import get_logger
 from mq_django.stores.base import StreamEntry
 

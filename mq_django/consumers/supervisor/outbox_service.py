@@ -23,11 +23,11 @@ from mq_django.transport.connections import open_session
 logger = get_logger(__name__)
 
 #: Seconds between two looks at a database without a notification: if a queue or topic has OUTBOX, and otherwise.
-POLL, RARE_POLL = 1.0, 5.0
+POLL, RARE_POLL = 1.0, 30.0
 #: Seconds until a queue that is full is tried again.
 FULL = 0.2
-#: Seconds between two looks for databases with an outbox.
-LOOK_FOR_DATABASES = 60.0
+#: Seconds between two looks for databases with an outbox: if there is one, or the option OUTBOX; and otherwise.
+LOOK_FOR_DATABASES, RARE_LOOK = 60.0, 600.0
 #: Seconds for which a database connection is used if CONN_MAX_AGE says nothing, or 0.
 CONNECTION_AGE = 60.0
 
@@ -44,7 +44,11 @@ class OutboxService(Service):
     def __init__(self, destinations: Mapping[str, DeliveryOptions]) -> None:
         super().__init__()
         self._destinations = destinations
-        self._poll = POLL if any(each.outbox for each in destinations.values()) else RARE_POLL
+        #: Whether a queue or topic has OUTBOX. Without it, `publish(outbox=True)` may still write rows.
+        self._is_configured = any(each.outbox for each in destinations.values())
+        self._poll = POLL if self._is_configured else RARE_POLL
+        #: Is started when a database with an outbox is found; None: it is a service of its own.
+        self.listener: Listener | None = None
         self._relays: dict[str, DatabaseRelay] = {}
         self._next_look = 0.0
         #: Server or place that has failed -> when it is tried again on the monotonic clock, and the seconds until then.
@@ -61,6 +65,22 @@ class OutboxService(Service):
             return 0.0
         return FULL if any(relay.is_waiting for relay in self._relays.values()) else self._poll
 
+    def progress(self) -> Mapping[str, object]:
+        """See Service.progress(). How long a database lets it wait is a setting of the project, and is no failure."""
+        found = super().progress()
+        return {name: None if value is None else time.monotonic() for name, value in found.items()}
+
+    def stop(self) -> None:
+        """End the loops."""
+        super().stop()
+        if self.listener is not None:
+            self.listener.stop()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the loops to end."""
+        has_ended = super().join(timeout)
+        return (self.listener is None or self.listener.join(timeout)) and has_ended
+
     def close(self) -> None:
         """Close the connections of this thread."""
         for alias in self._relays:
@@ -69,10 +89,13 @@ class OutboxService(Service):
     def _find_databases(self) -> None:
         if time.monotonic() < self._next_look:
             return
-        self._next_look = time.monotonic() + LOOK_FOR_DATABASES
-        for alias in outbox_aliases():
+        for alias in outbox_aliases(is_used=self._is_configured):
             if alias not in self._relays:
                 self._relays[alias] = DatabaseRelay(alias, self._destinations, announce_published)
+        is_often = self._is_configured or self._relays
+        self._next_look = time.monotonic() + (LOOK_FOR_DATABASES if is_often else RARE_LOOK)
+        if self._relays and self.listener is not None and self._thread is not None:
+            self.listener.start()
 
     def _relay(self, relay: DatabaseRelay) -> bool:
         """Do one round for a database, and return whether there may be more to do at once."""
@@ -117,27 +140,22 @@ class OutboxService(Service):
         self._failed[name] = (time.monotonic() + pause, pause)
 
     def _end_old_connections(self) -> None:
-        """Close connections after CONN_MAX_AGE, but not each round if that is 0."""
+        """Close connections after CONN_MAX_AGE, but not each round if that is 0; each round if rounds are rare."""
         now = time.monotonic()
         for alias, since in list(self._connected.items()):
             age = connections[alias].settings_dict["CONN_MAX_AGE"]
-            if age is not None and now - since > (age or CONNECTION_AGE):
+            if self._poll == RARE_POLL or (age is not None and now - since > (age or CONNECTION_AGE)):
                 connections[alias].close()
                 del self._connected[alias]
 
 
-def outbox_services(*, always: bool = False) -> list[Service]:
+def outbox_services() -> list[Service]:
     """Return the services that publish the rows of outboxes, for each server one, with what wakes it.
 
-    Args:
-        always: also if no queue or topic has OUTBOX, and no database an outbox.
+    If no queue or topic has OUTBOX, nothing is subscribed before a database with an outbox is found.
     """
-    config = get_config()
-    destinations = destinations_of(config)
-    if not always and not any(each.outbox for each in destinations) and not _has_outbox():
-        return []
     servers: dict[str, dict[str, DeliveryOptions]] = {}
-    for each in destinations:
+    for each in destinations_of(get_config()):
         servers.setdefault(each.connection, {})[each.name] = each
     found = list[Service]()
     for connection, share in servers.items():
@@ -164,18 +182,7 @@ def _services_of(connection: str, share: Mapping[str, DeliveryOptions]) -> list[
     channels = {outbox_channel(each.namespace): 0 for each in share.values()}
     listener = Listener(open_session("chores", connection), channels, lambda _number, _text: service.wake())
     listener.name = "outbox listener"
-    return [service, listener]
-
-
-def _has_outbox() -> bool:
-    """Return whether a database has an outbox, into which `publish(outbox=True)` may write."""
-    before = {each.alias for each in connections.all(initialized_only=True) if each.connection is not None}
-    try:
-        return bool(outbox_aliases())
-    except Exception as error:  # noqa: BLE001 - whatever keeps a project from its databases must not keep it from Redis
-        logger.info("No outbox is looked for: %s", error)
-        return False
-    finally:
-        for each in connections.all(initialized_only=True):
-            if each.alias not in before:
-                each.close()
+    if any(each.outbox for each in share.values()):
+        return [service, listener]
+    service.listener = listener
+    return [service]

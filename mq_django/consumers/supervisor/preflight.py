@@ -4,6 +4,9 @@ import math
 import time
 from collections.abc import Sequence
 
+from django.db import Error as DatabaseError
+from django.db import connections
+
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
 from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
@@ -17,6 +20,8 @@ from mq_django.errors import (
     StoreError,
     UnknownGroup,
 )
+from mq_django.inbox.inbox_tables import missing_tables
+from mq_django.inbox.passes import databases_of
 from mq_django.stores import open_store
 from mq_django.stores.partition_count import check_reply, record_command
 from mq_django.stores.topic_stats import group_names
@@ -117,6 +122,26 @@ def check_partitions(queues: Sequence[QueueConfig]) -> None:
     for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):
         if not isinstance(reply, Exception):
             check_reply(whole, reply)
+
+
+def check_inbox(queues: Sequence[QueueConfig]) -> None:
+    """Check that the databases of handlers with `@exactly_once` have the tables. One that cannot be read is left out.
+
+    Raises:
+        ConfigurationError: a database is not in the settings, or has no such table.
+    """
+    for using in sorted({using for config in queues for using in databases_of(config.name)}):
+        if using not in connections:
+            raise ConfigurationError(f"@exactly_once(using={using!r}) names no database in DATABASES")
+        try:
+            missing = missing_tables(using)
+        except DatabaseError as error:
+            logger.warning("Database %s could not be examined: %s", using, error)
+            continue
+        finally:
+            connections[using].close()
+        if missing:
+            raise ConfigurationError(missing[0])
 
 
 def examine_servers(queues: Sequence[QueueConfig]) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.shared_state import SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
@@ -65,7 +66,11 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
     results = shared_state.results()
     running = {item.receipt for item in shared_state.running()} - results.keys()
     return Evidence(
-        results=results, running=running, late=shared_state.late(now) if late else (), may_receive=may_receive
+        results=results,
+        running=running,
+        late=shared_state.late(now) if late else (),
+        together=shared_state.together() if late else (),
+        may_receive=may_receive,
     )
 
 

@@ -18,7 +18,7 @@ from mq_django.consumers.memory import new_file
 from mq_django.consumers.supervisor.worker_process import command, environment, ignoring_interrupts
 from mq_django.core.logs import get_logger
 from mq_django.core.version import VERSION
-from mq_django.registry import start_of
+from mq_django.registry import largest_batch, start_of
 from mq_django.stores.schedule_state import scheduled
 
 logger = get_logger(__name__)
@@ -51,6 +51,7 @@ def fingerprint(queues: Sequence[QueueConfig]) -> str:
         "queues": queues,
         "starts": [start_of(queue.name) for queue in queues],
         "schedules": scheduled(),
+        "batch": largest_batch(),
         "servers": [settings.CACHES.get(connection or config.connection) for connection in config.connections()],
         "time zone": settings.TIME_ZONE,
     }

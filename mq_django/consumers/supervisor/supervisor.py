@@ -15,6 +15,7 @@ from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
+from mq_django.consumers.supervisor.inbox_trimmer import inbox_trimmers
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.server_services import ServerServices
@@ -88,7 +89,7 @@ class Supervisor:
             on_unresponsive=self._each_reclaimer(Reclaimer.consumer_unresponsive),
             on_late=self._each_reclaimer(Reclaimer.consumer_late),
         )
-        self._others = [*make_trimmers(), WorkflowService(get_config().each_part()), *watchers]
+        self._others = [*make_trimmers(), WorkflowService(get_config().each_part()), *inbox_trimmers(queues), *watchers]
         self._health = health
         self._health.watch([server.heartbeat for server in self._servers])
 

@@ -4,7 +4,8 @@ import enum
 import time
 from collections.abc import Collection
 
-from mq_django.consumers.shared_state import OVERTIME, Running, SharedState
+from mq_django.consumers.receipts import Running
+from mq_django.consumers.shared_state import OVERTIME, SharedState
 
 #: Seconds without a tick after which a consumer that runs no handler is killed: it is stopped or stuck.
 STILL = 15.0

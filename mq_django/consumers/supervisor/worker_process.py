@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
+from mq_django.consumers.batch_slots import ASYNC_BATCHES
 from mq_django.consumers.machine import started
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.watchdog import Watchdog
 from mq_django.consumers.worker.consumer import lanes
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core import clock
+from mq_django.registry import largest_batch
 
 #: The number of ticks, in about a second, after which a process has started successfully.
 STARTED = 10
@@ -140,7 +142,9 @@ def spawn(
     threads = 1 if backlog else options.threads
     with ExitStack() as undo:
         # It fetches nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
-        shared_state = SharedState.create(lanes(threads), held=False)
+        batch = largest_batch()
+        batches = threads + ASYNC_BATCHES if batch else 0
+        shared_state = SharedState.create(lanes(threads), held=False, batches=batches, batch=batch)
         undo.callback(shared_state.close)
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)

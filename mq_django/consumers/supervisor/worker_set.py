@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.shared_state import Receipt
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.supervisor.quarantine import Quarantines
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.restarts import Restarts

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.shared_state import Running
+from mq_django.consumers.receipts import Running
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.worker_activity import worker_activity
 from mq_django.consumers.supervisor.worker_process import WorkerProcess

@@ -9,9 +9,12 @@ from mq_django.consumers import liveness
 from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
+from mq_django.consumers.receipts import Running
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import Running, SharedState
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker.batch_rows import BatchRows
+from mq_django.consumers.worker.batches import Batches, Lingering
 from mq_django.consumers.worker.canceller import Lane, cancellers
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
@@ -34,6 +37,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
 from mq_django.errors import StoreError
+from mq_django.registry import lingers
 from mq_django.stores.base import Store, StreamEntry
 
 logger = get_logger(__name__)
@@ -71,6 +75,7 @@ class Consumer:
         self._shared_state = shared_state
         self._threads = ThreadPool(threads, shared_state)
         self._loop = LoopPool(threads, shared_state)
+        self._batches = Batches(shared_state, self._threads, self._loop, BatchRows(threads))
         self._servers = by_server(queues)
         #: One per server, in the same order.
         self._settling = [SettleService() for _ in self._servers]
@@ -96,7 +101,7 @@ class Consumer:
         for settler in self._settlers:
             settler.steps_ended = self._steps.settled
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
-        self._services.append(self._steps)
+        self._services += [self._steps, *([Lingering(self._batches)] if lingers() else [])]
         self._releasing: list[Releaser] = [] if backlog else list(releasers(self._servers, shared_state))
         places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
         answers = open_answers(queues, self.id, LaneStacks(self._threads, self._loop, shared_state).take)
@@ -127,6 +132,7 @@ class Consumer:
                 executor=Executor(config, number, self._shared_state, settler, self._cancels[number]),
                 threads=self._threads,
                 loop=self._loop,
+                batches=self._batches,
                 isolate=self._adder(number) if isolate else None,
             )
 
@@ -137,7 +143,7 @@ class Consumer:
 
     def _make_fetchers(self) -> Iterator[Service]:
         dispatchers = list(self._dispatchers(isolate=True))
-        room = partial(Room, threads=self._threads, loop=self._loop)
+        room = partial(Room, threads=self._threads, loop=self._loop, batches=self._batches)
         return Fetchers(self.id, self._queues, dispatchers, self._shared_state, room).open()
 
     def _wake_fetchers(self) -> None:
@@ -208,6 +214,7 @@ class Consumer:
         self._stop_fetching()
         for settler in self._settlers:
             settler.reports.stopping.set()
+        self._batches.close()
         self._loop.stop()
         self._threads.stop()
         self._hand_back_isolated()

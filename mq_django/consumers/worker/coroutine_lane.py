@@ -7,9 +7,8 @@ from contextlib import suppress
 from contextvars import Context
 
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lanes import Argument, WorkItem
 from mq_django.core.interrupts import place
-from mq_django.core.messages import Message
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 
@@ -38,11 +37,11 @@ class CoroutineLane:
             self._context.run(place.set, self)
         return self._context.copy()
 
-    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+    async def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
         """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
         self._given_up, self._guards, self._is_calling = False, 0, True
         try:
-            return await self._call(handler, message, timeout)
+            return await self._call(handler, argument, timeout)
         finally:
             self._is_calling = False
             if self.cancelled and self.task is not None:
@@ -94,17 +93,21 @@ class CoroutineLane:
         # A task of the handler's own, or a thread that it waits for.
         self.task.get_loop().call_soon_threadsafe(self._cancel_task, self.task)
 
+    def seal(self) -> None:
+        """Let nothing cancel the task from now on: see `seal`."""
+        self._is_calling = False
+
     def _cancel_task(self, task: "asyncio.Task[None]") -> None:
         if self.task is task and self._is_calling:
             task.cancel()
 
     @staticmethod
-    async def _call(handler: Handler, message: Message, timeout: float | None) -> object:
+    async def _call(handler: Handler, argument: Argument, timeout: float | None) -> object:
         if timeout is None:
-            return await handler.call(message)
+            return await handler.call(argument)
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await handler.call(message)
+                return await handler.call(argument)
         except TimeoutError as error:
             if limit.expired():
                 raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error

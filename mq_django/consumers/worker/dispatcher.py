@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mq_django.consumers.decisions import unusable
+from mq_django.consumers.worker.batches import Batches, Collector
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.once_batch_call import alone
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -41,6 +43,7 @@ class Dispatcher:
         executor: Executor,
         threads: Runner,
         loop: Runner,
+        batches: Batches,
         isolate: Callable[[Delivery], None] | None = None,
     ) -> None:
         self._queue = queue
@@ -50,6 +53,10 @@ class Dispatcher:
         self._loop_pool = loop
         #: Called with deliveries that must run alone; None in a quarantine, where all do.
         self._isolate = isolate
+        self._batches = batches
+        #: The messages for handlers of batches that were taken together, by the name of the handler.
+        self._collected: dict[str, list[Delivery]] = {}
+        self._collectors: dict[str, Collector] = {}
         self._handlers: dict[str, Handler] = {}
         self._unknown: set[str] = set()
 
@@ -64,6 +71,8 @@ class Dispatcher:
                 # Not in hand, it is found again like a delivery whose reply was lost.
                 self.settler.in_hand.pop((item.stream, item.entry), None)
                 failed = error
+        if self._collected:
+            self._collect()
         if failed is not None:
             raise failed
 
@@ -76,10 +85,28 @@ class Dispatcher:
             self._executor.settle(Settlement(item, SetAside()))
         elif item.alone and self._isolate is not None:
             self._isolate(item)
-        elif handler.is_async:
+        elif handler.batch and handler.once is not None and item.message.attempt > 1:
+            self._threads.put(WorkItem(item, alone(handler), self._executor))
+        elif handler.batch:
+            self._collected.setdefault(handler.name, []).append(item)
+            if handler.name not in self._collectors:
+                self._collectors[handler.name] = self._batches.collector(handler)
+        elif handler.on_loop:
             self._loop_pool.put(WorkItem(item, handler, self._executor))
         else:
             self._threads.put(WorkItem(item, handler, self._executor))
+
+    def _collect(self) -> None:
+        """Add the messages to those of their handlers, and have the calls made that can be made."""
+        collected, self._collected = self._collected, {}
+        waits = False
+        for name, deliveries in collected.items():
+            collector = self._collectors[name]
+            collector.add([(delivery, self._executor) for delivery in deliveries])
+            # A quarantine runs each message alone.
+            waits |= collector.ready(at_once=self._isolate is None) is not None
+        if waits:
+            self._batches.on_wait()
 
     def _handler(self, name: str) -> Handler | None:
         handler = find(self._queue, name)

@@ -4,62 +4,34 @@ import math
 import time
 import traceback
 from dataclasses import replace
-from typing import Protocol
 
 from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.decisions import decide, settled_as
+from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import send
-from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, RunningState
+from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED
 from mq_django.consumers.worker import forks
+from mq_django.consumers.worker.admission import Admission
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
+from mq_django.consumers.worker.databases import CONNECTION_CHECK
 from mq_django.consumers.worker.judging import anotify, judge_left, judge_shared_rollback, notify, retry_invalid
+from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
+from mq_django.consumers.worker.once_call import once_call
 from mq_django.consumers.worker.settler import Settler
-from mq_django.core import clock
+from mq_django.core.exactly_once import Postponed
 from mq_django.core.exceptions import path_of
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, CANCEL, Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
-from mq_django.registry import Handler, find
-from mq_django.signals import handler_finished, handler_started
+from mq_django.registry import Handler
+from mq_django.signals import handler_finished
 from mq_django.stores.base import Settlement
-from mq_django.stores.results import EXPIRED
 
 logger = get_logger(__name__)
-
-
-class ThreadLane(Protocol):
-    """A thread that runs one delivery at a time."""
-
-    #: Its number in the shared state.
-    number: int
-    databases: Databases
-    #: Somebody has cancelled what it runs, or has run last.
-    cancelled: bool
-
-    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
-        """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
-
-
-class LoopLane(Protocol):
-    """A place on an event loop that runs one delivery at a time."""
-
-    #: Its number in the shared state.
-    number: int
-    #: Somebody has cancelled what it runs, or has run last.
-    cancelled: bool
-    #: The connections of the thread in which `sync_to_async` runs database operations.
-    databases: Databases
-
-    def is_alone(self) -> bool:
-        """Return whether nothing else runs on the loop."""
-
-    async def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
-        """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
 
 
 class Executor:
@@ -77,68 +49,70 @@ class Executor:
         settler: Settler,
         cancels: Cancels | None = None,
     ) -> None:
-        self._config = config
+        self.config = config
         self._queue = config.public_name
-        self._cancels = cancels
+        self.admission = Admission(config, number, shared_state, settler, cancels)
         #: The number of the queue in this process.
         self.number = number
         self._shared_state = shared_state
-        self._settler = settler
-        self._reports = settler.reports
+        self.settler = settler
+        self.reports = settler.reports
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
-        self._generation = forks.generation
+        self.generation = forks.generation
         kinds = registry.kinds(config.public_name)
-        self._handle = handling_chain() if False in kinds else None
-        self._ahandle = async_handling_chain() if True in kinds else None
+        self.handle = handling_chain() if False in kinds else None
+        self.ahandle = async_handling_chain() if True in kinds else None
 
     def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery in this thread."""
-        lane.cancelled, timeout = False, self._timeout(handler)
+        lane.cancelled, timeout = False, self.timeout(handler)
+        if handler.once is not None:
+            handler = once_call(handler, delivery, self.config)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
             notify(delivery, handler, started)
             return
-        slot = self._reports.slot(delivery)
+        slot = self.reports.slot(delivery)
         databases = lane.databases
         if databases.held and started - databases.checked > CONNECTION_CHECK:
             databases.refresh()
         raised: BaseException | None = None
         try:
-            if self._handle is None:
+            if self.handle is None:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             else:
-                outcome, raised = self._run_in_middleware(self._handle, lane, delivery, handler, timeout)
+                outcome, raised = self._run_in_middleware(self.handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            outcome = self._judge_error(lane, delivery, handler, error)
+            outcome = self.judge_error(lane, delivery, handler, error)
             raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             outcome = judge_left(slot, handler, outcome, databases.clean_up())
-        self._reports.end(slot, outcome)
-        outcome = self._settle(delivery, handler, outcome, seconds, raised)
+        self.reports.end(slot, outcome)
+        outcome = self.settle_ended(delivery, handler, outcome, seconds, raised)
         notify(delivery, handler, outcome, seconds, raised)
         # Its traceback refers to this frame.
         raised = None
 
     async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
         """Run a delivery on this event loop."""
-        lane.cancelled, timeout = False, self._timeout(handler)
+        lane.cancelled, timeout = False, self.timeout(handler)
         started = self._admit(lane.number, delivery, handler, timeout)
         if not isinstance(started, float):
             await anotify(delivery, handler, started)
             return
-        slot = self._reports.slot(delivery)
+        slot = self.reports.slot(delivery)
         databases = lane.databases
         rollbacks, raised = databases.rollbacks, None
         try:
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 await sync_to_async(databases.refresh)()
-            if self._ahandle is None:
+            if self.ahandle is None:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             else:
-                outcome, raised = await self._arun_in_middleware(self._ahandle, lane, delivery, handler, timeout)
+                outcome, raised = await self._arun_in_middleware(self.ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            outcome = self._judge_error(lane, delivery, handler, error)
+            outcome = self.judge_error(lane, delivery, handler, error)
             raised = None if isinstance(outcome, HandBack) else error
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
@@ -149,11 +123,11 @@ class Executor:
                 if left and is_alone:
                     rollbacks, outcome = databases.rollbacks, judge_left(slot, handler, outcome, left)
             except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
-                outcome = self._judge_error(lane, delivery, handler, error)
+                outcome = self.judge_error(lane, delivery, handler, error)
         if databases.rollbacks != rollbacks:
             outcome = judge_shared_rollback(slot, handler, outcome)
-        self._reports.end(slot, outcome)
-        outcome = self._settle(delivery, handler, outcome, seconds, raised)
+        self.reports.end(slot, outcome)
+        outcome = self.settle_ended(delivery, handler, outcome, seconds, raised)
         await anotify(delivery, handler, outcome, seconds, raised)
         raised = None
 
@@ -165,9 +139,17 @@ class Executor:
         """Return the receipt of a delivery in the shared state."""
         return Receipt.of(self.number, delivery.stream, delivery.entry)
 
+    def receipts(self, delivery: Delivery) -> list[Receipt]:
+        """Return the receipt of a delivery in a list."""
+        return [self.receipt(delivery)]
+
     def settle(self, settlement: Settlement) -> None:
         """Pass on the outcome of a delivery that did not run."""
-        self._settler.add(settlement)
+        self.settler.add(settlement)
+
+    def hand_back(self, delivery: Delivery) -> None:
+        """Hand back a delivery that has not started."""
+        self.settler.add(Settlement(delivery, HandBack()))
 
     def _run_in_middleware(
         self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
@@ -178,9 +160,9 @@ class Executor:
             try:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                outcome = self._judge_error(lane, delivery, handler, error)
+                outcome = self.judge_error(lane, delivery, handler, error)
                 handling.exception = None if isinstance(outcome, HandBack) else error
-            return self._decided(delivery, handler, outcome)
+            return self.decided(delivery, handler, outcome)
 
         handling = Handling(self._queue, delivery.message, handler.where, run)
         return self._judge_middleware(handler, handling, handle(handling))
@@ -194,9 +176,9 @@ class Executor:
             try:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                outcome = self._judge_error(lane, delivery, handler, error)
+                outcome = self.judge_error(lane, delivery, handler, error)
                 handling.exception = None if isinstance(outcome, HandBack) else error
-            return self._decided(delivery, handler, outcome)
+            return self.decided(delivery, handler, outcome)
 
         handling = Handling(self._queue, delivery.message, handler.where, run)
         return self._judge_middleware(handler, handling, await handle(handling))
@@ -208,13 +190,14 @@ class Executor:
         raised, handling.exception = handling.exception, None
         if returned is CANCEL:
             return CANCEL, raised
-        if isinstance(returned, HandBack) and self._reports.stopping.is_set():
+        if isinstance(returned, HandBack) and (returned is POSTPONED or self.reports.stopping.is_set()):
             return returned, None
         if not isinstance(returned, Ack | Retry | Bury):
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
         return self._judge(handler, returned), raised
 
-    def _timeout(self, handler: Handler) -> float | None:
+    def timeout(self, handler: Handler) -> float | None:
+        """Return the seconds that a call of a handler may take; None: any time."""
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
     def _admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float | Outcome:
@@ -225,32 +208,16 @@ class Executor:
         # not noted. What is not held another consumer may have. The clock is read again, because this thread may have
         # been suspended meanwhile. A hand-back is fenced.
         self._shared_state.run(lane, self.number, delivery.stream, delivery.entry, now, deadline)
-        if not self._shared_state.holds(self.number, delivery.read_at) or self._shared_state.paused(self.number):
-            outcome: Outcome = HandBack()
-        elif self._cancels is not None and message.id in self._cancels.ids:
-            is_asked = self._cancels.has(message.id)
-            if is_asked is False:
-                return self._started(message, now)
-            outcome = HandBack() if is_asked is None else Cancel("Cancelled before it started")
-        elif message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
-            outcome = Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
-        else:
-            return self._started(message, now)
-        if isinstance(outcome, Cancel):
-            logger.info("Message %s was cancelled before handler %s started", message.id, handler.where)
+        outcome = self.admission.refusal(delivery)
+        if outcome is None:
+            self.admission.announce(message)
+            return now
         self._shared_state.idle(lane)
-        known = find(message.queue, message.name)
-        self._settler.add(settled_as(delivery, outcome, known))
+        self.admission.refuse(delivery, handler, outcome)
         return outcome
 
-    @staticmethod
-    def _started(message: Message, now: float) -> float:
-        if handler_started.receivers:
-            send(handler_started, queue=message.queue, message=message)
-        return now
-
     def _judge(self, handler: Handler, returned: object) -> Outcome:
-        if forks.generation != self._generation:
+        if forks.generation != self.generation:
             forks.end_child(handler.where, 0)
         if returned is ACK or isinstance(returned, Ack):
             return returned
@@ -259,17 +226,18 @@ class Executor:
             return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
         return Ack(returned) if handler.keeps_result else ACK
 
-    def _judge_error(
+    def judge_error(
         self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
     ) -> Outcome:
-        if forks.generation != self._generation:
+        """Return the outcome of a handler that has raised."""
+        if forks.generation != self.generation:
             forks.end_child(handler.where, 1)
         if lane.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL
-        if self._reports.is_interrupt(error):
-            return HandBack()
-        policy = handler.retry or self._config.retry
+        if isinstance(error, Postponed) or self.reports.is_interrupt(error):
+            return POSTPONED
+        policy = handler.retry or self.config.retry
         try:
             text = f"{path_of(type(error))}: {error}"
             trace = "".join(traceback.format_exception(error))
@@ -278,34 +246,41 @@ class Executor:
             return retry_invalid(delivery, handler, second)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
-    def _decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
+    def decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:
         """Return the final outcome: a Retry without attempts left becomes a Bury, any other gets its delay."""
         if not isinstance(outcome, Retry):
             return outcome
         try:
-            return decide(self._config, delivery.message, handler, outcome)
+            return decide(self.config, delivery.message, handler, outcome)
         except BaseException as error:  # noqa: BLE001 - a project may extend RetryPolicy
             # By the queue's policy, because the handler's may be the cause.
-            return decide(self._config, delivery.message, None, retry_invalid(delivery, handler, error))
+            return decide(self.config, delivery.message, None, retry_invalid(delivery, handler, error))
 
-    def _settle(
-        self, delivery: Delivery, handler: Handler, outcome: Outcome, seconds: float, raised: BaseException | None
+    def settle_ended(
+        self,
+        delivery: Delivery,
+        handler: Handler,
+        outcome: Outcome,
+        seconds: float,
+        raised: BaseException | None,
+        *,
+        together: int = 1,
     ) -> Outcome:
-        """Pass an outcome to the settler, and return its final form."""
+        """Pass an outcome to the settler, and return its final form. `together`: how many messages the call had."""
         message, micros = delivery.message, int(seconds * 1e6)
         if isinstance(outcome, Ack):
             state = HANDLED if type(outcome) is Ack else RETURNED
             self._shared_state.ended(state, self.number, delivery.stream, delivery.entry)
-            self._settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result))
+            self.settler.add(Settlement(delivery, outcome, 0, micros, handler.keeps_result, False, False, together))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.
-            self._settler.add(Settlement(delivery, outcome))
+            self.settler.add(Settlement(delivery, outcome))
         else:
-            outcome = self._decided(delivery, handler, outcome)
+            outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
                 logger.info("Handler %s was cancelled: message %s", handler.where, message.id)
             self._shared_state.ended(FAILED, self.number, delivery.stream, delivery.entry)
-            self._settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
+            self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
         return outcome

@@ -6,18 +6,16 @@ import time
 from collections.abc import Callable
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from django.core.cache import caches
 from django.db import connections
 
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.lanes import Argument, WorkItem
 from mq_django.core import handler_context
 from mq_django.core.interrupts import HandlerCancelled, place
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery, Message
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 
@@ -32,14 +30,6 @@ def make_caches() -> None:
         except Exception:
             # Code that uses the cache gets the error.
             logger.debug("Cannot create cache %s", alias, exc_info=True)
-
-
-class WorkItem(NamedTuple):
-    """A delivery, its handler and its executor."""
-
-    delivery: Delivery
-    handler: Handler
-    executor: Executor
 
 
 class HandlerThread:
@@ -63,7 +53,7 @@ class HandlerThread:
         self._is_calling = False
         #: Somebody has cancelled what it runs; the blocks in which it is not interrupted.
         self.cancelled = self._given_up = False
-        self._guards = 0
+        self.guards = 0
         self.busy = False
         #: How many deliveries have ended here.
         self.ended = 0
@@ -103,15 +93,15 @@ class HandlerThread:
         self.busy = True
         return job
 
-    def call(self, handler: Handler, message: Message, timeout: float | None) -> object:
+    def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
         """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
         returned, ended = None, False
-        self._given_up, self._guards = False, 0
+        self._given_up, self.guards = False, 0
         try:
             self._deadline = None if timeout is None else time.monotonic() + timeout
             self._is_calling = True
             try:
-                returned = handler.call(message)
+                returned = handler.call(argument)
                 ended = True
             finally:
                 # An interrupt that was sent under the lock arrives before this function returns.
@@ -152,24 +142,35 @@ class HandlerThread:
                 job.executor.overdue(self.number, job.delivery, since=time.monotonic())
             if not self.cancelled:
                 self.cancelled = True
-                if not self._guards:
+                if not self.guards:
                     self._interrupt(HandlerCancelled)
 
     def guard(self) -> None:
         """Begin a block in which the handler is not interrupted: see `uninterrupted`."""
         with self._lock:
-            self._guards += 1
+            self.guards += 1
 
     def unguard(self) -> None:
         """End a block, and interrupt the handler if it was cancelled meanwhile."""
         with self._lock:
-            self._guards -= 1
-            if self._guards or not self.cancelled or not self._is_calling:
+            self.guards -= 1
+            if self.guards or not self.cancelled or not self._is_calling:
                 return
             if threading.get_ident() != self.thread.ident:
                 self._interrupt(HandlerCancelled)
                 return
         raise HandlerCancelled
+
+    def end_timeout(self) -> None:
+        """Let the timeout not interrupt the handler, which watches it itself."""
+        with self._lock:
+            self._deadline = None
+
+    def seal(self) -> None:
+        """Let nothing interrupt the handler from now on: see `seal`."""
+        # An interrupt that was sent under the lock arrives before this function returns.
+        with self._lock:
+            self._is_calling = False
 
     def _interrupt(self, error: type[BaseException]) -> None:
         """Raise an error in the running handler. Called with the lock held."""

@@ -14,7 +14,8 @@ from asgiref.sync import SyncToAsync
 
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
-from mq_django.consumers.worker.handler_thread import HandlerThread, WorkItem
+from mq_django.consumers.worker.handler_thread import HandlerThread
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted

@@ -10,16 +10,16 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.handler_thread import WorkItem, make_caches
+from mq_django.consumers.worker.handler_thread import make_caches
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool
 from mq_django.core import handler_context
 from mq_django.core.logs import get_logger
-from mq_django.core.outcomes import HandBack
-from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
 
@@ -111,7 +111,7 @@ class LoopPool(Pool):
     def receipts(self) -> Collection[Receipt]:
         """Return the receipts of the running deliveries."""
         jobs = [lane.job for lane in self.lanes]
-        return {job.executor.receipt(job.delivery) for job in jobs if job is not None}
+        return {each for job in jobs if job is not None for each in job.executor.receipts(job.delivery)}
 
     def current_task(self) -> "asyncio.Task[Any] | None":
         """Return the task that runs now; None while the loop waits."""
@@ -186,7 +186,7 @@ class LoopPool(Pool):
             lane.databases = await self._opened()
             await executor.run_coroutine(lane, delivery, handler)
         except BaseException:
-            executor.settle(Settlement(delivery, HandBack()))
+            executor.hand_back(delivery)
             raise
         finally:
             self._shared_state.idle(lane.number)
@@ -205,7 +205,7 @@ class LoopPool(Pool):
         finally:
             with self._held_lock:
                 self.held -= 1
-            self._on_ended()
+            self.on_low()
 
     async def _opened(self) -> Databases:
         """Return the connections of the thread in which `sync_to_async` runs database operations."""
@@ -222,7 +222,7 @@ class LoopPool(Pool):
                 job = self._jobs.popleft()
             except IndexError:
                 return
-            job.executor.settle(Settlement(job.delivery, HandBack()))
+            job.executor.hand_back(job.delivery)
             with self._held_lock:
                 self.held -= 1
 

@@ -102,7 +102,7 @@ class PartitionFetcher(Service):
         active = [part for part in self._parts if part.may_fetch()]
         if not active:
             return PAUSED
-        self._left = self._room.messages(self._seconds())
+        self._left = self._room.messages(self._seconds(), self._held())
         now = time.monotonic()
         due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]
         if self._left < 1 or not due:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 
+from mq_django.consumers.batch_slots import ASYNC_BATCHES
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.handler_thread import HandlerThread, WorkItem
-from mq_django.core.outcomes import HandBack
-from mq_django.stores.base import Settlement
+from mq_django.consumers.worker.handler_thread import HandlerThread
+from mq_django.consumers.worker.lanes import WorkItem
 
 #: Seconds of work to prefetch: enough to hide a round trip, and little enough that slow messages spread evenly over
 #: consumers.
@@ -33,7 +33,7 @@ class Pool(abc.ABC):
 
     def __init__(self) -> None:
         self.wake_fetchers: Callable[[], None] = lambda: None
-        self._fetcher_waits = False
+        self._fetcher_waits = self._waits_for_settler = False
         self._low = 0
         #: All places are taken, and no handler has ended for BLOCKED seconds: fetched messages would only wait.
         self.blocked = False
@@ -72,7 +72,34 @@ class Pool(abc.ABC):
         self._fetcher_waits = False
         return room
 
-    def _on_ended(self) -> None:
+    def room_for_batches(self, batch: int, waiting: int, in_hand: int) -> int:
+        """Return how many more messages to fetch of a queue with a handler that gets up to `batch` of them in a call.
+
+        Each free lane gets a batch, and while none is free, the next one is fetched. With 0 the fetcher will be woken.
+
+        Args:
+            waiting: how many messages of the queue wait for their call.
+            in_hand: how many of its messages are not settled.
+        """
+        # First, as in room().
+        self._fetcher_waits = True
+        places, free = self.places()
+        self._low = places
+        calls = free or (0 if self._slow else 1)
+        # What has ended and is not settled must be in the shared state, which has room for the batches of all lanes.
+        most = batch * (min(places, ASYNC_BATCHES) + 1) - in_hand
+        room = min(MAX_PREFETCH, batch * calls - waiting) if self.waiting() <= places else 0
+        if room * 100 <= min(MAX_PREFETCH, batch) * REFILL:
+            # Messages that others handle one by one must not wait behind those that wait for their batch.
+            room = free
+        # Nothing else wakes the fetcher when outcomes are settled.
+        self._waits_for_settler = room > most
+        room = max(0, min(room, most))
+        self._fetcher_waits = not room
+        return room
+
+    def on_low(self) -> None:
+        """Wake the fetchers if they wait for room and there is some."""
         if self._fetcher_waits and self.waiting() <= self._low:
             self._fetcher_waits = False
             self.wake_fetchers()
@@ -91,7 +118,8 @@ class Pool(abc.ABC):
             self._hand_back_after = min(MAX_HAND_BACK_AFTER, self._hand_back_after * 2)
             self._hand_back_at = now + self._hand_back_after
             self.hand_back_waiting()
-        if self.blocked and not blocked:
+        if (self.blocked and not blocked) or self._waits_for_settler:
+            self._waits_for_settler = False
             self.wake_fetchers()
 
 
@@ -104,7 +132,7 @@ class ThreadPool(Pool):
         #: Runs a job as soon as a thread is free.
         self.put: Callable[[WorkItem], None] = self._jobs.put
         self._ending = False
-        self.lanes = [HandlerThread(number, self._jobs, shared_state, self._on_ended) for number in range(threads)]
+        self.lanes = [HandlerThread(number, self._jobs, shared_state, self.on_low) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""
@@ -137,7 +165,7 @@ class ThreadPool(Pool):
             except Empty:
                 return
             if job is not None:
-                job.executor.settle(Settlement(job.delivery, HandBack()))
+                job.executor.hand_back(job.delivery)
 
     def stop(self) -> None:
         """Hand back the jobs that have not started, and end each thread after its running handler."""

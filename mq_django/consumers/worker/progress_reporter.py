@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import RunningState, SharedState
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.canceller import Lane
+from mq_django.consumers.worker.lanes import RunningState
 from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.core.logs import get_logger

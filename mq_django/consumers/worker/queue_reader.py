@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from mq_django.consumers.shared_state import stored_entry
+from mq_django.consumers.receipts import stored_entry
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable

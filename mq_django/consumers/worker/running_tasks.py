@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from mq_django.consumers.by_server import ServerQueues
-from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.canceller import Lane
 from mq_django.core import clock
 from mq_django.stores.running_results import RunningTask, note_running

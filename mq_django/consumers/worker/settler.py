@@ -92,6 +92,15 @@ class Settler:
         if self._fetcher_waits and self._is_complete():
             self._full.set()
 
+    def add_all(self, settlements: Sequence[Settlement]) -> None:
+        """Add the outcomes of a call with a batch. The next fetch takes them along if it comes soon."""
+        if not self._unsettled:
+            self._first_ended = clock.now()
+        self._unsettled.extend(settlements)
+        self._due.set()
+        if len(self._unsettled) >= 2 * BATCH or (self._fetcher_waits and self._is_complete()):
+            self._full.set()
+
     @contextmanager
     def no_more(self) -> Iterator[None]:
         """Read new messages inside this: outcomes are settled at once as soon as no other can join their batch."""
@@ -218,7 +227,7 @@ class Settler:
             fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
         if fresh:
             self._smooth([settlement.micros for settlement in fresh if settlement.micros is not None])
-            self._add_latency(fresh, counts)
+            _add_latency(fresh, self._ended, counts)
         if self._stale:
             counts["stale", "-"], self._stale = self._stale, 0
         commands = [self._slots.add_command(counts)] if counts else []
@@ -236,18 +245,6 @@ class Settler:
         known = [message_id(one.delivery) for one in batch if isinstance(one.outcome, STEP_ENDS)]
         if steps := [each for each in known if each.startswith(STEP_PREFIX) and each not in stale]:
             self.steps_ended(self.queue, steps)
-
-    def _add_latency(self, batch: Sequence[Settlement], counts: Counter[tuple[str, str]]) -> None:
-        """Count how long the first message of a batch waited. It represents the batch, which ended within 10 ms."""
-        (delivery, _, _, micros, *_), ended = batch[0], self._ended
-        if micros is None or not isinstance(delivery, Delivery):
-            return
-        ready = ready_ms(delivery)
-        if ready is None:
-            return
-        waited = round(ended * 1000 - micros / 1000) - ready
-        if waited >= 0:
-            counts[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
 
     def _smooth(self, micros: Sequence[int]) -> None:
         """Update the smoothed duration of a handler."""
@@ -284,6 +281,23 @@ class Settler:
                 "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", stale_id, self.queue
             )
             delivery_stale.send_robust(Settler, queue=self._public_name, message_id=stale_id)
+
+
+def _add_latency(batch: Sequence[Settlement], ended: float, counts: Counter[tuple[str, str]]) -> None:
+    """Count how long the first message of a batch waited. It represents the batch, which ended within 10 ms.
+
+    `ended`: when it ended, in seconds since 1970.
+    """
+    first = batch[0]
+    delivery, micros = first.delivery, first.micros
+    if micros is None or not isinstance(delivery, Delivery):
+        return
+    ready = ready_ms(delivery)
+    if ready is None:
+        return
+    waited = round(ended * 1000 - micros * first.together / 1000) - ready
+    if waited >= 0:
+        counts[f"w{latency_bucket(waited)}", delivery.message.name] += len(batch)
 
 
 def ready_ms(delivery: Delivery) -> int | None:

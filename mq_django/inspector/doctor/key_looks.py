@@ -28,7 +28,7 @@ _KINDS = {
     str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN)
     for kind in (
         *(*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks"),
-        *("asleep", "moving", "arrived", "shares"),
+        *("asleep", "moving", "arrived", "shares", "outbox"),
     )
     if kind != "wake"
 }

@@ -15,6 +15,7 @@ from mq_django.inspector.doctor.contradictions import CONTRADICTION_LOOKS, RETEN
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
 from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_facts
+from mq_django.inspector.doctor.outbox_looks import OUTBOX_LOOKS
 from mq_django.inspector.doctor.partition_looks import PARTITION_LOOKS
 from mq_django.inspector.doctor.server_facts import server_facts
 from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
@@ -22,13 +23,13 @@ from mq_django.transport.budgets import within
 from mq_django.transport.connections import get_clients
 
 #: The first digit of a code -> what the findings are about.
-AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "5": "This machine"}
+AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "5": "This machine", "6": "Outbox"}
 
 #: The finding that a server cannot be used. It needs no look: without a connection there is nothing to look at.
 UNREACHABLE = "D100"
 
 #: The looks that need no server.
-_OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS)
+_OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS, *OUTBOX_LOOKS)
 
 #: The looks that need a server.
 _OF_SERVER = (*SERVER_LOOKS, *RETENTION_LOOKS, *PARTITION_LOOKS)

@@ -20,6 +20,7 @@ from mq_django.consumers.supervisor.outbox_service import outbox_services
 from mq_django.consumers.supervisor.preflight import (
     PATIENCE,
     await_server,
+    check_inbox,
     check_partitions,
     examine_servers,
     require_groups,
@@ -226,6 +227,7 @@ class Command(BaseCommand):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
         check_partitions(queues)
+        check_inbox(queues)
         examine_servers(queues)
         supervisor = Supervisor(
             queues,

@@ -9,8 +9,8 @@
 -- KEYS[7]  hours      {namespace}:<queue>:mq:counters:h:<day>    HASH     counters
 -- ARGV[1]  consumer   must still hold each delivery
 -- ARGV[2]  channel    gets the new first time at which a message is visible
--- then for each delivery: the receipt, ms from now, '1' if it must run alone because it killed its process, its attempt
--- history
+-- then for each delivery: the receipt, ms from now, '1' if it must run alone because it killed its process or 'free' if
+-- this receive is no attempt, its attempt history
 -- then optionally counters: see parts/counted
 --
 -- Returns the receipts that the consumer no longer holds; these deliveries are not changed.
@@ -42,6 +42,8 @@ local stale = counted(receipts, counters, settle_each, ARGV, 3, 4, function(id, 
       increment(notes, id .. ':free', -1)
     end
     redis.call('hset', notes, id .. ':alone', '1')
+  elseif ARGV[at + 2] == 'free' then
+    increment(notes, id .. ':free', 1)
   end
   redis.call('hset', notes, id .. ':story', ARGV[at + 3])
 end)

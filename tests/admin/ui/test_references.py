@@ -20,7 +20,7 @@ from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, main_of, world
 from tests.seeding import CONSUMER, beat, bury, bury_garbage, dead_entry, publish, set_aside, store, take
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
 #: Stands in everything that may quote data.
 CANARY = "rumpelstiltskin"

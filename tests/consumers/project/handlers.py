@@ -211,6 +211,19 @@ async def act_async(message: Message) -> None:
     note("effect", id=message.id, queue=message.queue, attempt=message.attempt)
 
 
+def act_on_many(messages: list[Message]) -> None:
+    """Do what act() does for each message, and note which ones came together."""
+    note("call", ids=[message.id for message in messages], attempts=[message.attempt for message in messages])
+    for message in messages:
+        act(message)
+
+
+async def act_on_many_async(messages: list[Message]) -> None:
+    note("call", ids=[message.id for message in messages], attempts=[message.attempt for message in messages])
+    for message in messages:
+        await act_async(message)
+
+
 for _queue in ("default", "emails", "a", "b", "c"):
     handler(_queue, "act")(act)
     handler(_queue, "aact")(act_async)
@@ -219,3 +232,9 @@ for _queue in ("default", "emails", "a", "b", "c"):
 
 if "news" in settings.MQ_DJANGO.get("TOPICS", {}):
     subscriber("news", group="readers")(act)
+
+if "batches" in settings.MQ_DJANGO["QUEUES"]:
+    handler("batches", "many", batch=20)(act_on_many)
+    handler("batches", "amany", batch=20)(act_on_many_async)
+    handler("batches", "lingering", batch=20, linger=1.0)(act_on_many)
+    handler("batches", "stubborn", batch=20, timeout=1.0)(act_on_many)

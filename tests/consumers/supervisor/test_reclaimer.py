@@ -7,7 +7,8 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, SharedState
 from mq_django.consumers.supervisor.reclaimer import (
     LAST_CHECK,
     Reclaimer,
@@ -92,6 +93,24 @@ def test_of_a_late_handlers_process_only_the_late_one_is_charged(config):
     assert isinstance(late.outcome, Retry)
     assert "HandlerTimeout" in late.outcome.error
     assert judge(config, Evidence(running=[RECEIPT, OTHER], late=[OTHER])).outcome == HandBack()
+
+
+def test_of_a_late_batch_each_message_is_a_suspect(config):
+    both = [RECEIPT, OTHER]
+    assert judge(config, Evidence(running=both, late=both, together=both)).outcome == HandBack(suspect=True)
+    assert judge(config, Evidence(running=both, late=[OTHER], together=both)).outcome == HandBack()
+
+
+def test_what_ran_in_a_batch_is_a_suspect_and_nothing_else_is(config):
+    shared_state = SharedState.create(2, batches=2, batch=10)
+    shared_state.run_batch(0, 0, [RECEIPT, OTHER], 1.0, 2.0)
+    evidence = evidence_of(shared_state, late=False, now=9.0)
+    late = evidence_of(shared_state, late=True, now=9.0)
+    shared_state.run_batch(0, 0, [OTHER, Receipt(0, 0, b"9-9")], 1.0, 2.0)
+    others = evidence_of(shared_state, late=False, now=9.0)
+    shared_state.close()
+    assert judge(config, evidence).outcome == judge(config, late).outcome == HandBack(suspect=True)
+    assert judge(config, others).outcome == HandBack()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from mq_django import HandlerCancelled, is_cancelled, uninterrupted
 from mq_django.consumers.worker.canceller import Canceller
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.handler_thread import WorkItem
 from mq_django.consumers.worker.lane_stacks import LaneStacks
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.stack_answers import StackAnswers
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
@@ -172,9 +172,9 @@ def test_what_a_handler_raises_itself_is_no_cancelling(rig):
 
 
 def test_a_marked_delivery_does_not_start(rig):
-    rig.executor._cancels = Cancels(rig.store)
+    rig.executor.admission.cancels = Cancels(rig.store)
     rig.store.cancel_running("m")
-    rig.executor._cancels.read()
+    rig.executor.admission.cancels.read()
     calls = []
     delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
     rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=calls.append), rig.executor))
@@ -190,8 +190,8 @@ def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, fou
             raise found
         return found
 
-    rig.executor._cancels = Cancels(rig.store)
-    rig.executor._cancels.ids = {"m": False}
+    rig.executor.admission.cancels = Cancels(rig.store)
+    rig.executor.admission.cancels.ids = {"m": False}
     monkeypatch.setattr(rig.store, "is_cancelled", is_cancelled)
     delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
     rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=lambda _: None), rig.executor))

@@ -11,7 +11,8 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
+from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import FAILED, HANDLED, SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler

@@ -7,6 +7,8 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker import partition_fetcher
+from mq_django.consumers.worker.batch_rows import BatchRows
+from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Fetchers
@@ -37,6 +39,7 @@ class PartitionRig:
     def __init__(self):
         self.shared_state = SharedState.create(104)
         self.threads, self.loop = ThreadPool(4, self.shared_state), LoopPool(4, self.shared_state)
+        self.batches = Batches(self.shared_state, self.threads, self.loop, BatchRows(4))
         self.settling = SettleService()
         self.parts = get_config().queue("default").parts
         self.dispatchers, self.sessions = [], []
@@ -46,12 +49,11 @@ class PartitionRig:
             store.create_groups()
             settler = Settler(store, part.name, "me", self.settling.due, self.settling.full)
             executor = Executor(part, number, self.shared_state, settler)
-            self.dispatchers.append(
-                Dispatcher("default", settler=settler, executor=executor, threads=self.threads, loop=self.loop)
-            )
+            pools = {"threads": self.threads, "loop": self.loop, "batches": self.batches}
+            self.dispatchers.append(Dispatcher("default", settler=settler, executor=executor, **pools))
             self.dispatchers[-1]._handlers["act"] = Handler(name="act", queue="default", call=lambda message: None)
             self.shared_state.hold_until(number, time.monotonic() + NEVER)
-        room = lambda name: Room(name, self.threads, self.loop)  # noqa: E731
+        room = lambda name: Room(name, self.threads, self.loop, self.batches)  # noqa: E731
         (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, room).open()
 
     def taken(self):
@@ -135,7 +137,7 @@ def test_it_takes_no_more_than_can_run_and_from_all_in_turn(rig):
             publish(part)
     seen = []
     for _ in range(PARTITIONS):
-        rig.fetcher._room.messages = lambda seconds: 50
+        rig.fetcher._room.messages = lambda seconds, in_hand: 50
         rig.fetcher.run_once()
         seen.append({number: len(ids) for number, ids in rig.taken().items()})
     assert seen[:3] == [{0: 30, 1: 20}, {0: 30, 1: 20, 2: 30, 3: 20}, {0: 30, 1: 30, 2: 30, 3: 30}]

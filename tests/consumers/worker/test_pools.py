@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
 from mq_django.core.messages import Delivery, Message
@@ -32,7 +32,7 @@ def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
     delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
     handler = Handler(name="n", queue="default", call=call, is_async=is_async, where=where)
     if timeout is not None:
-        rig.executor._timeout = lambda handler: timeout
+        rig.executor.timeout = lambda handler: timeout
     return WorkItem(delivery, handler, rig.executor)
 
 
@@ -98,7 +98,7 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
         while time.monotonic() < until:
             pass
 
-    rig.executor._timeout = lambda handler: 0.001 if handler.name == "n" else None
+    rig.executor.timeout = lambda handler: 0.001 if handler.name == "n" else None
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     innocent = Handler(name="innocent", queue="default", call=lambda message: sum(range(200)))

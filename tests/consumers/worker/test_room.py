@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from mq_django import registry
 from mq_django.consumers.worker.pools import BLOCKED
 from mq_django.consumers.worker.room import MAX_WAITING, Room
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
-from mq_django.registry import _handlers, _kinds, handler, kinds
+from mq_django.registry import _batches, _handlers, _kinds, handler, kinds
 from tests.consumers.rig import Rig
 from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
@@ -29,6 +30,7 @@ def rig(mq_settings):
     _handlers.clear()
     _handlers.update(known)
     _kinds.clear()
+    _batches.clear()
 
 
 def register(queue, *, threads=False, loop=False):
@@ -65,21 +67,21 @@ def test_a_queue_knows_the_kinds_of_its_handlers(rig):
 def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch, kind):
     monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({kind == "loop"}))
     block_threads(rig)
-    room = Room("default", rig.threads, rig.loop).messages(1.0)
+    room = Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0)
     assert room == (0 if kind == "threads" else 102)
 
 
 def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
     block_threads(rig)
-    room = Room("default", rig.threads, rig.loop)
+    room = Room("default", rig.threads, rig.loop, rig.batches)
     # What the loop has room for, again and again.
-    assert room.messages(1.0) == 102
+    assert room.messages(1.0, 0) == 102
     for _ in range(MAX_WAITING - 1):
         rig.threads.put(job(rig, lambda message: None))
-    assert room.messages(1.0) == 1
+    assert room.messages(1.0, 0) == 1
     rig.threads.put(job(rig, lambda message: None))
-    assert room.messages(1.0) == 0
+    assert room.messages(1.0, 0) == 0
 
 
 def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
@@ -92,7 +94,7 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
     for _ in range(100):
         rig.loop.put(job(rig, slow, is_async=True))
     wait_until(lambda: rig.loop.look() or rig.loop.blocked)
-    assert Room("default", rig.threads, rig.loop).messages(1.0) == 2
+    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == 2
 
 
 def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
@@ -153,3 +155,58 @@ def test_the_fetchers_are_woken_when_a_pool_is_blocked(rig):
     rig.threads.wake_fetchers = woken.set
     block_threads(rig)
     assert woken.wait(2)
+
+
+def waits(rig, count):
+    """Let so many messages wait for a call with a batch that nobody starts."""
+    put, rig.threads.put = rig.threads.put, lambda job: None
+    collector = rig.batches.collector(registry.find("default", "b"))
+    collector.add([(job(rig, print).delivery, rig.executor) for _ in range(count)])
+    rig.threads.put = put
+
+
+@pytest.mark.parametrize(("batch", "room"), [(10, 20), (200, 400), (5000, 500)])
+def test_each_free_thread_gets_a_batch(rig, batch, room):
+    handler("default", "b", batch=batch)(print)
+    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == room
+
+
+def test_what_waits_for_its_call_needs_no_more_room(rig):
+    handler("default", "b", batch=100)(print)
+    waits(rig, 50)
+    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50) == 150
+
+
+def test_messages_that_come_alone_have_room_beside_those_that_wait_for_their_batch(rig):
+    handler("default", "b", batch=100, linger=60)(print)
+    waits(rig, 199)
+    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 199) == 2
+
+
+def test_while_all_threads_run_the_next_batch_is_fetched(rig):
+    handler("default", "b", batch=100)(print)
+    for _ in rig.threads.lanes:
+        rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
+    wait_until(lambda: not rig.threads.places()[1])
+    room = Room("default", rig.threads, rig.loop, rig.batches)
+    assert room.messages(1.0, 200) == 100
+    waits(rig, 100)
+    assert room.messages(1.0, 300) == 0
+    # Behind handlers that take long, nothing waits that others could handle.
+    wait_until(lambda: rig.threads.look() or rig.threads._slow)
+    assert room.messages(1.0, 200) == 0
+
+
+def test_a_process_holds_no_more_than_its_shared_state_has_room_for(rig):
+    handler("default", "b", batch=100)(print)
+    room = Room("default", rig.threads, rig.loop, rig.batches)
+    assert [room.messages(1.0, in_hand) for in_hand in (200, 290, 300, 400)] == [100, 10, 0, 0]
+
+
+def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
+    handler("default", "b", batch=100)(print)
+    woken = []
+    rig.threads.wake_fetchers = lambda: woken.append(True)
+    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 300) == 0
+    rig.threads.look()
+    assert woken

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.handler_thread import WorkItem
+from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
 from mq_django.consumers.worker.running_tasks import AFTER, RunningTasks
 from mq_django.core.messages import Delivery, Message

@@ -31,6 +31,7 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
         uncounted,
         retry,
         retry_on,
+        retry_uncharged,
         hand_back,
         hand_back_behind,
         hand_back_lost,
@@ -119,6 +120,12 @@ def retry(stage: Stage, store: Store) -> None:
     outcome = Retry(error="ValueError: no", traceback=TRACE)
     with stage.under("two wait a minute, with their stories; another is no longer held"):
         assert len(stage.settle(store, outcome, taken, delay_ms=60_000, micros=1500)) == 1
+
+
+def retry_uncharged(stage: Stage, store: Store) -> None:
+    (one,) = stage.taken(store, message_of(1))
+    with stage.under("the attempt is repeated, and its story has it"):
+        stage.settle(store, Retry(error="away"), [one], delay_ms=60_000, uncharged=True)
 
 
 def retry_on(stage: Stage, store: Store) -> None:

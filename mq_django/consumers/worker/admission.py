@@ -1,0 +1,82 @@
+"""Decide whether a delivery may run now."""
+
+from collections.abc import Sequence
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.decisions import settled_as
+from mq_django.consumers.settlements import send
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.lanes import RunningState
+from mq_django.consumers.worker.settler import Settler
+from mq_django.core import clock
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import Bury, Cancel, Expire, HandBack, Outcome
+from mq_django.registry import Handler, find
+from mq_django.signals import handler_started
+from mq_django.stores.results import EXPIRED
+
+logger = get_logger(__name__)
+
+
+class Admission:
+    """Decides whether deliveries of one queue may run.
+
+    Args:
+        config: of the queue.
+        number: of the queue in this process.
+        shared_state: says what this consumer holds, and whether the queue is paused.
+        settler: gets the outcomes of what must not run.
+        cancels: the messages that are to be cancelled; None: none are.
+    """
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        number: int,
+        shared_state: RunningState,
+        settler: Settler,
+        cancels: Cancels | None,
+    ) -> None:
+        self._config = config
+        self._number = number
+        self._shared_state = shared_state
+        self._settler = settler
+        self.cancels = cancels
+
+    def refusal(self, delivery: Delivery) -> Outcome | None:
+        """Return the outcome of a delivery that must not run now, or None. It is in the shared state already."""
+        message = delivery.message
+        if not self._shared_state.holds(self._number, delivery.read_at) or self._shared_state.paused(self._number):
+            return HandBack()
+        if self.cancels is not None and message.id in self.cancels.ids:
+            is_asked = self.cancels.has(message.id)
+            if is_asked is None:
+                return HandBack()
+            return Cancel("Cancelled before it started") if is_asked else None
+        if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
+            return Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
+        return None
+
+    def admits(self, deliveries: Sequence[Delivery]) -> bool:
+        """Return whether all these deliveries may run now, as nearly always. If not, refusal() says which."""
+        state, number = self._shared_state, self._number
+        if state.paused(number) or (self.cancels is not None and self.cancels.ids):
+            return False
+        # A list is faster than a generator.
+        if any([delivery.message.expires_ms is not None for delivery in deliveries]):  # noqa: C419
+            return False
+        return all(state.holds(number, read_at) for read_at in {delivery.read_at for delivery in deliveries})
+
+    def refuse(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> None:
+        """Pass on the outcome of a delivery that must not run."""
+        if isinstance(outcome, Cancel):
+            logger.info("Message %s was cancelled before handler %s started", delivery.message.id, handler.where)
+        known = find(delivery.message.queue, delivery.message.name)
+        self._settler.add(settled_as(delivery, outcome, known))
+
+    @staticmethod
+    def announce(message: Message) -> None:
+        """Send the signal that a handler starts."""
+        if handler_started.receivers:
+            send(handler_started, queue=message.queue, message=message)

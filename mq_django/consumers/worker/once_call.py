@@ -1,0 +1,116 @@
+"""Run a handler with `@exactly_once` for a delivery that may be a repeat."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+
+from mq_django.conf import QueueConfig
+from mq_django.consumers.decisions import RAN_AT_DEATH, UNDECIDED
+from mq_django.consumers.worker.coroutine_in_thread import call_in_thread
+from mq_django.core.attempts import read_history
+from mq_django.core.exactly_once import Postponed
+from mq_django.core.keys import LOG
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
+from mq_django.inbox.identity import Identity
+from mq_django.inbox.once import BUSY_PAUSE, Once
+from mq_django.inbox.passes import FIRST
+from mq_django.inbox.retention import is_forgotten, oldest_ms, outcome_of_forgotten
+from mq_django.registry import Handler
+
+logger = get_logger(__name__)
+
+
+def once_call(handler: Handler, delivery: Delivery, config: QueueConfig) -> Handler:
+    """Return a handler that runs a delivery once, in a thread.
+
+    Args:
+        handler: with `@exactly_once`.
+        delivery: that it is for.
+        config: of the queue or partition.
+    """
+    return replace(handler, call=OnceCall(handler, delivery, config), is_async=False)
+
+
+class OnceCall:
+    """The call of a handler for one delivery. See once_call()."""
+
+    def __init__(self, handler: Handler, delivery: Delivery, config: QueueConfig) -> None:
+        self._handler = handler
+        self._delivery = delivery
+        self._config = config
+
+    def __call__(self, message: Message) -> Outcome:
+        """Handle the message, or return the outcome that it has had."""
+        handler = self._handler
+        assert handler.once is not None
+        once = Once(handler.once, Identity.of(message, self._config.name, handler.name))
+        try:
+            if self._is_last_look():
+                return once.look() or self._lost()
+            if self.is_uncertain(once):
+                return outcome_of_forgotten(once)
+            return once.run(partial(self._outcome, message))
+        except (OperationalError, InterfaceError) as error:
+            if once.has_started or message.attempt == 1:
+                raise
+            # An earlier attempt may have been handled, and this one has not started, so it is not charged.
+            logger.warning("Message %s is handed back: database %s failed: %s", message.id, handler.once, error)
+            time.sleep(BUSY_PAUSE)
+            raise Postponed from error
+
+    def _outcome(self, message: Message) -> Outcome:
+        handler = self._handler
+        returned = self._returned(message)
+        if isinstance(returned, Ack | Retry | Bury):
+            return returned
+        return Ack(returned) if handler.keeps_result else ACK
+
+    def _returned(self, message: Message) -> Any:
+        call: Callable[[Message], Any] = self._handler.call
+        if not self._handler.is_async:
+            return call(message)
+        limit = self._handler.timeout or self._config.timeout
+        return call_in_thread(call, message, None if limit is None else limit.total_seconds())
+
+    def _is_last_look(self) -> bool:
+        """Return whether the attempts were used up by an earlier delivery, whose process has died.
+
+        Its supervisor does not know whether the transaction was committed. This delivery only finds that out.
+        """
+        attempt = self._delivery.message.attempt
+        policy = self._handler.retry or self._config.retry
+        if attempt == 1 or not policy.exhausted(attempt - 1, default_max=self._config.max_attempts):
+            return False
+        # RSMQ's format has no history.
+        history = read_history(self._delivery.history)
+        return not history or history[-1].error in UNDECIDED
+
+    def _lost(self) -> Bury:
+        history = read_history(self._delivery.history)
+        error = history[-1].error if history else RAN_AT_DEATH
+        return Bury(error, reason="crashed" if error == RAN_AT_DEATH else "attempts")
+
+    def is_uncertain(self, once: Once) -> bool:
+        """Return whether this may be a repeat of a delivery whose row is deleted by now."""
+        message = self._delivery.message
+        if not is_forgotten(message.published_ms, FIRST):
+            return False
+        if message.attempt > 1 and not self._began_lately():
+            return True
+        if self._delivery.stream != LOG:
+            return False
+        found = once.current_pass()
+        return found.is_sought and is_forgotten(message.published_ms, found)
+
+    def _began_lately(self) -> bool:
+        """Return whether the first attempt since the last redrive is not older than the inbox."""
+        earlier = self._delivery.message.attempt - 1
+        history = read_history(self._delivery.history)[-earlier:]
+        began = history[0].started_ms or history[0].finished_ms if len(history) == earlier else None
+        return began is not None and began >= oldest_ms()

@@ -1,0 +1,1 @@
+"""The inbox: rows that name the messages whose handlers have run, in the transaction of the handler."""

@@ -1,0 +1,188 @@
+"""Run a handler in one transaction with the row of the inbox that names its message."""
+
+import time
+from collections.abc import Callable
+
+from django.db import DatabaseError, InterfaceError, connections, transaction
+
+from mq_django.core.exactly_once import Postponed, running_in
+from mq_django.core.interrupts import seal
+from mq_django.core.logs import get_logger
+from mq_django.core.outcomes import Ack, Outcome, Retry, StepEnd
+from mq_django.inbox.identity import Identity
+from mq_django.inbox.inbox_entries import Entries, Taken
+from mq_django.inbox.passes import Pass, pass_of
+
+logger = get_logger(__name__)
+
+#: Seconds until a message that is busy is handed back: the pause between two deliveries of it.
+BUSY_PAUSE = 1.0
+
+ROLLED_BACK = (
+    "The handler has marked its transaction for rollback: by set_rollback(), or by catching an error of the database "
+    "outside an atomic() of its own"
+)
+NOT_COMMITTED = "The transaction was not committed: the handler has left an atomic() open, or AUTOCOMMIT is off"
+
+
+class _NotAcked(Exception):
+    """Raised in the transaction to roll it back."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class Once:
+    """One delivery of a message to a handler with `@exactly_once`.
+
+    Args:
+        using: the alias of the handler's database.
+        identity: of the message, in the first pass.
+    """
+
+    def __init__(self, using: str, identity: Identity) -> None:
+        self._using = using
+        self._identity = identity
+        self._entries = Entries(using)
+        #: The handler was called.
+        self.has_started = False
+        #: How the message is acked, since everything but the commit is done.
+        self._acked: Ack | None = None
+        self._is_committed = False
+
+    def current_pass(self) -> Pass:
+        """Return the pass of the queue or group now."""
+        return pass_of(self._identity.queue, self._using)
+
+    def run(self, call: Callable[[], Outcome]) -> Outcome:
+        """Call the handler in a transaction, and return its outcome; or the earlier ack of the message.
+
+        Only an ack commits. From the end of the handler on, nothing interrupts it.
+
+        Args:
+            call: calls the handler, and returns its outcome.
+
+        Raises:
+            Postponed: another delivery of the message runs now, or its database cannot say whether it was handled.
+            BaseException: that of the handler or of the database. The transaction is rolled back.
+        """
+        if not self._entries.writes_first and (found := self._found()) is not None:
+            return found
+        is_outermost = not connections[self._using].in_atomic_block
+        try:
+            with transaction.atomic(using=self._using):
+                if is_outermost:
+                    # The first hook: it runs if the transaction is committed, whatever later ones do.
+                    transaction.on_commit(self._note_commit, using=self._using)
+                try:
+                    acked = self._run_inside(call)
+                finally:
+                    # Neither the commit nor the rollback is interrupted.
+                    seal()
+                self._acked = acked
+        except _NotAcked as refused:
+            return refused.outcome
+        except Taken as error:
+            return self._after_taken(error)
+        except Exception as error:
+            if self._acked is None or not is_outermost:
+                raise
+            return self._after_commit(self._acked, error)
+        return acked if self._is_committed or not is_outermost else self._not_committed()
+
+    def look(self) -> Ack | None:
+        """Return how the message was acked in this pass; None: its handler has no effects, and none runs now.
+
+        Raises:
+            Postponed: another delivery of it runs now.
+            DatabaseError, InterfaceError: the database cannot say.
+        """
+        found = self._found()
+        if found is not None or not self._entries.writes_first:
+            return found
+        try:
+            with transaction.atomic(using=self._using):
+                self._add(self._in_pass())
+                transaction.set_rollback(True, using=self._using)
+        except Taken as error:
+            return self._after_taken(error)
+        return None
+
+    def _run_inside(self, call: Callable[[], Outcome]) -> Ack:
+        identity, entries = self._in_pass(), self._entries
+        if entries.writes_first:
+            self._add(identity)
+        self.has_started = True
+        token = running_in.set(self._using)
+        try:
+            outcome = call()
+        finally:
+            running_in.reset(token)
+        # A step that was dropped has not run, and its run may be resumed.
+        if not isinstance(outcome, Ack) or (isinstance(outcome, StepEnd) and outcome.event != "done"):
+            raise _NotAcked(outcome)
+        if connections[self._using].needs_rollback:
+            raise _NotAcked(Retry(error=ROLLED_BACK))
+        if not entries.writes_first:
+            if identity != self._in_pass():
+                raise Taken
+            self._add(identity)
+        self._keep(identity, outcome)
+        return outcome
+
+    def _add(self, identity: Identity) -> None:
+        """Write the row. `identity` is in the present pass."""
+        self._entries.add(identity)
+
+    def _keep(self, identity: Identity, outcome: Ack) -> None:
+        """Write to the row how the message was acked."""
+        self._entries.keep(identity, outcome)
+
+    def _not_committed(self) -> Retry:
+        """Roll back what the end of the handler has not committed. An atomic() that is open is the executor's."""
+        connection = connections[self._using]
+        if not connection.in_atomic_block:
+            connection.rollback()
+        return Retry(error=NOT_COMMITTED)
+
+    def _after_taken(self, error: Taken) -> Ack:
+        """Return how the other delivery was acked, if it has committed."""
+        found = self._found()
+        if found is not None:
+            return found
+        if self._entries.never_waits:
+            time.sleep(BUSY_PAUSE)
+        logger.info("Message %s is handed back: another delivery of it runs", self._identity.message_id)
+        raise Postponed from error
+
+    def _after_commit(self, acked: Ack, error: Exception) -> Ack:
+        """Return the ack if the transaction was committed all the same."""
+        if self._is_committed:
+            text = "Message %s was handled and its transaction committed, and then an on-commit hook has failed"
+            logger.error(text, self._identity.message_id, exc_info=error)
+            return acked
+        # A connection that broke during COMMIT does not say whether that was done.
+        connection = connections[self._using]
+        if not connection.is_usable():
+            connection.close()
+        try:
+            found = self.look()
+        except (DatabaseError, InterfaceError) as second:
+            raise Postponed from second
+        if found is None:
+            raise error
+        return found
+
+    def _found(self) -> Ack | None:
+        found = self._entries.find(self._in_pass())
+        if found is not None:
+            logger.info("Message %s was handled before, and is acked without its handler", self._identity.message_id)
+        return found
+
+    def _in_pass(self) -> Identity:
+        number = self.current_pass().number
+        return self._identity._replace(number=number) if number else self._identity
+
+    def _note_commit(self) -> None:
+        self._is_committed = True

@@ -1,0 +1,163 @@
+"""The outboxes of the databases, for display: messages that are not published yet, and those that were set aside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, connections, router, transaction
+from django.db import Error as AnyDatabaseError
+from django.db.models import Count, Min, Q, QuerySet
+
+from mq_django.conf import get_config
+from mq_django.core import clock
+from mq_django.core.thresholds import Thresholds, exceeds
+
+#: Rows that are counted of one database. A page stays fast however many there are.
+MAX_ROWS = 100_000
+
+#: The database of a project without one.
+NO_DATABASE = "django.db.backends.dummy"
+
+#: The table of the messages.
+TABLE = "mq_django_outbox"
+
+#: What can be wrong with the outbox of a destination, the worst first.
+OutboxProblem = Literal["unreadable", "stopped", "late", "set aside"]
+
+#: Rows that are not set aside.
+WAITS = Q(batch=None) | Q(batch__gt=0)
+
+#: Databases that are known to have the tables.
+_with_tables: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxView:
+    """What the outbox of a database has for one queue or topic."""
+
+    #: The alias of the database.
+    database: str
+    #: The name of the queue or topic; "" if the database cannot be read.
+    destination: str = ""
+    #: Messages that are not published yet.
+    waiting: int = 0
+    #: Messages that cannot be published. They wait for an operator.
+    set_aside: int = 0
+    #: For how long the oldest waiting message has waited, in ms; None without any.
+    waited_ms: int | None = None
+    #: Whether there are more rows in the database than were counted.
+    is_more: bool = False
+    #: Why nothing is published to it, such as a copied database; "" if it is.
+    stopped: str = ""
+    #: Why the database cannot be read; "" if it can.
+    error: str = ""
+
+    def problems(self, thresholds: Thresholds | None = None) -> list[OutboxProblem]:
+        """Return its problems, the worst first. None: by the thresholds of the settings."""
+        most = (thresholds or get_config().thresholds).max_outbox_age
+        wrong: dict[OutboxProblem, bool] = {
+            "unreadable": bool(self.error),
+            "stopped": bool(self.stopped),
+            "late": exceeds((self.waited_ms or 0) / 1000, most),
+            "set aside": self.set_aside > 0,
+        }
+        return [problem for problem, exists in wrong.items() if exists]
+
+
+def _model(name: str) -> Any:
+    """Return a model. Projects may import the inspector before Django has loaded its apps, so no model is imported."""
+    return apps.get_model("mq_django", name)
+
+
+def uses_outbox() -> bool:
+    """Return whether a queue or topic has the option OUTBOX."""
+    return any(_configured())
+
+
+def _configured() -> Iterator[str]:
+    """Yield the names of the queues and topics that have the option OUTBOX."""
+    config = get_config()
+    return (found.name for found in (*config.queues.values(), *config.topics.values()) if found.outbox)
+
+
+def outbox_databases() -> list[str]:
+    """Return the aliases of the databases that have the tables of the outbox, the default one first."""
+    found = [alias for alias in connections if alias in _with_tables or _has_table(alias)]
+    return sorted(found, key=lambda alias: (alias != DEFAULT_DB_ALIAS, alias))
+
+
+def _has_table(alias: str) -> bool:
+    """Return whether a database has the tables. If it cannot be reached, it is one of those that may."""
+    if connections.databases[alias]["ENGINE"] == NO_DATABASE or not router.allow_migrate_model(
+        alias, _model("OutboxMessage")
+    ):
+        return False
+    try:
+        with transaction.atomic(using=alias):
+            tables = connections[alias].introspection.table_names()
+    except AnyDatabaseError:
+        return True
+    if TABLE not in tables:
+        return False
+    _with_tables.add(alias)
+    return True
+
+
+def outboxes(*, at_most: int | None = MAX_ROWS) -> list[OutboxView]:
+    """Return what the outboxes of all databases have, by database and destination.
+
+    Args:
+        at_most: rows that are counted of one database; None: all.
+    """
+    return [view for alias in outbox_databases() for view in _views(alias, at_most)]
+
+
+def _views(alias: str, at_most: int | None) -> list[OutboxView]:
+    try:
+        # A savepoint, so that an error leaves a transaction of the request as it is.
+        with transaction.atomic(using=alias):
+            return list(_read(alias, at_most))
+    except AnyDatabaseError as error:
+        return [OutboxView(database=alias, error=str(error).strip() or type(error).__name__)]
+
+
+def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
+    rows, now_ms = _model("OutboxMessage").objects.using(alias), clock.now_ms()
+    end = None if at_most is None else _end(rows, at_most)
+    counted = rows if end is None else rows.filter(id__lt=end)
+    found: dict[str, dict[str, Any]] = {
+        row["destination"]: {name: row[name] for name in ("waiting", "set_aside", "oldest_ms")}
+        for row in counted.order_by()
+        .values("destination")
+        .annotate(
+            waiting=Count("id", filter=WAITS),
+            set_aside=Count("id", filter=Q(batch=0)),
+            oldest_ms=Min("published_ms", filter=WAITS),
+        )
+    }
+    stopped = dict(
+        _model("OutboxState")
+        .objects.using(alias)
+        .exclude(problem="")
+        .order_by("id")
+        .values_list("destination", "problem")
+    )
+    # Where publish() writes without `using`. Those without messages are shown there, with 0.
+    usual = _configured() if alias == router.db_for_write(_model("OutboxMessage")) else ()
+    for destination in sorted({*found, *stopped, *usual}):
+        row = found.get(destination, {"waiting": 0, "set_aside": 0, "oldest_ms": None})
+        oldest_ms = row.pop("oldest_ms")
+        yield OutboxView(
+            database=alias,
+            destination=destination,
+            waited_ms=None if oldest_ms is None else max(0, now_ms - oldest_ms),
+            is_more=end is not None,
+            stopped=stopped.get(destination, ""),
+            **row,
+        )
+
+
+def _end(rows: QuerySet[Any], at_most: int) -> int | None:
+    """Return the id of the first row that is not counted; None if all are."""
+    return rows.order_by("id").values_list("id", flat=True)[at_most : at_most + 1].first()

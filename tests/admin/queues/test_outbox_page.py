@@ -1,0 +1,104 @@
+"""The page of the outboxes, and its place on the page of all queues."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mq_django.models import OutboxMessage
+from tests.admin.conftest import BASE
+from tests.admin.pages import main_of
+from tests.outbox_rows import outbox_row, set_aside_row
+
+pytestmark = pytest.mark.django_db(databases="__all__")
+
+URL = f"{BASE}outbox/"
+ACT = f"{BASE}outbox/rows/act/"
+
+
+@pytest.fixture(autouse=True)
+def emails(mq_settings):
+    mq_settings(QUEUES={"default": {}, "emails": {"OUTBOX": True}})
+
+
+def act(client, action, *rows, **fields):
+    fields = {"action": action, "database": "default", "_selected_action": [str(row.pk) for row in rows], **fields}
+    return client.post(ACT, fields, follow=True)
+
+
+def batches():
+    return dict(OutboxMessage.objects.values_list("id", "batch"))
+
+
+def test_the_overview_leads_to_an_outbox_that_stands_still(operator):
+    outbox_row(age=600)
+    page = operator.get(BASE).content.decode()
+    assert "has 1 message in its outbox, which has waited for 10 min" in page
+    assert f'href="{URL}"' in page
+
+
+def test_the_page_counts_what_waits_and_lists_what_was_set_aside(operator):
+    outbox_row(message_id="waiting-one")
+    set_aside_row(message_id="aside-one", error="MessageTooLarge: <b>9</b> MiB", key="user:7")
+
+    page = main_of(operator.get(URL))
+    assert "1 message is not published yet." in page
+    assert "aside-one" in page
+    assert "waiting-one" not in page
+    assert "&lt;b&gt;9" in page
+    assert "user:7" in page
+
+    page = main_of(operator.get(f"{URL}?show=waiting&destination=emails"))
+    assert "waiting-one" in page
+    assert "aside-one" not in page
+
+
+def test_who_may_not_see_data_gets_neither_keys_nor_texts_of_errors(viewer):
+    set_aside_row(error="ValueError: the secret is 7", key="user:7")
+    page = main_of(viewer.get(URL))
+    assert "ValueError" in page
+    assert "secret is" not in page
+    assert "user:7" not in page
+    assert "Publish selected" not in page
+
+
+def test_there_is_no_tab_without_an_outbox(mq_settings, operator):
+    assert URL in operator.get(BASE).content.decode()
+    mq_settings(QUEUES={"default": {}})
+    assert URL not in operator.get(BASE).content.decode()
+
+
+def test_selected_messages_are_published_after_confirmation(operator):
+    first, second = set_aside_row(message_id="one"), set_aside_row(message_id="two")
+
+    page = act(operator, "retry", first).content.decode()
+    assert "Publish 1 message?" in page
+    assert batches() == {first.pk: 0, second.pk: 0}
+
+    page = act(operator, "retry", first, confirmed="yes").content.decode()
+    assert "1 message will be published." in page
+    assert batches() == {first.pk: None, second.pk: 0}
+    assert LogEntry.objects.get().change_message == "Retried 1 messages of the outbox of default: one"
+
+
+def test_all_of_a_queue_are_discarded_by_those_who_may_purge(operator, log_in):
+    aside, other = set_aside_row(), set_aside_row("orders")
+    limited = log_in("view_queue", "operate_queue")
+    assert act(limited, "discard_all", destination="emails", confirmed="yes").status_code == 403
+
+    page = act(operator, "discard_all", destination="emails", confirmed="yes").content.decode()
+
+    assert "1 message was discarded." in page
+    assert batches() == {other.pk: 0}
+    assert aside.pk not in batches()
+
+
+def test_a_message_that_is_no_longer_set_aside_stays(operator):
+    row = set_aside_row()
+    OutboxMessage.objects.update(batch=4)
+    page = act(operator, "discard", row, confirmed="yes").content.decode()
+    assert "1 were no longer set aside." in page
+    assert batches() == {row.pk: 4}
+
+
+def test_an_unknown_action_is_refused(operator):
+    assert act(operator, "explode").status_code == 400
+    assert act(operator, "retry", database="nowhere").status_code == 400

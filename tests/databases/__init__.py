@@ -1,0 +1,1 @@
+"""Database servers for tests, each started for the process that runs them."""

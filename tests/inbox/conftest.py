@@ -1,0 +1,114 @@
+"""Three databases with the tables of the inbox and one for effects, and threads that run handlers."""
+
+from contextlib import ExitStack
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from mq_django.conf import get_config
+from mq_django.core.messages import Delivery, Message
+from mq_django.models import InboxMessage
+from mq_django.stores import open_store
+from mq_django.transport.connections import open_wire
+from tests.consumers.rig import running
+from tests.databases.database_servers import KINDS
+from tests.inbox.effects import Effects
+from tests.waiting import wait_until
+
+ALIAS = "inboxes"
+
+
+@pytest.fixture(scope="session")
+def database_servers():
+    """Return a function that starts a server of a kind once. Tests of several kinds come in any order."""
+    started = {}
+    with ExitStack() as stack:
+
+        def start(kind):
+            if kind not in started:
+                started[kind] = {"made": False, "options": stack.enter_context(KINDS[kind]())}
+            return started[kind]
+
+        yield start
+
+
+@pytest.fixture(params=KINDS)
+def database_server(request, database_servers):
+    return database_servers(request.param)
+
+
+@pytest.fixture
+def using(database_server, django_db_blocker):
+    """The alias of a database whose tables are empty. Nothing of a test is in a transaction."""
+    options = connections.configure_settings({"default": {}, ALIAS: dict(database_server["options"])})[ALIAS]
+    connections.settings[ALIAS] = options
+    with django_db_blocker.unblock():
+        if not database_server["made"]:
+            call_command("migrate", "mq_django", database=ALIAS, verbosity=0)
+            Effects(ALIAS).create()
+            database_server["made"] = True
+        Effects(ALIAS).clear()
+        yield ALIAS
+        connections[ALIAS].close()
+    del connections[ALIAS], connections.settings[ALIAS]
+
+
+@pytest.fixture
+def effects(using):
+    return Effects(using)
+
+
+@pytest.fixture
+def rows(using):
+    """Return the rows of the inbox."""
+    return lambda: list(InboxMessage.objects.using(using).order_by("message_id"))
+
+
+@pytest.fixture
+def depths(mq_settings):
+    """Return a function that counts the messages of a queue by place."""
+    return lambda queue: open_store(get_config().queue(queue), open_wire("inspect", "")).depths()
+
+
+class Consumer:
+    """Threads of a consumer that run deliveries of the queue `default`, and the outcomes."""
+
+    def __init__(self, rig):
+        self.rig = rig
+        self._entries = 0
+        self._outcomes = []
+
+    def handle(self, call, *, name="n", **options):
+        self.rig.handle(name, call, **options)
+
+    def start(self, message_id="m", data=1, **attributes):
+        """Start a delivery of a message."""
+        self._entries += 1
+        entry = f"1-{self._entries}".encode()
+        history = attributes.pop("history", "")
+        message = Message(message_id, "n", data, "default", **attributes)
+        self.rig.dispatcher.dispatch([Delivery(message, 0, entry, b"1", history=history)])
+
+    def outcomes(self, count):
+        """Return the outcomes of all deliveries, when there are so many."""
+
+        def look():
+            self._outcomes += [settlement.outcome for settlement in self.rig.settler._take()]
+            return len(self._outcomes) >= count
+
+        wait_until(look)
+        return self._outcomes
+
+    def run(self, *arguments, **attributes):
+        """Run a delivery, and return its outcome."""
+        before = len(self._outcomes)
+        self.start(*arguments, **attributes)
+        return self.outcomes(before + 1)[-1]
+
+
+@pytest.fixture
+def consumer(mq_settings, using):
+    mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 3}})
+    with running(threads=4, batch=20) as rig:
+        yield Consumer(rig)

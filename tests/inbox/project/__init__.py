@@ -1,0 +1,1 @@
+"""A project whose handlers write to the database of a test."""

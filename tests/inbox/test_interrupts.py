@@ -1,0 +1,239 @@
+"""Timeouts and cancelling: they interrupt a handler, and neither its commit nor what follows."""
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from mq_django.conf import get_config
+from mq_django.consumers.worker.once_call import once_call
+from mq_django.core.interrupts import is_cancelled, place, uninterrupted
+from mq_django.core.messages import Delivery, Message
+from mq_django.core.outcomes import ACK, CANCEL, Retry
+from mq_django.registry import Handler
+from tests.waiting import wait_until
+
+SHORT = timedelta(seconds=1)
+
+
+@pytest.fixture
+def late(consumer):
+    """Interrupt what is past its timeout, until the test ends."""
+    over = threading.Event()
+
+    def watch():
+        while not over.wait(0.01):
+            consumer.rig.threads.interrupt_late()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def cancel(consumer):
+    """Cancel what a thread runs, as soon as it runs."""
+
+    def look():
+        for lane in consumer.rig.threads.lanes:
+            if (job := lane.running()) is not None:
+                lane.cancel(job, force=False)
+                return True
+        return False
+
+    wait_until(look)
+
+
+def hold_commits(monkeypatch, using, *, until):
+    """Let each commit of the database wait for something."""
+    real = connections[using].__class__._commit
+
+    def commit(connection):
+        until()
+        return real(connection)
+
+    monkeypatch.setattr(connections[using].__class__, "_commit", commit)
+
+
+def test_a_timeout_rolls_back(consumer, effects, using, rows, late):
+    def linger(message):
+        effects.add(message)
+        for _ in range(6000):
+            time.sleep(0.01)
+
+    consumer.handle(linger, once=using, timeout=SHORT)
+    outcome = consumer.run()
+    assert isinstance(outcome, Retry)
+    assert "longer than its timeout" in outcome.error
+    assert (effects.all(), rows()) == ([], [])
+
+
+def test_a_timeout_does_not_interrupt_the_commit(consumer, effects, using, monkeypatch, late):
+    waited = []
+
+    def until_late():
+        ends = time.monotonic() + SHORT.total_seconds() + 0.3
+        while time.monotonic() < ends:
+            time.sleep(0.01)
+        waited.append(True)
+
+    consumer.handle(effects.add, once=using, timeout=SHORT)
+    hold_commits(monkeypatch, using, until=until_late)
+    assert consumer.run() == ACK
+    assert waited
+    assert effects.all() == ["m"]
+
+
+def test_a_cancelled_handler_is_rolled_back(consumer, effects, using, rows):
+    def linger(message):
+        effects.add(message)
+        for _ in range(6000):
+            time.sleep(0.01)
+
+    consumer.handle(linger, once=using)
+    consumer.start()
+    cancel(consumer)
+    assert consumer.outcomes(1) == [CANCEL]
+    assert (effects.all(), rows()) == ([], [])
+
+
+def test_what_commits_is_not_cancelled(consumer, effects, using, monkeypatch):
+    commits, goes_on = threading.Event(), threading.Event()
+
+    def wait():
+        commits.set()
+        assert goes_on.wait(60)
+
+    consumer.handle(effects.add, once=using)
+    hold_commits(monkeypatch, using, until=wait)
+    consumer.start()
+    assert commits.wait(60)
+    (lane,) = [lane for lane in consumer.rig.threads.lanes if lane.job is not None]
+    lane.cancel(lane.job, force=False)
+    assert not lane.cancelled
+    goes_on.set()
+    assert consumer.outcomes(1) == [ACK]
+    assert effects.all() == ["m"]
+
+
+class TestCoroutines:
+    def test_they_run_in_the_transaction_of_a_thread(self, consumer, effects, using, rows):
+        async def add(message):
+            await sync_to_async(effects.add)(message)
+            return await sync_to_async(lambda: connections[using].in_atomic_block)()
+
+        consumer.handle(add, once=using, is_async=True, keeps_result=True)
+        assert consumer.run().result is True
+        assert consumer.run() == consumer.run()
+        assert effects.all() == ["m"]
+        assert [row.message_id for row in rows()] == ["m"]
+
+    def test_two_of_them_share_no_transaction(self, consumer, effects, using):
+        both = threading.Barrier(2, timeout=60)
+
+        async def add(message):
+            await asyncio.to_thread(both.wait)
+            await sync_to_async(effects.add)(message)
+            if message.id == "bad":
+                raise ValueError("broken")
+
+        consumer.handle(add, once=using, is_async=True)
+        consumer.start("good")
+        consumer.start("bad")
+        outcomes = consumer.outcomes(2)
+        assert ACK in outcomes
+        assert any(isinstance(outcome, Retry) for outcome in outcomes)
+        assert effects.all() == ["good"]
+
+    def test_a_timeout_ends_them_and_rolls_back(self, consumer, effects, using, rows, late):
+        ended = []
+
+        async def linger(message):
+            await sync_to_async(effects.add)(message)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append(message.id)
+                raise
+
+        consumer.handle(linger, once=using, is_async=True, timeout=SHORT)
+        assert "longer than its timeout of 1 s" in consumer.run().error
+        assert ended == ["m"]
+        assert (effects.all(), rows()) == ([], [])
+
+    def test_a_cancelled_one_ends_and_is_rolled_back(self, consumer, effects, using, rows):
+        begun, ended = threading.Event(), []
+
+        async def linger(message):
+            await sync_to_async(effects.add)(message)
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(is_cancelled())
+
+        consumer.handle(linger, once=using, is_async=True)
+        consumer.start()
+        assert begun.wait(60)
+        cancel(consumer)
+        assert consumer.outcomes(1) == [CANCEL]
+        assert ended == [True]
+        assert (effects.all(), rows()) == ([], [])
+
+    def test_a_guarded_block_ends_before_it_is_cancelled(self, consumer, effects, using):
+        steps, begun, cancelled = [], threading.Event(), threading.Event()
+
+        async def linger(message):
+            with uninterrupted():
+                begun.set()
+                await asyncio.to_thread(cancelled.wait, 60)
+                await asyncio.sleep(0.3)
+                steps.append("guarded")
+            await asyncio.sleep(60)
+
+        consumer.handle(linger, once=using, is_async=True)
+        consumer.start()
+        assert begun.wait(60)
+        cancel(consumer)
+        cancelled.set()
+        assert consumer.outcomes(1) == [CANCEL]
+        assert steps == ["guarded"]
+
+    def test_outside_of_a_consumer_nothing_watches(self, effects, using, mq_settings):
+        async def add(message):
+            await sync_to_async(effects.add)(message)
+            assert place.get() is None
+
+        entry = Handler(name="n", queue="default", call=add, is_async=True, once=using)
+        message = Message("m", "n", 1, "default")
+        call = once_call(entry, Delivery(message, 0, b"1-1", b"1"), get_config().queue("default")).call
+        assert call(message) == ACK
+        assert effects.all() == ["m"]
+
+
+def test_a_connection_that_breaks_during_the_commit_is_asked_again(consumer, effects, using, monkeypatch):
+    """The commit is done, and its reply is lost."""
+    lost, real = [], connections[using].__class__._commit
+
+    def commit(connection):
+        real(connection)
+        if not lost:
+            lost.append(True)
+            raise connection.Database.OperationalError("the connection was lost")
+
+    def commit_translated(connection):
+        with connection.wrap_database_errors:
+            commit(connection)
+
+    consumer.handle(effects.add, once=using)
+    monkeypatch.setattr(connections[using].__class__, "_commit", commit_translated)
+    assert consumer.run() == ACK
+    assert lost
+    assert effects.all() == ["m"]
+    assert not connections[using].in_atomic_block
+    assert transaction.get_autocommit(using=using)

@@ -1,0 +1,200 @@
+"""One transaction around a handler, with a row that names its message."""
+
+import threading
+
+import pytest
+from django.db import connections, transaction
+
+from mq_django.core.exactly_once import current_database
+from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry, StepEnd
+from mq_django.inbox import once
+from mq_django.models import InboxMessage
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(once, "BUSY_PAUSE", 0.05)
+
+
+def test_a_repeat_is_acked_without_its_handler(consumer, effects, using, rows):
+    consumer.handle(effects.add, once=using)
+    assert consumer.run() == ACK
+    assert consumer.run(attempt=2) == ACK
+    assert effects.all() == ["m"]
+    (row,) = rows()
+    assert (row.queue, row.message_id, row.handler, row.number, row.outcome) == ("default", "m", "n", 0, "")
+
+
+def test_another_message_is_none(consumer, effects, using):
+    consumer.handle(effects.add, once=using)
+    assert [consumer.run("a"), consumer.run("b"), consumer.run("b", key="k")] == [ACK, ACK, ACK]
+    assert effects.all() == ["a", "b", "b"]
+
+
+def test_a_repeat_has_the_result_of_the_first(consumer, effects, using):
+    def count(message):
+        effects.add(message)
+        return Ack(b'{"count":"\xc3\xa9"}')
+
+    consumer.handle(count, once=using, keeps_result=True)
+    first = consumer.run()
+    assert first == Ack(b'{"count":"\xc3\xa9"}') == consumer.run()
+    assert effects.all() == ["m"]
+
+
+def test_a_repeat_of_a_step_ends_it_in_the_same_way(consumer, using):
+    ends = iter([StepEnd(b"1", value=b"[2]", added="8-9")])
+    consumer.handle(lambda message: next(ends), once=using, keeps_result=True)
+    assert consumer.run() == consumer.run() == StepEnd(b"1", value=b"[2]", added="8-9")
+
+
+def test_a_dropped_step_leaves_no_row(consumer, using, rows):
+    consumer.handle(lambda message: StepEnd(event="dropped"), once=using)
+    assert consumer.run() == StepEnd(event="dropped")
+    assert rows() == []
+
+
+@pytest.mark.parametrize("outcome", [Retry(error="not yet"), Bury("never")], ids=["retry", "bury"])
+def test_what_is_no_ack_is_rolled_back(consumer, effects, using, rows, outcome):
+    def refuse(message):
+        effects.add(message)
+        return outcome
+
+    consumer.handle(refuse, once=using)
+    assert type(consumer.run()) is type(outcome)
+    assert effects.all() == []
+    # Else the message would be acked at its next delivery.
+    assert rows() == []
+
+
+def test_an_exception_is_rolled_back_and_the_next_attempt_runs(consumer, effects, using, rows):
+    fails = iter([True, False])
+
+    def fail_once(message):
+        effects.add(message)
+        if next(fails):
+            raise ValueError("broken")
+
+    consumer.handle(fail_once, once=using)
+    assert "broken" in consumer.run().error
+    assert (effects.all(), rows()) == ([], [])
+    assert consumer.run(attempt=2) == ACK
+    assert effects.all() == ["m"]
+
+
+def test_a_transaction_that_is_marked_for_rollback_is_no_ack(consumer, effects, using, rows):
+    def undo(message):
+        effects.add(message)
+        transaction.set_rollback(True, using=using)
+
+    consumer.handle(undo, once=using)
+    assert "marked its transaction for rollback" in consumer.run().error
+    assert (effects.all(), rows()) == ([], [])
+
+
+def test_an_atomic_block_that_is_left_open_is_no_ack(consumer, effects, using, rows):
+    def leave_open(message):
+        transaction.atomic(using=using).__enter__()
+        effects.add(message)
+
+    consumer.handle(leave_open, once=using)
+    assert isinstance(consumer.run(), Retry)
+    assert (effects.all(), rows()) == ([], [])
+
+
+def test_without_autocommit_nothing_is_acked(consumer, effects, using, monkeypatch):
+    """Nobody would commit what is written, and an ack would lose it."""
+    monkeypatch.setitem(connections.settings[using], "AUTOCOMMIT", False)
+    consumer.handle(effects.add, once=using)
+    assert "AUTOCOMMIT is off" in consumer.run().error
+    if connections[using].vendor == "sqlite":
+        # Its driver commits at the end of a savepoint, and the row says so.
+        assert consumer.run(attempt=2) == ACK
+        assert effects.all() == ["m"]
+    else:
+        assert "AUTOCOMMIT is off" in consumer.run(attempt=2).error
+        assert effects.all() == []
+
+
+def test_an_error_of_an_on_commit_hook_does_not_undo_the_ack(consumer, effects, using, caplog):
+    called = []
+
+    def fail_later(message):
+        effects.add(message)
+        transaction.on_commit(lambda: called.append(current_database()) or 1 / 0, using=using)
+
+    consumer.handle(fail_later, once=using)
+    assert consumer.run() == ACK
+    assert consumer.run(attempt=2) == ACK
+    assert effects.all() == ["m"]
+    assert "an on-commit hook has failed" in caplog.text
+    # The handler has ended, so its rules are over.
+    assert called == [None]
+
+
+def test_a_message_that_runs_elsewhere_is_handed_back(consumer, effects, using):
+    begun, ends, runs = threading.Event(), threading.Event(), []
+
+    def wait(message):
+        runs.append(message.attempt)
+        if len(runs) == 1:
+            begun.set()
+            assert ends.wait(60)
+        effects.add(message)
+
+    consumer.handle(wait, once=using)
+    consumer.start()
+    assert begun.wait(60)
+    if connections[using].vendor == "sqlite":
+        # The second delivery runs as well, and the first one to commit decides.
+        assert consumer.run() == ACK
+        ends.set()
+    else:
+        assert consumer.run() == HandBack()
+        assert runs == [1]
+        ends.set()
+    consumer.outcomes(2)
+    assert consumer.run() == ACK
+    assert effects.all() == ["m"]
+
+
+def test_many_deliveries_at_once_have_one_effect(consumer, effects, using):
+    consumer.handle(effects.add, once=using)
+    for _ in range(12):
+        consumer.start()
+    outcomes = consumer.outcomes(12)
+    assert consumer.run() == ACK
+    assert effects.all() == ["m"]
+    # SQLite refuses a write to a transaction that has read before, and the handler gets this error.
+    kinds = (Ack, HandBack, Retry) if connections[using].vendor == "sqlite" else (Ack, HandBack)
+    assert all(isinstance(outcome, kinds) for outcome in outcomes)
+
+
+def test_different_messages_do_not_wait_for_each_other(consumer, effects, using):
+    together = threading.Barrier(4, timeout=60)
+
+    def meet(message):
+        together.wait()
+        effects.add(message)
+
+    consumer.handle(meet, once=using)
+    for number in range(4):
+        consumer.start(str(number))
+    assert consumer.outcomes(4) == [ACK] * 4
+    assert effects.all() == list("0123")
+
+
+def test_a_row_that_cannot_be_read_is_an_ack(consumer, effects, using):
+    consumer.handle(effects.add, once=using, keeps_result=True)
+    consumer.run()
+    InboxMessage.objects.using(using).update(outcome='{"event": 1}')
+    assert consumer.run() == ACK
+    assert effects.all() == ["m"]
+
+
+def test_text_that_the_database_does_not_accept_is_shown_in_ascii(consumer, effects, using, rows):
+    consumer.handle(lambda message: None, once=using)
+    assert consumer.run("é\x00🙂" * 100) == ACK
+    (row,) = rows()
+    assert row.message_id.startswith("\\xe9<U+0000>\\U0001f642")
+    assert len(row.message_id) == 255

@@ -1,0 +1,95 @@
+"""What a handler with `@exactly_once` publishes: through the outbox of its database."""
+
+import pytest
+from django.db import transaction
+
+from mq_django import exactly_once, handler, queues
+from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.models import OutboxMessage
+from mq_django.testing.runs import run
+from tests.inbox.conftest import ALIAS
+from tests.testapp.tasks import note
+
+pytestmark = pytest.mark.usefixtures("handlers", "using")
+
+
+def handled(function, raises=None):
+    """Run a function as a handler, which then may raise, and return the outcome."""
+
+    @handler("default", "n")
+    @exactly_once(using=ALIAS)
+    def call(message):
+        function()
+        if raises is not None:
+            raise raises
+
+    queues["default"].publish("n", 1)
+    return run("default")[0].outcome
+
+
+@pytest.fixture(autouse=True)
+def rows(using, monkeypatch):
+    """Return the destinations of the rows in the outbox, which no relay publishes."""
+    monkeypatch.setattr("mq_django.outbox.insertion.notify", lambda _: None)
+    found = OutboxMessage.objects.using(using)
+    yield lambda: list(found.order_by("id").values_list("destination", flat=True))
+    found.all().delete()
+
+
+@pytest.mark.parametrize(
+    "publish",
+    [
+        lambda: queues["emails"].publish("m", 1),
+        lambda: queues["emails"].publish("m", 1, using=ALIAS),
+        lambda: queues["emails"].publish_many([("m", 1)]),
+        lambda: note.using(queue_name="emails").enqueue(1, 2),
+    ],
+    ids=["publish", "using", "many", "enqueue"],
+)
+def test_a_publish_is_a_row_in_the_transaction_of_the_handler(publish, depths, rows):
+    assert handled(publish) == ACK
+    assert rows() == ["emails"]
+    assert depths("emails").depth == 0
+
+
+def test_with_the_transaction_its_rows_are_rolled_back(rows):
+    assert isinstance(handled(lambda: queues["emails"].publish("m", 1), ValueError("no")), Retry)
+    assert rows() == []
+
+
+def test_a_repeat_publishes_nothing_again(rows):
+    handled(lambda: queues["emails"].publish("m", 1))
+    queues["default"].publish("n", 1, message_id="twice")
+    run("default")
+    queues["default"].publish("n", 1, message_id="twice")
+    assert run("default")[0].outcome == ACK
+    assert rows() == ["emails", "emails"]
+
+
+def test_one_at_once_is_sent(depths, rows):
+    assert handled(lambda: queues["emails"].publish("m", 1, on_commit=False)) == ACK
+    assert depths("emails").depth == 1
+    assert rows() == []
+
+
+def test_an_on_commit_hook_may_publish(depths):
+    """It is lost when the process ends before it runs."""
+    assert handled(lambda: transaction.on_commit(lambda: queues["emails"].publish("m", 1), using=ALIAS)) == ACK
+    assert depths("emails").depth == 1
+
+
+@pytest.mark.parametrize(
+    "publish",
+    [
+        lambda: queues["emails"].publish("m", 1, outbox=False),
+        lambda: queues["emails"].publish("m", 1, using="other"),
+        lambda: queues["emails"].publish("m", 1, using="other", outbox=True),
+    ],
+    ids=["at the commit", "another database", "another outbox"],
+)
+def test_what_would_not_be_in_the_transaction_is_an_error(publish, rows):
+    outcome = handled(publish)
+    assert isinstance(outcome, Retry | Bury)
+    assert "OutboxRequired" in outcome.error
+    assert "on_commit=False" in outcome.error
+    assert rows() == []

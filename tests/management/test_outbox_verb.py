@@ -1,0 +1,62 @@
+"""`manage.py mq outbox`."""
+
+import pytest
+from django.core.management import CommandError
+
+from mq_django.models import OutboxMessage, OutboxState
+from tests.management.test_mq import mq, mq_json
+from tests.outbox_rows import outbox_row, set_aside_row
+
+pytestmark = [pytest.mark.usefixtures("mq_settings"), pytest.mark.django_db(databases="__all__")]
+
+
+def refused(*args):
+    with pytest.raises(CommandError) as found:
+        mq("outbox", *args)
+    return str(found.value), found.value.returncode
+
+
+def test_outboxes_are_listed():
+    assert mq("outbox") == "No messages in an outbox.\n"
+    outbox_row(age=75)
+    set_aside_row()
+    OutboxState.objects.create(destination="orders", problem="a copy", problem_ms=1)
+
+    heading, emails, orders, why = mq("outbox").splitlines()
+
+    assert heading.split() == ["database", "destination", "waiting", "oldest_s", "set_aside"]
+    assert emails.split()[:3] == ["default", "emails", "1"]
+    assert (orders.split(), why) == (["default", "orders", "0", "-", "0"], "orders: a copy")
+    assert [row["destination"] for row in mq_json("outbox", "emails")] == ["emails"]
+
+
+def test_messages_are_listed():
+    first, aside = outbox_row(message_id="one"), set_aside_row(message_id="two", error="no\x1b room")
+    outbox_row(message_id="three")
+
+    assert [row["id"] for row in mq_json("outbox", "--waiting")] == ["one", "three"]
+    (row,) = mq_json("outbox", "--set-aside")
+    assert (row["row"], row["id"], row["error"]) == (aside.pk, "two", "no\x1b room")
+    assert "\x1b" not in mq("outbox", "--set-aside")
+    assert [row["id"] for row in mq_json("outbox", "--waiting", "--after", str(first.pk))] == ["three"]
+
+
+def test_what_was_set_aside_is_retried_or_discarded():
+    first, second, third = set_aside_row(), set_aside_row(), set_aside_row("orders")
+
+    assert mq("outbox", "--retry", "--row", str(first.pk)) == "retried 1\n"
+    assert refused("--discard", "--all") == (
+        "This deletes all messages that were set aside. Confirm with --yes.",
+        2,
+    )
+    assert mq("outbox", "emails", "--discard", "--all", "--yes") == "discarded 1\n"
+    assert set(OutboxMessage.objects.values_list("id", "batch")) == {(first.pk, None), (third.pk, 0)}
+    assert refused("--retry", "--row", str(second.pk)) == ("1 were not set aside", 1)
+
+
+def test_arguments_that_contradict_each_other_are_refused():
+    assert refused("--row", "1") == ("--row and --all need --retry or --discard.", 2)
+    assert refused("--retry") == ("Give --row, or --all.", 2)
+    assert refused("--retry", "--row", "1", "--all") == ("Give --row, or --all.", 2)
+    message, code = refused("--waiting", "--database", "nowhere")
+    assert (message, code) == ("The database 'nowhere' has no outbox. Databases with one: default, other.", 2)
