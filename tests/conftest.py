@@ -32,8 +32,8 @@ FORBIDDEN_PORT = 6379
 
 MQSettings = Callable[..., dict[str, Any]]
 
-#: For tests of our own plugin.
-pytest_plugins = ["pytester"]
+#: For tests of our own plugin, and for those of several databases.
+pytest_plugins = ["pytester", "tests.databases.fixtures"]
 
 
 def refuse_default_port(url: str) -> None:

@@ -1,6 +1,7 @@
 """Settings of the test project: Django's admin, our app, and a database that other processes can open."""
 
 import os
+import secrets
 import tempfile
 from datetime import timedelta
 from importlib.util import find_spec
@@ -15,9 +16,10 @@ os.environ["MQ_DJANGO_TESTING"] = "0"
 BASE_DIR = Path(__file__).parent
 
 # The tests' database is a file, because consumers run in processes and threads of their own. tests/conftest.py names it
-# in the environment once it is there, because they must open the same one. Each process that runs tests makes its own.
+# in the environment once it is there, because they must open the same one. Each process that runs tests makes its own,
+# and no other has its name: whoever makes a test database deletes it, too.
 _inherited = os.environ.get("MQ_DJANGO_TEST_DATABASE")
-DATABASE_FILE = _inherited or str(Path(tempfile.gettempdir()) / f"mq-django-tests-{os.getpid()}.sqlite3")
+DATABASE_FILE = str(Path(tempfile.gettempdir()) / f"mq-django-tests-{secrets.token_hex(6)}.sqlite3")
 
 # Without croniter the schedules of the example project are intervals.
 if not find_spec("croniter"):

@@ -1,10 +1,6 @@
 """Three databases with the tables of the inbox and one for effects, and threads that run handlers."""
 
-from contextlib import ExitStack
-
 import pytest
-from django.core.management import call_command
-from django.db import connections
 
 from mq_django.conf import get_config
 from mq_django.core.messages import Delivery, Message
@@ -19,39 +15,21 @@ from tests.waiting import wait_until
 ALIAS = "inboxes"
 
 
-@pytest.fixture(scope="session")
-def database_servers():
-    """Return a function that starts a server of a kind once. Tests of several kinds come in any order."""
-    started = {}
-    with ExitStack() as stack:
-
-        def start(kind):
-            if kind not in started:
-                started[kind] = {"made": False, "options": stack.enter_context(KINDS[kind]())}
-            return started[kind]
-
-        yield start
-
-
 @pytest.fixture(params=KINDS)
-def database_server(request, database_servers):
-    return database_servers(request.param)
+def database_options(request, databases):
+    """The settings of a database of each kind."""
+    return databases.options(request.param)
 
 
 @pytest.fixture
-def using(database_server, django_db_blocker):
+def using(request, database_options, databases, django_db_blocker):
     """The alias of a database whose tables are empty. Nothing of a test is in a transaction."""
-    options = connections.configure_settings({"default": {}, ALIAS: dict(database_server["options"])})[ALIAS]
-    connections.settings[ALIAS] = options
-    with django_db_blocker.unblock():
-        if not database_server["made"]:
-            call_command("migrate", "mq_django", database=ALIAS, verbosity=0)
-            Effects(ALIAS).create()
-            database_server["made"] = True
-        Effects(ALIAS).clear()
+    kind = request.node.callspec.params["database_options"]
+    with django_db_blocker.unblock(), databases.added(ALIAS, kind):
+        effects = Effects(ALIAS)
+        effects.create()
+        effects.clear()
         yield ALIAS
-        connections[ALIAS].close()
-    del connections[ALIAS], connections.settings[ALIAS]
 
 
 @pytest.fixture

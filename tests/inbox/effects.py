@@ -10,7 +10,7 @@ class Effects:
         self.using = using
 
     def create(self):
-        self._execute("CREATE TABLE effects (message varchar(255) NOT NULL)")
+        self._execute("CREATE TABLE IF NOT EXISTS effects (message varchar(255) NOT NULL)")
 
     def clear(self):
         for table in ("effects", "mq_django_inbox", "mq_django_inbox_pass"):

@@ -4,47 +4,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connections
 
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
-from tests.databases import database_servers
+from tests.databases.fixtures import Databases
 
 TABLES = (OutboxMessage, OutboxState, OutboxIdentity)
 
 
-def _add(alias: str, options: dict[str, Any]) -> str:
-    """Add a database to those that Django knows, with our tables."""
-    connections.settings[alias] = connections.configure_settings({"default": {}, alias: options})[alias]
-    call_command("migrate", "mq_django", database=alias, verbosity=0)
-    return alias
+@pytest.fixture
+def sqlite_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
+    with django_db_blocker.unblock(), databases.added("outbox_sqlite", "sqlite") as alias:
+        yield alias
 
 
-def _remove(alias: str) -> None:
-    connections[alias].close()
-    del connections.settings[alias]
+@pytest.fixture
+def postgres_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
+    with django_db_blocker.unblock(), databases.added("outbox_postgres", "postgresql") as alias:
+        yield alias
 
 
-@pytest.fixture(scope="session")
-def sqlite_alias(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[str]:
-    name = str(tmp_path_factory.mktemp("outbox") / "outbox.db")
-    with django_db_blocker.unblock():
-        yield _add("outbox_sqlite", {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": {"timeout": 20}})
-        _remove("outbox_sqlite")
-
-
-@pytest.fixture(scope="session")
-def postgres_alias(django_db_blocker: Any) -> Iterator[str]:
-    with database_servers.postgresql() as options, django_db_blocker.unblock():
-        yield _add("outbox_postgres", options)
-        _remove("outbox_postgres")
-
-
-@pytest.fixture(scope="session")
-def mariadb_alias(django_db_blocker: Any) -> Iterator[str]:
-    with database_servers.mariadb() as options, django_db_blocker.unblock():
-        yield _add("outbox_mariadb", options)
-        _remove("outbox_mariadb")
+@pytest.fixture
+def mariadb_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
+    with django_db_blocker.unblock(), databases.added("outbox_mariadb", "mariadb") as alias:
+        yield alias
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])

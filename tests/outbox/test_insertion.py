@@ -35,7 +35,8 @@ def test_a_publication_comes_back_as_it_was(mq_settings, options):
     assert publication_of(row_of(made), config) == made
 
 
-def test_a_delay_counts_from_the_publish(mq_settings):
+def test_a_delay_counts_from_the_publish(mq_settings, monkeypatch):
+    monkeypatch.setattr("mq_django.core.clock.now_ms", lambda: 1_800_000_000_000)
     config = get_config().queue("emails")
     made = publication(config, "x", 1, delay=60, unique="u")
     row = row_of(made)

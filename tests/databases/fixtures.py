@@ -1,0 +1,46 @@
+"""Databases of each kind, which Django knows only while a test uses them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from tests.databases.database_servers import KINDS
+
+
+class Databases:
+    """The databases of a process that runs tests. A server is started for the first test that needs its kind."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._options: dict[str, dict[str, Any]] = {}
+        self._migrated: set[str] = set()
+
+    def options(self, kind: str) -> dict[str, Any]:
+        """Return the settings of a database of this kind."""
+        if kind not in self._options:
+            self._options[kind] = self._stack.enter_context(KINDS[kind]())
+        return dict(self._options[kind])
+
+    @contextmanager
+    def added(self, alias: str, kind: str) -> Iterator[str]:
+        """Add a database with our tables to those that Django knows, and remove it at the end: other tests list them."""
+        options = connections.configure_settings({"default": {}, alias: self.options(kind)})[alias]
+        connections.settings[alias] = options
+        try:
+            if kind not in self._migrated:
+                call_command("migrate", "mq_django", database=alias, verbosity=0)
+                self._migrated.add(kind)
+            yield alias
+        finally:
+            connections[alias].close()
+            del connections[alias], connections.settings[alias]
+
+
+@pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    with ExitStack() as stack:
+        yield Databases(stack)
