@@ -27,7 +27,7 @@ class Databases:
 
     @contextmanager
     def added(self, alias: str, kind: str) -> Iterator[str]:
-        """Add a database with our tables to those that Django knows, and remove it at the end: other tests list them."""
+        """Add a database with our tables to those that Django knows, and remove it: other tests list them."""
         options = connections.configure_settings({"default": {}, alias: self.options(kind)})[alias]
         connections.settings[alias] = options
         try:
