@@ -143,6 +143,10 @@ class _Reader:
                     "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
+            if found[name].keeps_rows:
+                where = f'MQ_DJANGO["TOPICS"][{name!r}]["OUTBOX"]'
+                message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
+                self.refuse(where, message, "Write True.")
         return found
 
     def _named(

@@ -105,6 +105,9 @@ def test_signals_are_frozen():
         ("DURABILITY", "replica", "replica"),
         ("PARTITIONS", 64, 64),
         ("OUTBOX", True, True),
+        ("OUTBOX", {}, True),
+        ("OUTBOX", {"KEEP_UNTIL": "published"}, True),
+        ("OUTBOX", {"KEEP_UNTIL": "handled"}, "handled"),
         ("FAIR", True, ()),
         ("FAIR", False, None),
         ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
@@ -245,6 +248,7 @@ WRONG_OPTIONS = [
     ("AFTER_BURY", "stop"),
     ("PARTITIONS", 0),
     ("OUTBOX", 1),
+    ("OUTBOX", {"KEEP": "handled"}),
     ("PARTITIONS", 257),
     ("FAIR", "yes"),
     ("FAIR", [("a", 1)]),
@@ -359,6 +363,16 @@ def test_queues_in_the_format_of_rsmq_have_no_partitions():
 def test_queues_in_the_format_of_rsmq_have_no_outbox():
     raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "OUTBOX": True}}}
     assert "['OUTBOX'] is not for queues in RSMQ's format" in one_problem(raw).message
+
+
+def test_an_outbox_keeps_rows_until_they_are_published_or_handled():
+    problem = one_problem({"QUEUES": {"jobs": {"OUTBOX": {"KEEP_UNTIL": "read"}}}})
+    assert "['OUTBOX']['KEEP_UNTIL'] must be \"published\" or \"handled\", not 'read'" in problem.message
+
+
+def test_a_topic_keeps_no_rows_until_they_are_handled():
+    problem = one_problem({"TOPICS": {"orders": {"OUTBOX": {"KEEP_UNTIL": "handled"}}}})
+    assert "each group of a topic handles a message for itself" in problem.message
 
 
 def test_the_retention_of_a_topic_is_divided_between_its_partitions():

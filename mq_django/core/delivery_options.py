@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from mq_django.core import ids
 from mq_django.core.options import (
@@ -14,11 +14,11 @@ from mq_django.core.options import (
     read_durability,
     read_expired,
     read_optional_period,
+    read_outbox,
     read_own_connection,
     read_partitions,
     read_retry,
     read_size,
-    read_switch,
     read_visibility_timeout,
 )
 from mq_django.core.partition_keys import PartitionKeys
@@ -111,12 +111,14 @@ class DeliveryOptions:
             "queue.",
         ),
     )
-    outbox: bool = field(
+    outbox: bool | Literal["handled"] = field(
         default=False,
         metadata=option(
-            read_switch,
+            read_outbox,
             "Each publish writes a row of the [outbox](transactions.md#outbox) into the database, in the same "
-            "transaction, and a relay publishes it after the commit.",
+            "transaction, and a relay publishes it after the commit. "
+            '`{"KEEP_UNTIL": "handled"}`: of a queue, [rows stay until their messages are '
+            "handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
         ),
     )
     #: Of a partition its number, from 0; else -1.
@@ -193,6 +195,11 @@ class DeliveryOptions:
     def lacking(self, option: str) -> str | None:
         """Return why an option of a publish is not supported, as a template of the error; None: it is."""
         return self.lacks.get(option)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Return whether the rows of the outbox are kept until their messages are handled."""
+        return self.outbox == "handled"
 
     @property
     def keeps_results(self) -> bool:

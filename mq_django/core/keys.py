@@ -58,6 +58,7 @@ KINDS = (
     "permit_wakeups",
     "tags",
     "step_notes",
+    "ended",
     "wake",
 )
 
@@ -138,6 +139,8 @@ class QueueKeys(PartitionKeys):
     runtime_schedules: str = field(init=False)
     #: HASH: notes about steps of workflows, until their runs have got them: see `lua/parts/step_notes.lua`.
     step_notes: str = field(init=False)
+    #: STREAM: ids of messages that have ended, for the outboxes that keep their rows until then.
+    ended: str = field(init=False)
     #: Pub/sub channel: a new earliest due time, a pause, a resume.
     wake: str = field(init=False)
 

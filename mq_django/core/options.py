@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.retries import RetryPolicy
@@ -127,6 +127,22 @@ read_partitions = _reader(int, f"a whole number from 1 to {MAX_PARTITIONS}", lam
 read_size = _reader(int, "a number of bytes from 1 to 1,024,000", lambda value: 1 <= value <= 1024 * 1000)
 read_share = _reader((int, float), "a number above 0 and up to 1", lambda value: 0 < value <= 1, float)
 read_switch = _reader(bool, "True or False")
+
+
+def read_outbox(value: Any) -> bool | Literal["handled"]:
+    """Return whether there is an outbox, and "handled" if its rows are kept until their messages are handled."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError('True, False, or a dict with "KEEP_UNTIL"')
+    if wrong := [(name, " is not an option of OUTBOX: KEEP_UNTIL") for name in value if name != "KEEP_UNTIL"]:
+        raise WrongParts(wrong)
+    until = value.get("KEEP_UNTIL", "published")
+    if until not in ("published", "handled"):
+        raise WrongParts([("KEEP_UNTIL", f' must be "published" or "handled", not {until!r:.100}')])
+    return True if until == "published" else "handled"
+
+
 read_paths = _reader(
     (list, tuple),
     "a list of dotted paths",

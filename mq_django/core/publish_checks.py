@@ -140,12 +140,13 @@ def uses_outbox(destination: DeliveryOptions, wish: bool | None) -> bool:
         InvalidMessage: the queue has ORDERED, and only some messages would use the outbox.
         NotSupported: the destination has no outbox.
     """
-    if wish is None or wish == destination.outbox:
-        return destination.outbox
+    usual = bool(destination.outbox)
+    if wish is None or wish == usual:
+        return usual
     if wish and (text := destination.lacking("outbox")) is not None:
         raise NotSupported(text.format(config=destination))
     if getattr(destination, "ordered", False):
-        raise InvalidMessage(_ORDERED.format(destination.public_name, wish, destination.outbox))
+        raise InvalidMessage(_ORDERED.format(destination.public_name, wish, usual))
     return wish
 
 

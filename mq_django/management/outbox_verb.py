@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS
 
+from mq_django.conf import get_config
 from mq_django.core.visible import escape
 from mq_django.inspector import outbox_rows
 from mq_django.inspector.outbox_rows import OutboxRow
@@ -15,6 +16,7 @@ from mq_django.management.as_dict import moment_text
 from mq_django.management.tables import table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
+from mq_django.outbox.kept_rows import forget, kept_count, republish
 
 #: Messages that are shown without --limit.
 SHOWN = 20
@@ -31,6 +33,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--retry", action="store_true", help="Let messages that were set aside be published again, by --row or --all."
     )
     what.add_argument("--discard", action="store_true", help="Delete messages that were set aside, by --row or --all.")
+    what.add_argument(
+        "--republish",
+        action="store_true",
+        help="Publish the messages of a queue again whose rows are kept, because Redis has lost them.",
+    )
+    what.add_argument(
+        "--forget", action="store_true", help="Delete the rows of a queue that are kept: Redis has their messages."
+    )
     parser.add_argument(
         "--row",
         action="append",
@@ -39,13 +49,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="With --retry or --discard: the number of a row, as --set-aside shows it. May be repeated.",
     )
     parser.add_argument("--all", action="store_true", help="With --retry or --discard: all that were set aside.")
-    parser.add_argument("--yes", action="store_true", help="Confirm --discard without prompting.")
+    parser.add_argument("--yes", action="store_true", help="Confirm what deletes or publishes, without prompting.")
     parser.add_argument("--after", type=whole, default=0, metavar="NUMBER", help="List rows after this one.")
     parser.add_argument("--limit", type=page_size, default=SHOWN, help=f"Default: {SHOWN} messages. At most 500.")
 
 
 def outbox(options: Options, _: Terminal) -> VerbResult:
     """Show the outboxes, list messages of one, or act on those that were set aside."""
+    if options["republish"] or options["forget"]:
+        return _act_on_kept(options)
     acts = options["retry"] or options["discard"]
     if not acts and (options["row"] or options["all"]):
         raise CommandError("--row and --all need --retry or --discard.", returncode=2)
@@ -53,11 +65,34 @@ def outbox(options: Options, _: Terminal) -> VerbResult:
         raise CommandError("Give --row, or --all.", returncode=2)
     if not (acts or options["waiting"] or options["set_aside"]):
         return _overview(options["destination"])
-    if options["database"] not in outbox_databases():
-        known = ", ".join(outbox_databases()) or "none"
-        message = f"The database {escape(options['database'])!r:.100} has no outbox. Databases with one: {known}."
-        raise CommandError(message, returncode=2)
+    _check_database(options["database"])
     return _act(options) if acts else _list(options)
+
+
+def _check_database(alias: str) -> None:
+    if alias not in outbox_databases():
+        known = ", ".join(outbox_databases()) or "none"
+        message = f"The database {escape(alias)!r:.100} has no outbox. Databases with one: {known}."
+        raise CommandError(message, returncode=2)
+
+
+def _act_on_kept(options: Options) -> VerbResult:
+    """Publish messages again whose rows are kept, or delete these rows."""
+    queue, alias = get_config().queues.get(options["destination"]), options["database"]
+    if queue is None:
+        raise CommandError("Name the queue whose rows are kept.", returncode=2)
+    if options["row"] or options["all"]:
+        raise CommandError("--row and --all need --retry or --discard.", returncode=2)
+    _check_database(alias)
+    if not options["yes"]:
+        does = "publishes messages again" if options["republish"] else "deletes rows of messages"
+        count = kept_count(alias, queue.name)
+        raise CommandError(f"This {does}, {count} at most. Confirm with --yes.", returncode=2)
+    if options["republish"]:
+        count, done = republish(alias, queue), "to publish again"
+    else:
+        count, done = forget(alias, queue.name), "forgotten"
+    return VerbResult({done: count}, [f"{done} {count}"], "")
 
 
 def _overview(destination: str) -> VerbResult:
@@ -76,6 +111,7 @@ def _view(view: OutboxView) -> dict[str, Any]:
         "waiting": view.waiting,
         "oldest_s": None if view.waited_ms is None else view.waited_ms // 1000,
         "set_aside": view.set_aside,
+        "kept": view.kept,
         "stopped": view.stopped or None,
         "error": view.error or None,
     }

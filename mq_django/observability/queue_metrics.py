@@ -98,6 +98,7 @@ def _in_outbox(found: Measurements) -> Iterator[Sample]:
         if not one.error:
             yield (one.database, one.destination, "waiting"), one.waiting
             yield (one.database, one.destination, "set_aside"), one.set_aside
+            yield (one.database, one.destination, "kept"), one.kept
 
 
 def _total(kind: str) -> Callable[[Measurements], Iterable[Sample]]:
@@ -183,7 +184,7 @@ GAUGES = (
     ),
     Plain(
         "mq_django_outbox_messages",
-        "Messages in the outbox by state: waiting, or set aside because they cannot be published.",
+        "Messages in the outbox: waiting; set aside, because they cannot be published; kept until they are handled.",
         ("database", "destination", "state"),
         _in_outbox,
     ),

@@ -23,8 +23,12 @@ from mq_django.stores.outbox_marks import ClaimName
 ROWS, BYTES = 500, 2 * 1024 * 1024
 #: The number of partitions of the state that is a lock.
 LOCK = 0
-#: A DELETE that finds its rows by their ids, for MySQL and MariaDB.
+#: The claim of rows that are kept until their messages are handled.
+KEPT = -1
+#: Statements that find their rows by their ids, for MySQL and MariaDB. These may look at all rows of a small table, and
+#: wait for those that other transactions have locked.
 _DELETE = "DELETE r FROM mq_django_outbox r FORCE INDEX (PRIMARY) WHERE r.id IN ({}) AND r.batch = %s"
+_UPDATE = "UPDATE mq_django_outbox r FORCE INDEX (PRIMARY) SET r.batch = %s WHERE r.id IN ({}) AND r.batch = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,11 @@ class OutboxTables:
             unclaimed = unclaimed.filter(part__gt=part)
         return found
 
+    def earlier_parts(self, destination: str, parts: int) -> list[int]:
+        """Return the other numbers of partitions by which rows for a destination were claimed."""
+        states = self._states.filter(destination=destination).exclude(parts__in=(LOCK, parts))
+        return list(states.order_by("parts").values_list("parts", flat=True).distinct())
+
     def open_states(self) -> list[OutboxState]:
         """Return the states with an open claim that are not stopped."""
         return list(self._states.filter(problem="").exclude(token="").order_by("pk"))
@@ -116,8 +125,16 @@ class OutboxTables:
         """Return whether a claim is still the open one of its state."""
         return self._state_of(claim).exists()
 
-    def finish(self, claim: Claim, refused: Mapping[int, str]) -> bool:
+    def finish(
+        self, claim: Claim, refused: Mapping[int, str], *, keeps: bool = False, dropped: Collection[int] = ()
+    ) -> bool:
         """Delete the rows of a claim, all of which are published, and set those aside that Redis has noted as refused.
+
+        Args:
+            claim: an open claim.
+            refused: the rows that are set aside, with the errors.
+            keeps: the rows are kept until their messages are handled.
+            dropped: the rows that are deleted all the same: another message has their unique key.
 
         Returns:
             False, and nothing is changed, if somebody else has done it.
@@ -126,7 +143,7 @@ class OutboxTables:
             if not self._state_of(claim).update(token=""):
                 return False
             self._set_aside(claim, refused)
-            self._delete(claim)
+            self._end_rows(claim, [row.pk for row in claim.rows], keeps=keeps, dropped=dropped)
         return True
 
     def split(self, claim: Claim, done: int, refused: Mapping[int, str], destination: DeliveryOptions) -> bool:
@@ -140,7 +157,8 @@ class OutboxTables:
             if not self._state_of(claim).update(token=""):
                 return False
             self._set_aside(claim, refused)
-            self._delete(claim, done)
+            published = [row.pk for row in claim.rows if row.pk <= done]
+            self._end_rows(claim, published, keeps=destination.keeps_rows)
             self._place(list(self._rows_of(claim)), destination)
         return True
 
@@ -217,15 +235,28 @@ class OutboxTables:
         for row, error in refused.items():
             self._rows_of(claim).filter(pk=row).update(batch=0, error=error, failed_ms=clock.now_ms())
 
-    def _delete(self, claim: Claim, done: int | None = None) -> None:
-        """Delete the rows of a claim; with `done` only those up to this one."""
-        ids = [row.pk for row in claim.rows if done is None or row.pk <= done]
-        if connections[self.alias].vendor != "mysql" or not ids:
-            self._messages.filter(pk__in=ids, batch=claim.name.number).delete()
+    def _end_rows(self, claim: Claim, ids: Sequence[int], *, keeps: bool, dropped: Collection[int] = ()) -> None:
+        """Keep or delete the published rows of a claim."""
+        number = claim.name.number
+        if keeps:
+            self.change([pk for pk in ids if pk not in dropped], number, KEPT)
+            ids = [pk for pk in ids if pk in dropped]
+        self.change(ids, number, None)
+
+    def change(self, ids: Sequence[int], batch: int, to: int | None) -> None:
+        """Change the claim of those of some rows that have this one; None: delete them."""
+        if not ids:
             return
-        # MariaDB may look at all rows of a small table, and wait for those that other transactions have locked.
+        if connections[self.alias].vendor != "mysql":
+            rows = self._messages.filter(pk__in=ids, batch=batch)
+            _ = rows.delete() if to is None else rows.update(batch=to)
+            return
+        marks = ", ".join(["%s"] * len(ids))
         with connections[self.alias].cursor() as cursor:
-            cursor.execute(_DELETE.format(", ".join(["%s"] * len(ids))), [*ids, claim.name.number])
+            if to is None:
+                cursor.execute(_DELETE.format(marks), [*ids, batch])
+            else:
+                cursor.execute(_UPDATE.format(marks), [to, *ids, batch])
 
     def _lock(self, destination: str) -> None:
         """Wait for other transactions that claim rows of a destination, or change their partitions."""

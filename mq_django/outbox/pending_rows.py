@@ -16,11 +16,11 @@ from mq_django.outbox.rows import publication_of
 def find_row(destination: DeliveryOptions, message_id: str) -> Publication | None:
     """Return the publication in the row of a message, claimed or not; None if there is none that can be read.
 
-    A row that was set aside does not count: nobody publishes it.
+    A row that was set aside does not count, because nobody publishes it; nor one that is published and kept.
     """
     for alias in aliases_with_rows():
         rows = OutboxMessage.objects.using(alias).filter(destination=destination.name, message_id=message_id)
-        row = rows.exclude(batch=0).first()
+        row = rows.exclude(batch__lte=0).first()
         if row is not None:
             with suppress(DecodeError):
                 return publication_of(row, with_parts(destination, row.parts))
@@ -42,4 +42,4 @@ def cancel_row(using: str | None, destination: DeliveryOptions, message_id: str)
 
 def count_pending(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows wait for a relay, claimed or not."""
-    return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch=0).count()
+    return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch__lte=0).count()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from mq_django.conf import DeliveryOptions
 from mq_django.core.logs import get_logger
@@ -31,6 +32,8 @@ from mq_django.transport.connections import open_wire
 from mq_django.transport.replica_wire import ReplicaWire
 
 logger = get_logger(__name__)
+
+Found = TypeVar("Found", bound=DeliveryOptions)
 
 #: Is called with the destination, a publication and the id that Redis knows, when it is published.
 Announce = Callable[[DeliveryOptions, Publication, str], None]
@@ -81,6 +84,8 @@ class PlaceRelay:
         self._done = 0
         self._refused: Mapping[int, str] = {}
         self._is_confirmed = True
+        #: Rows whose messages are not published, because another one has their unique key.
+        self._dropped: set[int] = set()
 
     def _waits_for_replica(self) -> bool:
         return self.place.durability == "replica" and not test_mode.is_on()
@@ -97,6 +102,7 @@ class PlaceRelay:
     def resume(self, claim: Claim) -> None:
         """Go on with an open claim, of whatever process, by its mark in Redis."""
         self.claim, self._done, self._refused, self._is_confirmed = claim, 0, {}, True
+        self._dropped = set()
 
     def advance(self) -> bool:
         """Publish the rows of the open claim, or of a new one.
@@ -120,7 +126,8 @@ class PlaceRelay:
         if self.claim is not None and not self._has_replica(self.claim):
             return False
         if self.claim is not None:
-            self._tables.finish(self.claim, self._refused)
+            keeps = self.destination.keeps_rows
+            self._tables.finish(self.claim, self._refused, keeps=keeps, dropped=self._dropped)
             self.claim = None
         return True
 
@@ -150,7 +157,7 @@ class PlaceRelay:
             return True
         count = len(chunk.publications)
         try:
-            self._send(claim, chunk)
+            self._send(claim, chunk, rows)
         except NotNext as found:
             self._follow(claim, found.mark)
         except QueueFull:
@@ -164,7 +171,7 @@ class PlaceRelay:
                 self._refuse(claim, chunk.last, str(error))
         return True
 
-    def _send(self, claim: Claim, chunk: Chunk) -> None:
+    def _send(self, claim: Claim, chunk: Chunk, rows: Sequence[OutboxMessage]) -> None:
         self._begin_confirmation()
         self._wire.begin(claim.name, self._done, chunk.last, answers=chunk.answers, refuses=chunk.refuses)
         ids: Sequence[str | None] = ()
@@ -176,9 +183,11 @@ class PlaceRelay:
         self._most = min(ROWS, self._most * 2)
         if self._wire.mark is not None:
             self._note(self._wire.mark)
-        for each, message_id in zip(chunk.publications, ids, strict=False):
+        for row, each, message_id in zip(rows, chunk.publications, ids, strict=False):
             if message_id is not None:
                 self._announce(self.destination, each, message_id)
+                if message_id != each.message.id:
+                    self._dropped.add(row.pk)
 
     def _refuse(self, claim: Claim, row: int, reason: str) -> None:
         try:
@@ -238,6 +247,6 @@ class PlaceRelay:
             )
 
 
-def with_parts(destination: DeliveryOptions, parts: int) -> DeliveryOptions:
+def with_parts(destination: Found, parts: int) -> Found:
     """Return a queue or topic with another number of partitions, or as it is."""
     return destination if (len(destination.parts) or 1) == parts else replace(destination, partitions=parts)

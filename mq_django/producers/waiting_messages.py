@@ -26,7 +26,7 @@ _CANCEL_ROW = "mq_django.outbox.pending_rows.cancel_row"
 
 def has_rows(config: DeliveryOptions) -> bool:
     """Return whether messages of a queue may be in an outbox."""
-    return config.outbox
+    return bool(config.outbox)
 
 
 class WaitingMessages(ProgressReader):

@@ -15,10 +15,10 @@ from mq_django.core.numbers import score, whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores.dead_letter_queue import BATCH, JobStep, is_entry, next_to, open_dead_letters
+from mq_django.stores.ended_messages import note_ended
 from mq_django.stores.entry_fields import text_of
 from mq_django.stores.found_messages import Cursor, FoundMessages, MessagePlace
 from mq_django.stores.moving import Mover
-from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -212,7 +212,7 @@ class MessageJobs(BackgroundJobs):
         step = JobStep(worker, str(after), len(found), LEASE_MS)
         words = source.delete([message.member for message in chosen], step)
         deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
-        end_cancelled(self._wire, self._config, deleted)
+        note_ended(self._wire, self._config, deleted)
         return len(chosen) / job.rate if job.rate else 0.0
 
 

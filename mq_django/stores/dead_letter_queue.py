@@ -13,6 +13,7 @@ from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.core.wire import decode_entry, entry_ms, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.dead_letter_fields import DEAD_FIELDS
+from mq_django.stores.ended_messages import note_rows
 from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
@@ -118,7 +119,12 @@ class DeadLetters:
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
         keys = self._keys
-        return self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
+        # Whoever keeps rows until their messages have ended asks for ids, not for entries.
+        known = dict(self.whole(entries)) if self._config.keeps_rows else {}
+        words = self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
+        deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
+        note_rows(self._wire, self._config, [known[entry].get(b"id", b"") for entry in deleted if entry in known])
+        return words
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
         """Put a dead letter back into its queue with other data, as a new message.
@@ -128,7 +134,11 @@ class DeadLetters:
         """
         keys = self._keys
         key_names = [keys.ready, keys.step_notes, keys.permits, keys.urgent]
-        return self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
+        known = self.whole([entry]) if self._config.keeps_rows else []
+        word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
+        if word == "RESUBMITTED":
+            note_rows(self._wire, self._config, [fields.get(b"id", b"") for _, fields in known])
+        return word
 
     def written(self, made: Publication) -> bytes:
         """Return the `text` for resubmit().

@@ -40,7 +40,7 @@ class LineStore(StreamStore):
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         keys = config.keys
-        receipts = [line_receipts(keys, stream) for stream in keys.streams()]
+        receipts = [line_receipts(keys, stream, keeps_rows=config.keeps_rows) for stream in keys.streams()]
         super().__init__(config, wire, StreamSource(config, wire, receipts))
         self._limits = config.limits
         #: For each key with a weight: its hash, 1000 divided by the weight.

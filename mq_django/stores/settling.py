@@ -13,6 +13,7 @@ from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letter_fields import failure_fields, history_of, message_fields
+from mq_django.stores.ended_messages import notes_of
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -59,19 +60,21 @@ class Receipts:
     hidden_ms: tuple[int, ...] = ()
     #: Messages may claim unique keys until they are handled.
     claims: bool = False
+    #: Outboxes keep their rows until their messages have ended.
+    keeps_rows: bool = False
     #: Returns the id of the dead letter of a delivery, also if it could not be decoded.
     id_of: Callable[[Delivery | Undecodable], Argument] = message_id
 
 
-def stream_receipts(keys: QueueKeys, stream: str) -> Receipts:
+def stream_receipts(keys: QueueKeys, stream: str, *, keeps_rows: bool = False) -> Receipts:
     """Return the receipts of one of a queue's streams. Settled entries are deleted."""
-    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_reassign", claims=True)
+    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_reassign", claims=True, keeps_rows=keeps_rows)
 
 
-def line_receipts(keys: QueueKeys, stream: str) -> Receipts:
+def line_receipts(keys: QueueKeys, stream: str, *, keeps_rows: bool = False) -> Receipts:
     """Return the receipts of one of the streams of a queue with lines. Settled entries are deleted."""
-    key_names = (stream, keys.permits, keys.parked, keys.next_checks, keys.control)
-    return Receipts(keys, key_names, (keys.group,), _LINES, "lines_reassign", claims=True)
+    own = (stream, keys.permits, keys.parked, keys.next_checks, keys.control)
+    return Receipts(keys, own, (keys.group,), _LINES, "lines_reassign", claims=True, keeps_rows=keeps_rows)
 
 
 def log_receipts(keys: GroupKeys) -> Receipts:
@@ -123,10 +126,9 @@ class Settling:
                 batch, counters = group[at : at + BATCH], list[Argument]()
                 if counts:
                     batch, counters = counters_of(where, batch)
-                if kind is Expire:
-                    known = [receipts.id_of(settlement.delivery) for settlement in batch]
-                    note = scripts.command("expired_add", keys=[receipts.queue.expired], args=known)
-                    calls.append(SettleCall(note, ()))
+                if kind is Expire or receipts.keeps_rows:
+                    known, keeps_rows = [receipts.id_of(each.delivery) for each in batch], receipts.keeps_rows
+                    calls += [SettleCall(note, ()) for note in notes_of(kind, receipts.queue, known, keeps_rows)]
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
                     unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)

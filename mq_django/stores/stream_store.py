@@ -15,8 +15,9 @@ from mq_django.errors import AlreadyPublished, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.cancel_requests import CancelRequests
 from mq_django.stores.counters import Slots
+from mq_django.stores.ended_messages import note_ended, wants_ended
 from mq_django.stores.order_switch import OrderSwitch
-from mq_django.stores.results import end_cancelled, ready_command
+from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
 from mq_django.stores.sources import Source, StreamSource, Taken
 from mq_django.stores.waiting_room import WaitingRoom
@@ -186,12 +187,12 @@ class StreamStore:
         keys = self.keys
         places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.step_notes, keys.permits, keys.next_checks]
-        args: list[Argument] = [self.keys.group, limit, place, *(["1"] if self.config.keeps_results else [])]
+        args: list[Argument] = [self.keys.group, limit, place, *(["1"] if wants_ended(self.config) else [])]
         command = scripts.command("stream_purge", keys=[*places, *index], args=args)
         deleted = reply_or_raise(self._wire.trip([command])[0])
         if not isinstance(deleted, list):
             return int(deleted)
-        end_cancelled(self._wire, self.config, deleted)
+        note_ended(self._wire, self.config, deleted)
         return len(deleted)
 
     def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:

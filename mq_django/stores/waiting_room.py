@@ -15,7 +15,8 @@ from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
-from mq_django.stores.results import end_cancelled, ready_command
+from mq_django.stores.ended_messages import note_ended, wants_ended
+from mq_django.stores.results import ready_command
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -81,14 +82,14 @@ class WaitingRoom:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
-        wants_replaced = publications[0].options.keeps_result
+        wants_replaced = publications[0].options.keeps_result or self._config.keeps_rows
         if wants_replaced:
             args.append("1")
         reply = self._publish("waiting_add", key_names, args, also)
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
         if wants_replaced:
-            end_cancelled(self._wire, self._config, reply.pop(), how="Replaced under its unique key")
+            note_ended(self._wire, self._config, reply.pop(), how="Replaced under its unique key")
         return [message_id.decode() for message_id in reply]
 
     def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
@@ -167,11 +168,11 @@ class WaitingRoom:
         keys = self._keys
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced, keys.step_notes, keys.permits, keys.next_checks]
-        more = ["1"] if self._config.keeps_results else []
+        more = ["1"] if wants_ended(self._config) else []
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
             return _CANCEL_RESULTS[reply]
-        end_cancelled(self._wire, self._config, reply)
+        note_ended(self._wire, self._config, reply)
         return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:

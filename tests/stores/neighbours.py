@@ -22,9 +22,9 @@ NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
 
 _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|handled-ids|(runtime-)?schedules"
-    r"|owners|notes|Q|counters:([mh]:\d+|total)|noisy:\d+|progress:.+|step-notes|(run|steps|bodies|after|values):0run|unique)$"
+    r"|owners|notes|Q|counters:([mh]:\d+|total)|noisy:\d+|progress:.+|step-notes|outbox|(run|steps|bodies|after|values):0run|unique)$"
 )
-_STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled|starts)$")
+_STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled|ended|starts)$")
 
 
 @dataclass(frozen=True)

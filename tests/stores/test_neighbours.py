@@ -25,6 +25,7 @@ from mq_django.stores.counter_totals import read_totals
 from mq_django.stores.counters import add_command
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.ended_messages import EndedMessages
 from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
@@ -169,6 +170,7 @@ def record(recorder, mq_settings, namespace):
         be_partitioned,
         be_repartitioned,
         be_in_an_outbox,
+        be_kept_in_an_outbox,
     ):
         mq_settings()
         act(recorder.client, mq_settings)
@@ -273,6 +275,20 @@ def be_in_an_outbox(client, mq_settings):
             publisher.publish([outgoing(data=marked(), **options)])
         marks.refuse(claim, len(kinds), [(9, "too large")])
         marks.end(claim)
+
+
+def be_kept_in_an_outbox(client, mq_settings):
+    """End messages of which an outbox keeps the rows, in each way, and read that."""
+    mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
+    queue, store = queues["emails"], store_of()
+    store.publish([outgoing(data=marked()) for _ in range(4)])
+    for item, outcome in zip(take_all(store, ME), (ACK, Cancel(), Expire(), Bury("no")), strict=True):
+        settle(store, outcome, [item])
+    store.cancel(queue.publish("welcome", marked(), delay=60, outbox=False))
+    store.publish([outgoing(data=marked())])
+    store.purge(limit=10)
+    ended = EndedMessages(store.config, Session(get_client("inspect")), "0utb0x")
+    ended.done(ended.read()[0])
 
 
 def be_remembered(client, mq_settings):

@@ -22,7 +22,7 @@ from mq_django.core.visible import escape, truncate
 from mq_django.inspector import outbox_rows
 from mq_django.inspector.outbox_rows import OutboxRow
 from mq_django.inspector.outbox_sentences import counted, outbox_sentence
-from mq_django.inspector.outbox_views import OutboxView, outbox_databases, outboxes
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxView, outbox_databases, outboxes
 
 #: Messages per page.
 PER_PAGE = 50
@@ -74,6 +74,7 @@ def _context(page: Page) -> dict[str, Any]:
         "problems": problems,
         "summary": said % {"count": counted(waiting, is_more=is_more)},
         "rows": [_row(page, view) for view in found if not view.error],
+        "keeps": any(view.kept for view in found),
         "has_databases": len({view.database for view in found}) > 1,
     }
 
@@ -89,6 +90,7 @@ def _row(page: Page, view: OutboxView) -> dict[str, Any]:
         "waiting_url": f"{url}?{_query(view.database, view.destination, waiting=True)}",
         "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
         "is_late": "late" in view.problems(),
+        "kept": counted(view.kept, is_more=view.kept >= MAX_ROWS) if view.kept else "",
         "set_aside": counted(view.set_aside, is_more=view.is_more),
         "has_set_aside": view.set_aside > 0,
         "set_aside_url": f"{url}?{_query(view.database, view.destination, waiting=False)}",

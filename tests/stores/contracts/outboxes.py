@@ -4,18 +4,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from mq_django.conf import get_config
+from mq_django.core.outcomes import ACK, Bury, Expire
 from mq_django.core.publication import Publication
-from mq_django.errors import AlreadyPublished, QueueFull
+from mq_django.errors import AlreadyPublished, QueueFull, StoreError
 from mq_django.stores import open_publisher
+from mq_django.stores.base import Settlement
+from mq_django.stores.ended_messages import EndedMessages, note_ended
 from mq_django.stores.outbox_marks import TAKEN, ClaimName, NotNext, OutboxMarks, OutboxWire
-from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.contracts.stage import Stage, message_of, rsmq_id
+from tests.stores.everything import ME
 
 FIRST, LATER = ClaimName("0utb0x:1", 1, "token"), ClaimName("0utb0x:1", 2, "other")
 
 
 def scenes() -> Iterator[Callable[[Stage], None]]:
     """Yield every scene."""
-    yield from (published, refused, ended, keys_taken, of_a_partition)
+    yield from (published, refused, ended, keys_taken, of_a_partition, kept)
 
 
 class Outbox:
@@ -117,3 +121,29 @@ def of_a_partition(stage: Stage) -> None:
     outbox = Outbox(stage, "emails.1")
     with stage.under("rows of an outbox: to a partition"):
         outbox.publish(FIRST, 0, 1, message_of(1))
+
+
+def kept(stage: Stage) -> None:
+    store = stage.queue(OUTBOX={"KEEP_UNTIL": "handled"})
+    store.publish([message_of(1), message_of(2), message_of(3)])
+    first, second, third = store.take(ME, count=3)
+    with stage.under("rows that are kept: a message is handled, one has expired, and one is buried"):
+        store.settle(ME, [Settlement(first, ACK), Settlement(second, Expire()), Settlement(third, Bury("no"))])
+    store.publish([message_of(4, delay_ms=60_000)])
+    with stage.under("rows that are kept: one is cancelled"):
+        store.cancel(rsmq_id(4))
+    outbox = EndedMessages(store.config, stage.wire(), "0utb0x")
+    with stage.under("rows that are kept: an outbox reads that"):
+        last, _ = outbox.read()
+    with stage.under("rows that are kept: it has read that"):
+        outbox.done(last)
+    with stage.under("rows that are kept: there is no more"):
+        outbox.read()
+    stage.client.delete(store.config.keys.ended)
+    stage.client.set(store.config.keys.ended, "mine")
+    with stage.under("rows that are kept: a key of another type"):
+        note_ended(stage.wire(), store.config, ["x"])
+        with suppress(StoreError):
+            outbox.read()
+        with suppress(StoreError):
+            outbox.done("1-1")

@@ -1,0 +1,22 @@
+-- Append the ids of messages that have ended, for the outboxes that keep their rows until then. What is older than a week
+-- is deleted, whoever has not read it.
+--
+-- KEYS[1]  ended   {queue}:ended   STREAM   fields of an entry: the ids of messages, without values
+-- ARGV     ids, at most 500
+--
+-- Returns 'ADDED'; or 'SKIPPED' if the key has another type: no error, because the messages end all the same.
+
+-- with clock
+-- with types
+local ended, fields = KEYS[1], {}
+if wrong_type({ [ended] = 'stream' }) then
+  return 'SKIPPED'
+end
+for _, id in ipairs(ARGV) do
+  fields[#fields + 1] = id
+  fields[#fields + 1] = ''
+end
+-- First, because Redis allows it when memory is out. The write after it is then allowed, too.
+redis.call('xtrim', ended, 'minid', '~', string.format('%.0f', now_ms() - 604800000))
+redis.call('xadd', ended, '*', unpack(fields))
+return 'ADDED'
