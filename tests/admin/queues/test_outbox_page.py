@@ -51,6 +51,19 @@ def test_the_page_counts_what_waits_and_lists_what_was_set_aside(operator):
     assert "aside-one" not in page
 
 
+def test_rows_that_are_kept_have_a_column(mq_settings, operator):
+    assert "Kept until handled" not in main_of(operator.get(URL))
+    mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
+    for _ in range(3):
+        outbox_row(batch=-1)
+
+    page = main_of(operator.get(URL))
+
+    assert "Kept until handled" in page
+    assert '<td class="mq-number">3</td>' in page
+    assert "0 messages are not published yet." in page
+
+
 def test_who_may_not_see_data_gets_neither_keys_nor_texts_of_errors(viewer):
     set_aside_row(error="ValueError: the secret is 7", key="user:7")
     page = main_of(viewer.get(URL))
