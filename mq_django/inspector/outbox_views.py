@@ -26,7 +26,7 @@ TABLE = "mq_django_outbox"
 OutboxProblem = Literal["unreadable", "stopped", "late", "set aside"]
 
 #: Rows that are not published yet, and not set aside; and those that are kept until their messages are handled.
-WAITS, IS_KEPT = Q(batch=None) | Q(batch__gt=0), Q(batch__lt=0)
+WAITS, IS_RETAINED = Q(batch=None) | Q(batch__gt=0), Q(batch__lt=0)
 
 #: Databases that are known to have the tables.
 _with_tables: set[str] = set()
@@ -45,7 +45,7 @@ class OutboxView:
     #: Messages that cannot be published. They wait for an operator.
     set_aside: int = 0
     #: Messages that are published, and whose rows are kept until they are handled.
-    kept: int = 0
+    retained: int = 0
     #: For how long the oldest waiting message has waited, in ms; None without any.
     waited_ms: int | None = None
     #: Whether there are more rows in the database than were counted.
@@ -126,8 +126,8 @@ def _views(alias: str, at_most: int | None) -> list[OutboxView]:
 
 def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
     rows, now_ms = _model("OutboxMessage").objects.using(alias), clock.now_ms()
-    kept = _kept(rows, at_most)
-    rows = rows.exclude(IS_KEPT)
+    retained = _retained(rows, at_most)
+    rows = rows.exclude(IS_RETAINED)
     end = None if at_most is None else _end(rows, at_most)
     counted = rows if end is None else rows.filter(id__lt=end)
     found: dict[str, dict[str, Any]] = {
@@ -149,7 +149,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
     )
     # Where publish() writes without `using`. Those without messages are shown there, with 0.
     usual = _configured() if alias == router.db_for_write(_model("OutboxMessage")) else ()
-    used = {name for name, count in kept.items() if count}
+    used = {name for name, count in retained.items() if count}
     for destination in sorted({*found, *stopped, *usual, *used}):
         row = found.get(destination, {"waiting": 0, "set_aside": 0, "oldest_ms": None})
         oldest_ms = row.pop("oldest_ms")
@@ -159,16 +159,16 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
             waited_ms=None if oldest_ms is None else max(0, now_ms - oldest_ms),
             is_more=end is not None,
             stopped=stopped.get(destination, ""),
-            kept=kept.get(destination, 0),
+            retained=retained.get(destination, 0),
             **row,
         )
 
 
-def _kept(rows: QuerySet[Any], at_most: int | None) -> dict[str, int]:
+def _retained(rows: QuerySet[Any], at_most: int | None) -> dict[str, int]:
     """Return how many rows are kept of each queue that keeps them, up to `at_most`."""
-    kept = rows.filter(IS_KEPT).order_by()
+    retained = rows.filter(IS_RETAINED).order_by()
     names = [queue.name for queue in get_config().queues.values() if queue.keeps_rows]
-    return {name: kept.filter(destination=name)[:at_most].count() for name in names}
+    return {name: retained.filter(destination=name)[:at_most].count() for name in names}
 
 
 def _end(rows: QuerySet[Any], at_most: int) -> int | None:

@@ -16,7 +16,7 @@ from mq_django.management.as_dict import moment_text
 from mq_django.management.tables import table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
-from mq_django.outbox.kept_rows import forget, kept_count, republish
+from mq_django.outbox.retained_rows import forget, republish, retained_count
 
 #: Messages that are shown without --limit.
 SHOWN = 20
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def outbox(options: Options, _: Terminal) -> VerbResult:
     """Show the outboxes, list messages of one, or act on those that were set aside."""
     if options["republish"] or options["forget"]:
-        return _act_on_kept(options)
+        return _act_on_retained(options)
     acts = options["retry"] or options["discard"]
     if not acts and (options["row"] or options["all"]):
         raise CommandError("--row and --all need --retry or --discard.", returncode=2)
@@ -76,7 +76,7 @@ def _check_database(alias: str) -> None:
         raise CommandError(message, returncode=2)
 
 
-def _act_on_kept(options: Options) -> VerbResult:
+def _act_on_retained(options: Options) -> VerbResult:
     """Publish messages again whose rows are kept, or delete these rows."""
     queue, alias = get_config().queues.get(options["destination"]), options["database"]
     if queue is None:
@@ -86,7 +86,7 @@ def _act_on_kept(options: Options) -> VerbResult:
     _check_database(alias)
     if not options["yes"]:
         does = "publishes messages again" if options["republish"] else "deletes rows of messages"
-        count = kept_count(alias, queue.name)
+        count = retained_count(alias, queue.name)
         raise CommandError(f"This {does}, {count} at most. Confirm with --yes.", returncode=2)
     if options["republish"]:
         count, done = republish(alias, queue), "to publish again"
@@ -111,7 +111,7 @@ def _view(view: OutboxView) -> dict[str, Any]:
         "waiting": view.waiting,
         "oldest_s": None if view.waited_ms is None else view.waited_ms // 1000,
         "set_aside": view.set_aside,
-        "kept": view.kept,
+        "retained": view.retained,
         "stopped": view.stopped or None,
         "error": view.error or None,
     }

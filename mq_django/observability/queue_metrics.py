@@ -98,7 +98,7 @@ def _in_outbox(found: Measurements) -> Iterator[Sample]:
         if not one.error:
             yield (one.database, one.destination, "waiting"), one.waiting
             yield (one.database, one.destination, "set_aside"), one.set_aside
-            yield (one.database, one.destination, "kept"), one.kept
+            yield (one.database, one.destination, "retained"), one.retained
 
 
 def _total(kind: str) -> Callable[[Measurements], Iterable[Sample]]:

@@ -15,7 +15,8 @@ from mq_django.stores.outbox_marks import TAKEN
 class Chunk(NamedTuple):
     """The next rows that are published together."""
 
-    last: int
+    #: Their numbers.
+    rows: Sequence[int]
     publications: Sequence[Publication]
     #: See `OutboxWire.begin()`.
     answers: str
@@ -44,7 +45,7 @@ def next_chunk(rows: Sequence[OutboxMessage], whole: DeliveryOptions, most: int)
     if first[0] == "holder" or first[1]:
         alike = alike[:1]
     answers, refuses, _, _ = first
-    return Chunk(alike[-1][0], [each for _, each in alike], answers, refuses)
+    return Chunk([row for row, _ in alike], [each for _, each in alike], answers, refuses)
 
 
 def _kind(publication: Publication) -> tuple[str, str, str, bool]:

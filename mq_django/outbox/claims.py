@@ -24,7 +24,7 @@ ROWS, BYTES = 500, 2 * 1024 * 1024
 #: The number of partitions of the state that is a lock.
 LOCK = 0
 #: The claim of rows that are kept until their messages are handled.
-KEPT = -1
+RETAINED = -1
 #: Statements that find their rows by their ids, for MySQL and MariaDB. These may look at all rows of a small table, and
 #: wait for those that other transactions have locked.
 _DELETE = "DELETE r FROM mq_django_outbox r FORCE INDEX (PRIMARY) WHERE r.id IN ({}) AND r.batch = %s"
@@ -239,7 +239,7 @@ class OutboxTables:
         """Keep or delete the published rows of a claim."""
         number = claim.name.number
         if keeps:
-            self.change([pk for pk in ids if pk not in dropped], number, KEPT)
+            self.change([pk for pk in ids if pk not in dropped], number, RETAINED)
             ids = [pk for pk in ids if pk in dropped]
         self.change(ids, number, None)
 

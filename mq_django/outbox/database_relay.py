@@ -7,8 +7,8 @@ from functools import partial
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.models import OutboxState
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.kept_rows import KeptRows
 from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
+from mq_django.outbox.retained_rows import RetainedRows
 
 #: Seconds after which the open claim of another process is continued, if it has not changed.
 TAKE_OVER = 1.0
@@ -39,7 +39,7 @@ class DatabaseRelay:
         #: By destination, number of partitions, and partition.
         self._places: dict[tuple[str, int, int], PlaceRelay] = {}
         #: By queue.
-        self._kept: dict[str, KeptRows] = {}
+        self._retained: dict[str, RetainedRows] = {}
         #: State -> its open claim of another process, and since when it is known, on the monotonic clock.
         self._seen: dict[int, tuple[int, str, float]] = {}
         #: Destinations whose number of partitions is recorded.
@@ -53,7 +53,7 @@ class DatabaseRelay:
         Raises:
             DatabaseError: from the database.
         """
-        yield from self._kept_steps()
+        yield from self._retained_steps()
         states = [state for state in self.tables.open_states() if state.destination in self._destinations]
         waiting = [name for name in self.tables.destinations() if name in self._destinations]
         for state in states:
@@ -67,15 +67,15 @@ class DatabaseRelay:
         for name in waiting:
             yield from self._waiting_steps(name, open_places)
 
-    def _kept_steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
+    def _retained_steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield the queues whose rows are kept until their messages are handled, before their claims are continued."""
         for name, each in self._destinations.items():
             if each.keeps_rows and isinstance(each, QueueConfig):
-                kept = self._kept.get(name)
-                if kept is None:
-                    kept = self._kept[name] = KeptRows(self.tables, each)
-                if kept.is_due:
-                    yield each, kept.step
+                retained = self._retained.get(name)
+                if retained is None:
+                    retained = self._retained[name] = RetainedRows(self.tables, each)
+                if retained.is_due:
+                    yield each, retained.step
 
     @property
     def is_waiting(self) -> bool:

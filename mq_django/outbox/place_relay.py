@@ -157,7 +157,7 @@ class PlaceRelay:
             return True
         count = len(chunk.publications)
         try:
-            self._send(claim, chunk, rows)
+            self._send(claim, chunk)
         except NotNext as found:
             self._follow(claim, found.mark)
         except QueueFull:
@@ -168,12 +168,12 @@ class PlaceRelay:
         except StoreError as error:
             self._most = max(1, count // 2)
             if count == 1:
-                self._refuse(claim, chunk.last, str(error))
+                self._refuse(claim, chunk.rows[-1], str(error))
         return True
 
-    def _send(self, claim: Claim, chunk: Chunk, rows: Sequence[OutboxMessage]) -> None:
+    def _send(self, claim: Claim, chunk: Chunk) -> None:
         self._begin_confirmation()
-        self._wire.begin(claim.name, self._done, chunk.last, answers=chunk.answers, refuses=chunk.refuses)
+        self._wire.begin(claim.name, self._done, chunk.rows[-1], answers=chunk.answers, refuses=chunk.refuses)
         ids: Sequence[str | None] = ()
         try:
             ids = self._store.publish(chunk.publications)
@@ -183,11 +183,11 @@ class PlaceRelay:
         self._most = min(ROWS, self._most * 2)
         if self._wire.mark is not None:
             self._note(self._wire.mark)
-        for row, each, message_id in zip(rows, chunk.publications, ids, strict=False):
+        for row, each, message_id in zip(chunk.rows, chunk.publications, ids, strict=False):
             if message_id is not None:
                 self._announce(self.destination, each, message_id)
                 if message_id != each.message.id:
-                    self._dropped.add(row.pk)
+                    self._dropped.add(row)
 
     def _refuse(self, claim: Claim, row: int, reason: str) -> None:
         try:

@@ -22,6 +22,7 @@ from mq_django.transport.connections import open_wire
 #: Loaded when they are needed: they need the models, which this module is imported before.
 FIND_ROW = "mq_django.outbox.pending_rows.find_row"
 _CANCEL_ROW = "mq_django.outbox.pending_rows.cancel_row"
+_RESCHEDULE_ROW = "mq_django.outbox.pending_rows.reschedule_row"
 
 
 def has_rows(config: DeliveryOptions) -> bool:
@@ -78,13 +79,15 @@ class WaitingMessages(ProgressReader):
         if running and self.config.keeps_running:
             raise NotSupported(self.config.keeps_running.format(config=self.config))
 
-        if message_id is not None and has_rows(self.config) and import_string(_CANCEL_ROW)(using, self.config, named):
+        had_row = has_rows(self.config) and import_string(_CANCEL_ROW)(using, self.config, named)
+        if had_row and message_id is not None:
             return CancelResult.CANCELLED
 
         def request(store: QueueAccess) -> CancelResult:
             return store.cancel_running(named, force=force) if running else store.cancel(named)
 
-        return self._ask(request, key, using=using, on_commit=on_commit, robust=robust)
+        found = self._ask(request, key, using=using, on_commit=on_commit, robust=robust)
+        return _with_row(found, CancelResult.CANCELLED) if had_row else found
 
     def reschedule(
         self,
@@ -99,6 +102,8 @@ class WaitingMessages(ProgressReader):
         robust: bool = False,
     ) -> CancelResult:
         """Change the due time of a delayed message, and return whether it was still delayed.
+
+        With OUTBOX, that of a row that no relay has claimed is changed in the transaction of database `using`.
 
         Args:
             message_id: its id, as publish() returned it.
@@ -119,13 +124,18 @@ class WaitingMessages(ProgressReader):
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)
         if delay_ms is None and due_ms is None:
             raise InvalidMessage("reschedule() takes delay= or deliver_at=")
-        return self._ask(
+        new = {"delay_ms": delay_ms, "due_ms": due_ms}
+        had_row = has_rows(self.config) and import_string(_RESCHEDULE_ROW)(using, self.config, named, **new)
+        if had_row and message_id is not None:
+            return CancelResult.RESCHEDULED
+        found = self._ask(
             lambda store: store.reschedule(named, delay_ms=delay_ms, due_ms=due_ms),
             key,
             using=using,
             on_commit=on_commit,
             robust=robust,
         )
+        return _with_row(found, CancelResult.RESCHEDULED) if had_row else found
 
     def find(self, message_id: str | None = None, *, unique: str | None = None, key: str | None = None) -> Lookup:
         """Look up a waiting message, and return where it waits, the message, and when it is due.
@@ -142,11 +152,15 @@ class WaitingMessages(ProgressReader):
         """
         named = _named(message_id, unique)
         # Before Redis, to which a relay may publish it meanwhile.
-        if message_id is not None and has_rows(self.config):
-            row: Publication | None = import_string(FIND_ROW)(self.config, message_id)
-            if row is not None:
-                return Lookup(Place.OUTBOX, row.message, row.options.due_ms)
-        return self._access(key).find(named)
+        row: Publication | None = import_string(FIND_ROW)(self.config, named) if has_rows(self.config) else None
+        if row is None:
+            return self._access(key).find(named)
+        waits = Lookup(Place.OUTBOX, row.message, row.options.due_ms)
+        if message_id is not None:
+            return waits
+        # An earlier message with the unique key may be there, which this one will replace, or not.
+        found = self._access(key).find(named)
+        return found or waits
 
     acancel = asynchronous(cancel)
     areschedule = asynchronous(reschedule)
@@ -169,6 +183,11 @@ class WaitingMessages(ProgressReader):
         warn_of_other_transactions(using, on_commit=on_commit)
         found = after_commit(lambda: request(self._access(key)), using=using, on_commit=on_commit, robust=robust)
         return CancelResult.AT_COMMIT if found is None else found
+
+
+def _with_row(found: CancelResult, done: CancelResult) -> CancelResult:
+    """Return the result for a unique key: this was `done` to a row, and Redis has said `found`."""
+    return found if found is CancelResult.AT_COMMIT else done
 
 
 def _named(message_id: str | None, unique: str | None) -> str:

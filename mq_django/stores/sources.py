@@ -98,8 +98,8 @@ class StreamSource(Source):
 
     def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts] = ()) -> None:
         keys = config.keys
-        kept = config.keeps_rows
-        own = [stream_receipts(keys, stream, keeps_rows=kept) for stream in keys.streams()]
+        retained = config.keeps_rows
+        own = [stream_receipts(keys, stream, keeps_rows=retained) for stream in keys.streams()]
         super().__init__(config, wire, receipts or own)
         #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False

@@ -24,7 +24,7 @@ def test_outboxes_are_listed():
 
     heading, emails, orders, why = mq("outbox").splitlines()
 
-    assert heading.split() == ["database", "destination", "waiting", "oldest_s", "set_aside", "kept"]
+    assert heading.split() == ["database", "destination", "waiting", "oldest_s", "set_aside", "retained"]
     assert emails.split()[:3] == ["default", "emails", "1"]
     assert (orders.split(), why) == (["default", "orders", "0", "-", "0", "0"], "orders: a copy")
     assert [row["destination"] for row in mq_json("outbox", "emails")] == ["emails"]
@@ -57,17 +57,17 @@ def test_what_was_set_aside_is_retried_or_discarded():
 def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
     mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
     first, second = outbox_row(batch=-1), outbox_row(batch=-1)
-    assert mq_json("outbox")[0]["kept"] == 2
+    assert mq_json("outbox")[0]["retained"] == 2
 
     text = "This publishes messages again, 2 at most. Confirm with --yes."
     assert refused("emails", "--republish") == (text, 2)
     assert mq("outbox", "emails", "--republish", "--yes") == "to publish again 2\n"
     assert set(OutboxMessage.objects.values_list("id", "batch")) == {(first.pk, None), (second.pk, None)}
 
-    kept = outbox_row(batch=-1)
+    retained = outbox_row(batch=-1)
     assert refused("emails", "--forget") == ("This deletes rows of messages, 1 at most. Confirm with --yes.", 2)
     assert mq("outbox", "emails", "--forget", "--yes") == "forgotten 1\n"
-    assert not OutboxMessage.objects.filter(pk=kept.pk).exists()
+    assert not OutboxMessage.objects.filter(pk=retained.pk).exists()
     assert refused("--republish", "--yes") == ("Name the queue whose rows are kept.", 2)
     assert refused("emails", "--forget", "--all") == ("--row and --all need --retry or --discard.", 2)
 

@@ -47,12 +47,12 @@ def main(point: str) -> None:
     elif point == "before it finishes":
         OutboxTables.finish = die  # type: ignore[method-assign,assignment]
     elif point == "in the transaction that finishes":
-        OutboxTables._delete = die  # type: ignore[method-assign]
+        OutboxTables.change = die  # type: ignore[method-assign]
     elif point == "after it has finished":
         real_finish = OutboxTables.finish
 
-        def finish(self: OutboxTables, *args: object) -> None:
-            real_finish(self, *args)  # type: ignore[arg-type]
+        def finish(self: OutboxTables, *args: object, **options: object) -> None:
+            real_finish(self, *args, **options)  # type: ignore[arg-type]
             die()
 
         OutboxTables.finish = finish  # type: ignore[method-assign,assignment]

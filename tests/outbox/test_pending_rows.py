@@ -1,5 +1,7 @@
 """Rows that wait are found, cancelled, retried and discarded."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.db import connections
 
@@ -69,6 +71,51 @@ def test_rows_that_another_transaction_has_locked_hold_up_no_others(alias, redis
     assert len(ready(redis_client, "emails")) == 5
 
 
+def test_rows_are_cancelled_and_found_by_their_unique_key(alias, redis_client):
+    emails = queues["emails"]
+    emails.publish("welcome", {"n": 1}, delay=60, unique='k"1', using=alias)
+    emails.publish("welcome", {"n": 2}, delay=60, unique='k"1', using=alias)
+    other = emails.publish("welcome", {"text": '"unique":"k\\"1"'}, delay=60, unique="k", using=alias)
+
+    assert emails.find(unique='k"1').message.data == {"n": 2}
+    assert emails.cancel(unique='k"1', using=alias) is CancelResult.CANCELLED
+
+    assert list(rows(alias).values_list("message_id", flat=True)) == [other]
+    assert emails.cancel(unique='k"1', using=alias) is CancelResult.NOT_WAITING
+
+
+def test_a_unique_key_is_cancelled_in_the_outbox_and_in_redis(sqlite):
+    emails = queues["emails"]
+    emails.publish("welcome", 1, delay=60, unique="k", using=sqlite)
+    run(relay(sqlite))
+    emails.publish("welcome", 2, delay=60, unique="k", using=sqlite)
+    assert emails.find(unique="k").place is Place.DELAYED
+
+    assert emails.cancel(unique="k", using=sqlite) is CancelResult.CANCELLED
+
+    assert not rows(sqlite).exists()
+    assert emails.find(unique="k").place is Place.NOT_WAITING
+
+
+def test_a_row_is_rescheduled_while_it_is_delayed_and_unclaimed(alias, redis_client):
+    emails = queues["emails"]
+    first = emails.publish("welcome", 1, delay=60, using=alias)
+    second = emails.publish("welcome", 1, delay=60, unique="k", using=alias)
+    at_once = emails.publish("welcome", 1, using=alias)
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+
+    with rolled_back(alias):
+        assert emails.reschedule(first, deliver_at=moment, using=alias) is CancelResult.RESCHEDULED
+        assert rows(alias).get(message_id=first).due_ms == 1_893_456_000_000
+    assert rows(alias).get(message_id=first).due_ms < 1_893_456_000_000
+    assert emails.reschedule(unique="k", deliver_at=moment, using=alias) is CancelResult.RESCHEDULED
+    assert emails.reschedule(at_once, delay=5, using=alias) is CancelResult.NOT_WAITING
+
+    run(relay(alias))
+    assert emails.find(second).due_ms == 1_893_456_000_000
+    assert emails.reschedule(second, delay=5, using=alias) is CancelResult.RESCHEDULED
+
+
 def test_a_message_in_the_outbox_is_found(sqlite):
     message_id = queues["emails"].publish("welcome", {"n": 1}, delay=60, using=sqlite)
 
@@ -104,7 +151,7 @@ def test_a_task_whose_unique_key_is_taken_leaves_no_result_in_redis(sqlite, redi
 def test_a_chunk_that_is_sent_again_does_not_write_results_again(sqlite, redis_client, monkeypatch):
     """Its task may have ended meanwhile."""
     result = tasks.note.using(using=sqlite).enqueue(1)
-    monkeypatch.setattr(OutboxTables, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(OutboxTables, "finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(relay(sqlite))
     monkeypatch.undo()

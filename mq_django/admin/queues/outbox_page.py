@@ -74,7 +74,7 @@ def _context(page: Page) -> dict[str, Any]:
         "problems": problems,
         "summary": said % {"count": counted(waiting, is_more=is_more)},
         "rows": [_row(page, view) for view in found if not view.error],
-        "keeps": any(view.kept for view in found),
+        "keeps": any(view.retained for view in found),
         "has_databases": len({view.database for view in found}) > 1,
     }
 
@@ -90,7 +90,7 @@ def _row(page: Page, view: OutboxView) -> dict[str, Any]:
         "waiting_url": f"{url}?{_query(view.database, view.destination, waiting=True)}",
         "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
         "is_late": "late" in view.problems(),
-        "kept": counted(view.kept, is_more=view.kept >= MAX_ROWS) if view.kept else "",
+        "retained": counted(view.retained, is_more=view.retained >= MAX_ROWS) if view.retained else "",
         "set_aside": counted(view.set_aside, is_more=view.is_more),
         "has_set_aside": view.set_aside > 0,
         "set_aside_url": f"{url}?{_query(view.database, view.destination, waiting=False)}",

@@ -9,8 +9,8 @@ from mq_django.conf import get_config
 from mq_django.core.lookup import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Expire, Retry
 from mq_django.inspector import actions, dead_letters
-from mq_django.outbox.claims import KEPT
-from mq_django.outbox.kept_rows import forget, kept_count, republish
+from mq_django.outbox.claims import RETAINED
+from mq_django.outbox.retained_rows import forget, republish, retained_count
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_wire
@@ -60,7 +60,7 @@ def batches(alias):
 def test_a_row_stays_until_its_message_is_handled(alias, redis_client):
     ids = published(alias, 3)
     assert ready(redis_client, "mails") == ids
-    assert batches(alias) == [KEPT] * 3
+    assert batches(alias) == [RETAINED] * 3
 
     handle(count=2)
     run(relay(alias))
@@ -72,7 +72,7 @@ def test_a_retry_keeps_it_and_its_last_attempt_does_not(sqlite):
     published(sqlite, 1)
     handle(Retry(), count=1)
     run(relay(sqlite))
-    assert batches(sqlite) == [KEPT]
+    assert batches(sqlite) == [RETAINED]
 
     store().promote(limit=10)
     handle()
@@ -100,12 +100,12 @@ def test_a_dead_letter_keeps_its_row_until_it_is_gone(alias, mq_settings):
     ids = published(alias, 2)
     handle(BURY)
     run(relay(alias))
-    assert batches(alias) == [KEPT, KEPT]
+    assert batches(alias) == [RETAINED, RETAINED]
 
     dead_letters.delete_messages("mails", ids[:1])
     run(relay(alias))
 
-    assert list(rows(alias).values_list("message_id", "batch")) == [(ids[1], KEPT)]
+    assert list(rows(alias).values_list("message_id", "batch")) == [(ids[1], RETAINED)]
 
 
 def test_a_message_that_expires_is_cancelled_deleted_or_replaced_needs_its_row_no_longer(sqlite):
@@ -138,7 +138,7 @@ def test_what_redis_has_lost_is_published_again(alias, redis_client, namespace):
     handle(count=2)
     run(relay(alias))
     lose_everything(redis_client, namespace)
-    assert kept_count(alias, "mails") == 3
+    assert retained_count(alias, "mails") == 3
 
     assert republish(alias, get_config().queue("mails")) == 3
     run(relay(alias))
@@ -170,7 +170,7 @@ def test_another_message_with_the_same_id_that_is_not_published_yet_stays(sqlite
 
     run(relay(sqlite))
 
-    assert batches(sqlite) == [KEPT]
+    assert batches(sqlite) == [RETAINED]
 
 
 def test_two_databases_read_for_themselves(sqlite, postgres_alias, django_db_blocker):
@@ -191,7 +191,7 @@ def test_queues_with_lines_and_partitions_keep_rows(sqlite, mq_settings, options
     for number in range(6):
         queues["mails"].publish("name", number, key=f"k{number}", using=sqlite)
     run(relay(sqlite))
-    assert batches(sqlite) == [KEPT] * 6
+    assert batches(sqlite) == [RETAINED] * 6
     for part in get_config().queue("mails").each_part:
         handle(queue=part.name)
     run(relay(sqlite))

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from mq_django.conf import QueueConfig
 from mq_django.models import OutboxMessage
-from mq_django.outbox.claims import KEPT, OutboxTables
+from mq_django.outbox.claims import RETAINED, OutboxTables
 from mq_django.outbox.place_relay import with_parts
 from mq_django.stores.ended_messages import EndedMessages
 from mq_django.transport.connections import open_wire
@@ -24,7 +24,7 @@ PAUSE, LOOK = 2.0, 60.0
 BATCH = 500
 
 
-class KeptRows:
+class RetainedRows:
     """The rows for one queue in the outbox of one database that are kept.
 
     Args:
@@ -74,16 +74,16 @@ class KeptRows:
             # Published, and not kept yet, because their claim is not finished. The same is read again then.
             return False
         for each in slices:
-            rows = self._rows.filter(message_id__in=each, batch=KEPT)
-            self._tables.change(list(rows.values_list("pk", flat=True)), KEPT, None)
+            rows = self._rows.filter(message_id__in=each, batch=RETAINED)
+            self._tables.change(list(rows.values_list("pk", flat=True)), RETAINED, None)
         if last:
             ended.done(last)
         return bool(last)
 
 
-def kept_count(alias: str, destination: str) -> int:
+def retained_count(alias: str, destination: str) -> int:
     """Return how many rows for a queue are kept."""
-    return _kept(alias, destination).count()
+    return _retained(alias, destination).count()
 
 
 def republish(alias: str, queue: QueueConfig) -> int:
@@ -97,8 +97,8 @@ def republish(alias: str, queue: QueueConfig) -> int:
         StoreError: Redis cannot be reached, or refuses: it is asked first which messages have ended.
         DatabaseError: from the database.
     """
-    kept = KeptRows(OutboxTables(alias), queue)
-    while kept.step():
+    retained = RetainedRows(OutboxTables(alias), queue)
+    while retained.step():
         pass
     return _each(alias, queue.name, lambda rows: rows.update(batch=None))
 
@@ -110,7 +110,7 @@ def forget(alias: str, destination: str) -> int:
 
 def _each(alias: str, destination: str, do: Callable[[QuerySet[OutboxMessage]], int]) -> int:
     """Change rows that are kept, some at a time: SQLite and MariaDB limit parameters and locks."""
-    rows, done = _kept(alias, destination), 0
+    rows, done = _retained(alias, destination), 0
     ids = list(rows.order_by("pk").values_list("pk", flat=True))
     for at in range(0, len(ids), BATCH):
         with transaction.atomic(using=alias):
@@ -118,5 +118,5 @@ def _each(alias: str, destination: str, do: Callable[[QuerySet[OutboxMessage]], 
     return done
 
 
-def _kept(alias: str, destination: str) -> QuerySet[OutboxMessage]:
-    return OutboxMessage.objects.using(alias).filter(destination=destination, batch=KEPT)
+def _retained(alias: str, destination: str) -> QuerySet[OutboxMessage]:
+    return OutboxMessage.objects.using(alias).filter(destination=destination, batch=RETAINED)
