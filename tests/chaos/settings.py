@@ -8,13 +8,16 @@ from typing import Any
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
+# Of the web server of web_outage.py.
+ROOT_URLCONF, ALLOWED_HOSTS = "tests.chaos.web_pages", ["127.0.0.1"]
 INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
 DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 
 #: Set in the environment, it is the database of all processes, as JSON, and gives the consumers the queues of orders.
 TRANSACTIONS = "CHAOS_TRANSACTIONS"
 if os.environ.get(TRANSACTIONS):
-    DATABASES["default"] = json.loads(os.environ[TRANSACTIONS])
+    # As most servers keep their connections.
+    DATABASES["default"] = {"CONN_MAX_AGE": None, **json.loads(os.environ[TRANSACTIONS])}
     if find_spec("pymysql") is not None:
         pymysql = import_module("pymysql")
         # The driver that Django expects has another name, and a newer version.
