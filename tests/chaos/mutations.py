@@ -230,12 +230,15 @@ def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
 
 
 def failures(root: Path, test: str) -> tuple[int, str]:
-    """Run a file of tests in a copy, and return how many fail, and which."""
+    """Run a file of tests in a copy until one fails, and return how many have failed, and which."""
     shutil.copy(ROOT / "pyproject.toml", root)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", test]
     # The tests have settings of their own: those of a run of scenarios may be in the environment.
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+    try:
+        ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return 1, f"    {test} came to no end\n"
     if ran.returncode not in (0, 1):
         raise RuntimeError(f"{test} did not come to its end: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
     failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
