@@ -15,6 +15,7 @@ import redis
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from tests.chaos import history, places
+from tests.chaos.checker import Verdict
 from tests.chaos.order_writer import PAUSE
 from tests.chaos.orders import Orders
 from tests.chaos.settings import KEYS, LEDGER, ORDERS, PLACED
@@ -144,7 +145,7 @@ class TransactionStage(Stage):
                 given_up=self.given_up,
             )
 
-    def judge_orders(self, ending: TransactionEnding) -> Any:
+    def judge_orders(self, ending: TransactionEnding) -> Verdict:
         """Return the verdict."""
         return check_transactions(history.read(self.folder), ending)
 
