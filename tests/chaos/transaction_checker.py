@@ -3,7 +3,7 @@
 T1  each committed order is once in the log of its topic, and each queue has as many publishes as it should have
 T2  nothing is published, and has effects, of an order that was not committed
 T3  each committed order is booked once, and what was booked is entered once
-T4  the orders of a key are booked, and come into the log, in the order in which they were committed
+T4  the orders of a key are booked in the order in which they were committed: their queue has ORDERED, and a topic none
 T5  no transaction of a writer fails
 T6  in the end no row and no claim is left in the outbox, no message in a queue, no dead letter; and no process gives up
 """

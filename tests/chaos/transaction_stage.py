@@ -1,10 +1,10 @@
 """A stage with a database: processes that write orders, relays, trees of consumers, and what is there at the end."""
 
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -33,7 +33,7 @@ PACE = 0.05
 MOST_LEFT = 800
 #: Seconds between two looks at that.
 LOOKS = 1.0
-KILLED = -9
+KILLED = -signal.SIGKILL
 
 
 @dataclass
@@ -41,7 +41,6 @@ class Actor:
     """A process that a run starts again when it was killed."""
 
     kind: str
-    command: Sequence[str]
     process: "subprocess.Popen[bytes]"
 
     @property
@@ -187,7 +186,7 @@ class TransactionStage(Stage):
             stdout=self._log,
             stderr=self._log,
         )
-        return Actor(kind, command, process)
+        return Actor(kind, process)
 
 
 def _log(client: redis.Redis) -> list[str]:

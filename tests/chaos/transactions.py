@@ -24,7 +24,7 @@ from tests.databases.fixtures import Databases
 from tests.waiting import wait_until
 
 #: Orders and faults, in the CI tier and in each round of the nightly one. An order is three rows of the outbox.
-SHORT, LONG = (400, 14), (1_900, 25)
+SHORT, LONG = (300, 10), (1_900, 25)
 #: Points of all consumers: a handler is about to run or has ended, acks are sent, or their reply has come.
 OF_CONSUMERS = ("started", "ended", "unsent", "sent", "settled")
 POINTS = (*OF_WRITERS, *OF_RELAYS, *OF_HANDLERS, *OF_CONSUMERS)
