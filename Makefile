@@ -122,6 +122,7 @@ compat: $(VENV)/.test $(BUNDLED)
 slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
 	$(BIN)/python -m pytest -m coming_from tests/coming_from
 	$(BIN)/python -m pytest tests/e2e -m slow -o addopts=
+	$(BIN)/python -m tests.chaos.web
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.

@@ -10,6 +10,7 @@ from django.apps import AppConfig
 
 from tests.chaos import observing, points
 from tests.chaos.history import History
+from tests.chaos.settings import TRANSACTIONS
 
 
 class Chaos(AppConfig):
@@ -23,6 +24,11 @@ class Chaos(AppConfig):
         if folder:
             observing.observe(History(Path(folder)))
             points.install(Path(folder))
+            if os.environ.get(TRANSACTIONS):
+                # Its modules need the models.
+                from tests.chaos import transaction_points  # noqa: PLC0415
+
+                transaction_points.install()
             threading.Thread(target=_end_with, args=(int(os.environ["CHAOS_OWNER"]),), daemon=True).start()
 
 

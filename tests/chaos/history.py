@@ -18,6 +18,7 @@
                                             `loses_from`: of what Redis answered since, a replica may not know |
 | healed   | who made it                  | `fault` |
 | removed  | who deletes behind our back  | `ids` |
+| rolled-back, refused | a writer of orders | `ids`; `error`, if a transaction failed |
 | clock    | who stepped Redis's clock    | |
 
 A line is one write, so that what was noted stays noted whatever happens to its writer next.

@@ -14,10 +14,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.mutation import Mutation
 from tests.chaos.surroundings import servers
+from tests.chaos.transaction_mutations import TRANSACTION_MUTATIONS
 
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds of one scenario, with everything that goes wrong in it.
@@ -26,23 +27,6 @@ LIMIT = 240
 SEEDS = ("mutation", "another", "third")
 #: Mutations tried side by side.
 AT_ONCE = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mutation:
-    """A safeguard, and how it is taken out."""
-
-    name: str
-    #: Files in which it stands, as a pattern, and what is replaced by what; each file has it so many times.
-    files: Sequence[str]
-    pattern: str
-    replacement: str
-    scenario: str
-    times: int = 1
-    #: Instead of the scenario: a file of tests, of which one must fail.
-    test: str = ""
-    #: What else belongs to it: a file, what it has once, and what that is replaced by.
-    also: Sequence[tuple[str, str, str]] = ()
 
 
 LUA = "mq_django/transport/lua"
@@ -198,6 +182,7 @@ MUTATIONS = [
         scenario="cluster-kills",
         test="tests/consumers/test_cluster_failover.py",
     ),
+    *TRANSACTION_MUTATIONS,
 ]
 
 
@@ -245,12 +230,15 @@ def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
 
 
 def failures(root: Path, test: str) -> tuple[int, str]:
-    """Run a file of tests in a copy, and return how many fail, and which."""
+    """Run a file of tests in a copy until one fails, and return how many have failed, and which."""
     shutil.copy(ROOT / "pyproject.toml", root)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", test]
     # The tests have settings of their own: those of a run of scenarios may be in the environment.
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+    try:
+        ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return 1, f"    {test} came to no end\n"
     if ran.returncode not in (0, 1):
         raise RuntimeError(f"{test} did not come to its end: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
     failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]

@@ -1,4 +1,4 @@
-"""Named points at which a process of a run ends at once, when it is told to: the first that gets there does.
+"""Named points at which a process of a run ends or stops at once, when it is told to: the first that gets there does.
 
 All of it is the harness's: it wraps what it finds, and the product knows no such points.
 """
@@ -58,6 +58,9 @@ _SCRIPTS = {
     "beat": ("members_heartbeat",),
 }
 
+#: What the file of a point says if a process is to stop there.
+STOPS = "stop"
+
 _folder: Path | None = None
 
 
@@ -70,29 +73,48 @@ def install(folder: Path) -> None:
     Dispatcher.dispatch = _dispatching(Dispatcher.dispatch)  # type: ignore[method-assign]
     Settler._settled = _settling(Settler._settled)  # type: ignore[method-assign]
     Session.send = _sending(Session.send)  # type: ignore[method-assign]
-    StepService.settled = _before("step-settled", StepService.settled)  # type: ignore[method-assign]
+    StepService.settled = before("step-settled", StepService.settled)  # type: ignore[method-assign]
     WorkflowHome.advance = _advancing(WorkflowHome.advance)  # type: ignore[method-assign]
     StreamStore.start = _starting(StreamStore.start)  # type: ignore[method-assign]
-    StepNotes.forget = _before("starts-forgotten", StepNotes.forget)  # type: ignore[method-assign]
+    StepNotes.forget = before("starts-forgotten", StepNotes.forget)  # type: ignore[method-assign]
 
 
-def arm(folder: Path, point: str) -> Path:
-    """Tell the processes of a run that one is to end at a point; the file goes when one has."""
+def arm(folder: Path, point: str, *, stops: bool = False) -> Path:
+    """Tell the processes of a run that one is to end at a point, or to stop; the file goes when one has."""
     path = folder / f"at-{point}"
-    path.touch()
+    if stops:
+        # Written before it has this name: a process may get there at once.
+        whole = folder / f"arming-{point}"
+        whole.write_text(STOPS, encoding="ascii")
+        whole.rename(path)
+    else:
+        path.touch()
     return path
 
 
+def stopped_at(folder: Path, point: str) -> int:
+    """Return the process that has stopped at a point since the last call, or 0."""
+    for path in folder.glob(f"stopped-{point}-*"):
+        path.unlink()
+        return int(path.name.rpartition("-")[2])
+    return 0
+
+
 def reached(point: str) -> None:
-    """End this process if it is told to end here."""
+    """End or stop this process if it is told to do so here."""
     if _folder is None:
         return
+    pid = os.getpid()
+    path = _folder / f"stopped-{point}-{pid}"
     try:
         # One process alone can take it away.
-        (_folder / f"at-{point}").unlink()
+        (_folder / f"at-{point}").rename(path)
     except FileNotFoundError:
         return
-    pid = os.getpid()
+    if path.read_text(encoding="ascii") == STOPS:
+        os.kill(pid, signal.SIGSTOP)
+        return
+    path.unlink()
     note("fault", fault=f"{point}-{pid}", kind=f"at-{point}", began=time.monotonic(), pids=[pid])
     os.kill(pid, signal.SIGKILL)
 
@@ -122,7 +144,9 @@ def _settling(settled: Callable[..., None]) -> Callable[..., None]:
     return watched
 
 
-def _before(point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+def before(point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with a point before each call of it."""
+
     def watched(*args: Any, **options: Any) -> Any:
         reached(point)
         return call(*args, **options)

@@ -22,7 +22,7 @@ from tests.chaos.settings import STORES
 from tests.chaos.surroundings import servers
 
 #: Seconds until a campaign on one server is taken for stuck.
-STUCK = 900
+STUCK = 1500
 #: Lines of stories that are repeated at the end.
 STORY = 40
 _telling = threading.Lock()

@@ -11,7 +11,7 @@ from threading import Thread
 from redis.exceptions import ResponseError
 
 from mq_django.transport.servers import ServerBinary
-from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours
+from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours, transactions
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage
 from tests.chaos.points import OF_CONSUMERS, OF_SUPERVISORS, arm
@@ -26,7 +26,9 @@ from tests.chaos.surroundings import (
     small_temporary_folder,
     stepping_clock,
 )
+from tests.chaos.transaction_stage import TransactionStage
 from tests.chaos.trees import Tree, kill, send
+from tests.databases.database_servers import KINDS
 from tests.waiting import becomes_true, wait_until
 
 
@@ -261,6 +263,17 @@ SCENARIOS = [
     Scenario(name="hostile", play=hostile.play, rounds=4, before=hostile.prepare),
     Scenario(name="neighbours", play=neighbours.play, rounds=2, around=neighbours.around),
     Scenario(name="workflows", play=flow_faults.play, rounds=1, road=True, publishes=False, around=flow_faults.around),
+    *(
+        Scenario(
+            name=f"outbox-{kind}",
+            play=transactions.play,
+            rounds=1,
+            publishes=False,
+            around=transactions.around(kind),
+            stage=TransactionStage,
+        )
+        for kind in KINDS
+    ),
     Scenario(name="ordered", play=in_order.play, rounds=1, publishes=False, around=in_order.around),
     Scenario(
         name="cluster-kills",

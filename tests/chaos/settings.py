@@ -1,12 +1,32 @@
 """The project whose messages are published and handled under faults."""
 
+import json
 import os
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
+# Of the web server of web_outage.py.
+ROOT_URLCONF, ALLOWED_HOSTS = "tests.chaos.web_pages", ["127.0.0.1"]
 INSTALLED_APPS = ["mq_django", "tests.chaos.apps.Chaos"]
 DATABASES: dict[str, Any] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+
+#: Set in the environment, it is the database of all processes, as JSON, and gives the consumers the queues of orders.
+TRANSACTIONS = "CHAOS_TRANSACTIONS"
+if os.environ.get(TRANSACTIONS):
+    # As most servers keep their connections.
+    DATABASES["default"] = {"CONN_MAX_AGE": None, **json.loads(os.environ[TRANSACTIONS])}
+    if find_spec("pymysql") is not None:
+        pymysql = import_module("pymysql")
+        # The driver that Django expects has another name, and a newer version.
+        pymysql.version_info = (2, 2, 7, "final", 0)
+        pymysql.install_as_MySQLdb()
+#: The queue of orders, that of what is booked, and a topic that keeps every order.
+ORDERS, LEDGER, PLACED = "orders", "ledger", "placed"
+#: The keys of orders.
+KEYS = [f"customer-{number}" for number in range(40)]
 
 #: What the messages lie in: "stream", "topic" or "rsmq".
 STORE = os.environ.get("CHAOS_STORE", "stream")
@@ -53,6 +73,11 @@ def mq_django(connection: str) -> dict[str, Any]:
         served |= {PARTITIONED: {**ordered, "PARTITIONS": PARTITIONS}, SPREAD_RSMQ: rsmq}
         logs = {SPREAD_TOPIC: streams, SPREAD_EVENTS: {**streams, "PARTITIONS": PARTITIONS}}
         return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": logs}
+    if os.environ.get(TRANSACTIONS):
+        # A message that many faults hit is no dead letter.
+        orders = {**streams, "MAX_ATTEMPTS": 30}
+        served = {ORDERS: {**orders, "ORDERED": True, "OUTBOX": True}, LEDGER: orders, QUEUE: streams}
+        return {"CONNECTION": connection, "QUEUES": {**beside, **served}, "TOPICS": {PLACED: {"OUTBOX": True}}}
     if STORE == "rsmq":
         mine = {**options, "STORE": "rsmq", "VT": VISIBILITY_SECONDS}
         return {"CONNECTION": connection, "QUEUES": {**beside, QUEUE: mine}}
@@ -69,6 +94,8 @@ def queues() -> list[str]:
     """Return the queues that consumers serve."""
     if os.environ.get(CLUSTER):
         return [*(name for name in SPREAD if name not in (*SPREAD_PARTS, *SPREAD_LOGS)), *WHOLES]
+    if os.environ.get(TRANSACTIONS):
+        return [ORDERS, LEDGER]
     if os.environ.get(FLOWS):
         return [QUEUE, FLOW_QUEUE, FLOW_QUEUE_BESIDE]
     return [STREAM_NEIGHBOUR, RSMQ_NEIGHBOUR, QUEUE] if os.environ.get(NEIGHBOURS) else [QUEUE]

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from tests.chaos.mutations import MUTATIONS, ROOT, Mutation, mutate
+from tests.chaos.mutation import Mutation
+from tests.chaos.mutations import MUTATIONS, ROOT, mutate
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.partition(":")[0])

@@ -26,21 +26,14 @@ class Tree:
         processes: int = 2,
         wrap: Sequence[str] = (),
         temporary: Path | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self._log = (folder / "consumers.log").open("ab")
         command = [sys.executable, "-m", "django", "runconsumer", *queues(), "--processes", str(processes)]
         self.process = subprocess.Popen(
-            [*wrap, *command, "--threads", "8", "--grace", "10"],
+            [*wrap, *command, "--threads", "8", "--grace", "10", *options],
             cwd=ROOT,
-            env={
-                **os.environ,
-                **({"TMPDIR": str(temporary)} if temporary else {}),
-                "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
-                "PYTHONPATH": str(ROOT),
-                "CHAOS_CONNECTION": connection,
-                "CHAOS_HISTORY": str(folder),
-                "CHAOS_OWNER": str(os.getpid()),
-            },
+            env={**environment(connection, folder), **({"TMPDIR": str(temporary)} if temporary else {})},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -93,6 +86,18 @@ class Tree:
     def gave_up(self) -> int | None:
         """Return the exit code of a supervisor that ended by itself, or None."""
         return None if self.ended else self.process.poll()
+
+
+def environment(connection: str, folder: Path) -> dict[str, str]:
+    """Return the environment of a process of a run."""
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+        "PYTHONPATH": str(ROOT),
+        "CHAOS_CONNECTION": connection,
+        "CHAOS_HISTORY": str(folder),
+        "CHAOS_OWNER": str(os.getpid()),
+    }
 
 
 def send(pids: Sequence[int], number: int) -> None:

@@ -25,6 +25,10 @@ class Databases:
             self._options[kind] = self._stack.enter_context(KINDS[kind]())
         return dict(self._options[kind])
 
+    def use(self, kind: str, options: dict[str, Any]) -> None:
+        """Use other settings for the database of this kind, which is added later."""
+        self._options[kind] = options
+
     @contextmanager
     def added(self, alias: str, kind: str) -> Iterator[str]:
         """Add a database with our tables to those that Django knows, and remove it: other tests list them."""
