@@ -33,7 +33,7 @@ TRANSACTION_MUTATIONS = [
         name="the condition of finishing: whoever comes late ends the claim of another relay",
         files=[CLAIMS],
         pattern=r"if not self\._state_of\(claim\)\.update\(token=\"\"\):\n                return False\n"
-        r"(            self\._set_aside\(claim, refused\)\n            self\._delete\(claim\)\n)",
+        r"(            self\._set_aside\(claim, refused\)\n            self\._end_rows\(claim, \[)",
         replacement=r'self._states.filter(pk=claim.state_id).update(token="")\n\1',
         scenario=SCENARIO,
         test=RELAY_TESTS,
@@ -42,12 +42,12 @@ TRANSACTION_MUTATIONS = [
         name="the condition of deleting: rows are deleted whose claim is another one by now",
         files=[CLAIMS],
         pattern=r"if not self\._state_of\(claim\)\.update\(token=\"\"\):\n                return False\n"
-        r"(            self\._set_aside\(claim, refused\)\n            self\._delete\(claim\)\n)",
+        r"(            self\._set_aside\(claim, refused\)\n            self\._end_rows\(claim, \[)",
         replacement=r'self._state_of(claim).update(token="")\n\1',
         scenario=SCENARIO,
         test=RELAY_TESTS,
         also=[
-            (CLAIMS, r"filter\(pk__in=ids, batch=claim\.name\.number\)\.delete\(\)", "filter(pk__in=ids).delete()"),
+            (CLAIMS, r"filter\(pk__in=ids, batch=batch\)", "filter(pk__in=ids)"),
         ],
     ),
     Mutation(
