@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.inspector.outbox_views import WAITS
-from mq_django.models import OutboxMessage
+from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 
 #: Rows that one statement changes: SQLite and MariaDB limit its parameters and locks.
 BATCH = 500
@@ -86,6 +86,14 @@ def retry(database: str, rows: Collection[int] = (), *, destination: str = "") -
 def discard(database: str, rows: Collection[int] = (), *, destination: str = "") -> int:
     """Delete messages that were set aside, and return how many there were. See retry() for the arguments."""
     return _each(database, rows, destination, lambda chosen: chosen.delete()[0])
+
+
+def renew(database: str) -> int:
+    """Give the outbox of a copied database an identity of its own; return how many queues and topics were stopped."""
+    with transaction.atomic(using=database):
+        stopped = OutboxState.objects.using(database).exclude(problem="").update(problem="", problem_ms=None)
+        OutboxIdentity.objects.using(database).all().delete()
+    return stopped
 
 
 def _each(database: str, rows: Collection[int], destination: str, do: Callable[[QuerySet[OutboxMessage]], int]) -> int:

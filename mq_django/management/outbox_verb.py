@@ -41,6 +41,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--forget", action="store_true", help="Delete the rows of a queue that are kept: Redis has their messages."
     )
+    what.add_argument(
+        "--renew",
+        action="store_true",
+        help="Give the outbox of a copied database an identity of its own, and let it go on where it is stopped.",
+    )
     parser.add_argument(
         "--row",
         action="append",
@@ -56,6 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def outbox(options: Options, _: Terminal) -> VerbResult:
     """Show the outboxes, list messages of one, or act on those that were set aside."""
+    if options["renew"]:
+        return _renew(options["database"], is_confirmed=options["yes"])
     if options["republish"] or options["forget"]:
         return _act_on_retained(options)
     acts = options["retry"] or options["discard"]
@@ -74,6 +81,15 @@ def _check_database(alias: str) -> None:
         known = ", ".join(outbox_databases()) or "none"
         message = f"The database {escape(alias)!r:.100} has no outbox. Databases with one: {known}."
         raise CommandError(message, returncode=2)
+
+
+def _renew(alias: str, *, is_confirmed: bool) -> VerbResult:
+    _check_database(alias)
+    if not is_confirmed:
+        message = f"This publishes the rows in the copy {alias} to the same Redis. Confirm with --yes."
+        raise CommandError(message, returncode=2)
+    count = outbox_rows.renew(alias)
+    return VerbResult({"continued": count}, [f"continued {count}"], "")
 
 
 def _act_on_retained(options: Options) -> VerbResult:

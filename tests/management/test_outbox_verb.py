@@ -1,9 +1,11 @@
 """`manage.py mq outbox`."""
 
+from uuid import UUID
+
 import pytest
 from django.core.management import CommandError
 
-from mq_django.models import OutboxMessage, OutboxState
+from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 from tests.management.test_mq import mq, mq_json
 from tests.outbox_rows import outbox_row, set_aside_row
 
@@ -70,6 +72,18 @@ def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
     assert not OutboxMessage.objects.filter(pk=retained.pk).exists()
     assert refused("--republish", "--yes") == ("Name the queue whose rows are kept.", 2)
     assert refused("emails", "--forget", "--all") == ("--row and --all need --retry or --discard.", 2)
+
+
+def test_a_copied_database_gets_an_identity_of_its_own():
+    OutboxIdentity.objects.create(id=1, uuid=UUID(int=7))
+    OutboxState.objects.create(destination="orders", problem="a copy", problem_ms=1)
+    text = "This publishes the rows in the copy default to the same Redis. Confirm with --yes."
+    assert refused("--renew") == (text, 2)
+
+    assert mq("outbox", "--renew", "--yes") == "continued 1\n"
+
+    assert not OutboxIdentity.objects.exists()
+    assert not OutboxState.objects.exclude(problem="").exists()
 
 
 def test_arguments_that_contradict_each_other_are_refused():

@@ -4,6 +4,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.inspector import outbox_rows
 from mq_django.models import OutboxIdentity
 from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.place_relay import PlaceRelay
@@ -148,10 +149,22 @@ def test_a_copied_database_is_stopped(alias, redis_client, caplog):
     assert rows(alias).count() == 2
     assert "is stopped" in caplog.text
 
-    OutboxIdentity.objects.using(alias).all().delete()
-    states(alias).update(problem="", problem_ms=None)
+
+def test_a_copy_with_an_identity_of_its_own_goes_on(alias, redis_client):
+    publish(alias, "mails", 3)
     run(relay(alias))
-    assert len(ready(redis_client, "mails")) == 4
+    other = ready(redis_client, "mails")
+    states(alias).update(number=0)
+    ids = publish(alias, "mails", 2)
+    running = relay(alias)
+    run(running)
+    assert states(alias).get().problem
+
+    assert outbox_rows.renew(alias) == 1
+    run(running)
+
+    assert ready(redis_client, "mails") == other + ids
+    assert not rows(alias).exists()
 
 
 def test_a_message_whose_unique_key_is_taken_is_set_aside(sqlite, redis_client):
