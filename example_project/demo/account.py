@@ -59,7 +59,8 @@ def settle(away: Away | None = None) -> Account:
     lost = [f"{label} {message_id}" for message_id, label in gone.items() if message_id not in balance.expired]
     reminding = carts_with_reminders()
     invoices = dict(Invoice.objects.values_list("order_id").annotate(count=Count("pk")))
-    meanwhile = [] if away is None else Order.objects.filter(placed_at__range=(away.since, away.until))
+    orders = Order.objects.all()
+    meanwhile = orders.none() if away is None else orders.filter(placed_at__range=(away.since, away.until))
     return Account(
         accepted=balance.accepted,
         handled=balance.handled,
