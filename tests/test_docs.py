@@ -3,6 +3,7 @@
 import re
 from dataclasses import fields
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from django.dispatch import Signal
@@ -94,6 +95,17 @@ def test_the_picture_of_the_layers_has_each_of_them():
     assert [places[part] for part in INNER if part in places] == sorted(
         (places[part] for part in INNER if part in places), reverse=True
     )
+
+
+@pytest.mark.parametrize("name", ["inbox", "layers", "message", "outbox", "relay"])
+def test_a_diagram_has_a_title_and_colours_for_a_dark_page_and_is_on_a_page_with_a_description(name):
+    path = ROOT / "docs" / "img" / f"{name}.svg"
+    picture = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    assert picture.findtext(f"{space}title")
+    assert "prefers-color-scheme: dark" in picture.findtext(f"{space}style", "")
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert re.search(rf"^!\[[^\]]+\]\(img/{name}\.svg\)$", pages, re.MULTILINE)
 
 
 def test_every_signal_has_its_row_with_its_arguments():

@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from django.db.models import Count
+
 from example_project.demo import watch
+from example_project.demo.outage import Away
 from example_project.ledger import book
 from example_project.office.models import Invoice, Price, PriceImport, Report, Sale, StockMove
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
 from mq_django.core.workflow_keys import STEP_PREFIX
-from mq_django.inspector.message_ids import MessageState
 from mq_django.workflows import get_run
 
 #: What a group of the topic `orders` writes for each order.
@@ -40,15 +42,25 @@ class Account:
     reminding: int
     #: Descriptions of messages that are nowhere.
     lost: list[str]
+    #: Descriptions of orders that were billed twice.
+    doubled: list[str]
+    #: When Redis was away; None: it was not.
+    away: Away | None
+    #: Orders that were placed while it was away, and how many of them have one invoice.
+    placed_meanwhile: int
+    billed_once: int
 
 
-def settle() -> Account:
-    """Compare the ledger with the messages in the queues. No consumer may run meanwhile."""
+def settle(away: Away | None = None) -> Account:
+    """Compare the ledger with the messages in the queues and the outbox. No consumer may run meanwhile."""
     balance = book.balance()
     places = watch.places()
     gone = {message_id: label for message_id, label in balance.open.items() if message_id not in places}
     lost = [f"{label} {message_id}" for message_id, label in gone.items() if message_id not in balance.expired]
     reminding = carts_with_reminders()
+    invoices = dict(Invoice.objects.values_list("order_id").annotate(count=Count("pk")))
+    orders = Order.objects.all()
+    meanwhile = orders.none() if away is None else orders.filter(placed_at__range=(away.since, away.until))
     return Account(
         accepted=balance.accepted,
         handled=balance.handled,
@@ -59,6 +71,10 @@ def settle() -> Account:
         reminded=Cart.objects.exclude(reminded_at=None).count(),
         reminding=len(reminding),
         lost=[*lost, *lost_reminders(reminding, watch.places([remind.queue_name])), *lost_orders()],
+        doubled=[f"{count} invoices for order {order_id}" for order_id, count in invoices.items() if count > 1],
+        away=away,
+        placed_meanwhile=len(meanwhile),
+        billed_once=sum(invoices.get(order.pk) == 1 for order in meanwhile),
     )
 
 
@@ -68,7 +84,7 @@ def carts_with_reminders() -> set[int]:
     return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
 
 
-def lost_reminders(reminding: Set[int], places: Mapping[str, MessageState]) -> list[str]:
+def lost_reminders(reminding: Set[int], places: Mapping[str, watch.Place]) -> list[str]:
     """Return the carts that should get a reminder and will not.
 
     A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is
@@ -76,12 +92,12 @@ def lost_reminders(reminding: Set[int], places: Mapping[str, MessageState]) -> l
     """
     carts = Cart.objects.filter(order=None, reminded_at=None).exclude(email="").values_list("pk", flat=True)
     missing = [f"reminder of cart {cart_id}" for cart_id in carts if cart_id not in reminding]
-    # What is ready or pending shows its id alone. Of those that are not in the ledger each is a reminder, or a step of
-    # a workflow.
+    # What is in the outbox, ready or pending shows its id alone. Of those that are not in the ledger each is a
+    # reminder, or a step of a workflow.
     under_way = {
         message_id
         for message_id, place in places.items()
-        if place in ("ready", "pending") and not message_id.startswith(STEP_PREFIX)
+        if place in ("in the outbox", "ready", "pending") and not message_id.startswith(STEP_PREFIX)
     }
     return missing[len(under_way - book.accepted_ids()) :]
 
@@ -92,11 +108,12 @@ def lost_orders() -> list[str]:
     Every group of the topic gets every order: what it has not handled it must still have in front of it.
     """
     lost = []
+    unpublished = len({row.message_id for row in watch.rows("orders")})
     for group, written in DEPARTMENTS.items():
         done = written.objects.values_list("order_id", flat=True)
         missing = Order.objects.exclude(pk__in=done).values_list("pk", flat=True)
         view = inspector.queue(f"orders:{group}")
-        lost += [f"order {order_id} for {group}" for order_id in missing[view.depth + view.dead :]]
+        lost += [f"order {order_id} for {group}" for order_id in missing[unpublished + view.depth + view.dead :]]
     return lost
 
 
@@ -122,10 +139,24 @@ def report(account: Account) -> str:
         f"Handled     {account.handled} ({account.repeated} of them again)",
         f"Remaining   {remaining}",
         f"Expired     {account.expired}",
+        f"Outage      {outage(account)}",
+        f"Doubled     {len(account.doubled)}",
+        *(f"  {label}" for label in account.doubled[:20]),
         f"Lost        {len(account.lost)}",
         *(f"  {label}" for label in account.lost[:20]),
     ]
     return "\n".join(lines)
+
+
+def outage(account: Account) -> str:
+    """Return what happened while Redis was away."""
+    away = account.away
+    if away is None:
+        return "none: Redis was not stopped"
+    return (
+        f"Redis was away for {away.seconds:.1f} s; orders placed meanwhile: {account.placed_meanwhile}, "
+        f"of which billed once: {account.billed_once}; failed visits: {away.failures}"
+    )
 
 
 def imported(found: PriceImport) -> str:

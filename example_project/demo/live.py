@@ -34,6 +34,11 @@ class LiveLine:
         else:
             print(line, flush=True)
 
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        self.end()
+        print(text, flush=True)
+
     def end(self) -> None:
         """Let what follows begin on a line of its own."""
         if self._terminal:
@@ -41,12 +46,13 @@ class LiveLine:
 
 
 def counts_line() -> str:
-    """Return the counts in words, or why there are none."""
+    """Return the counts in words, or why there are none. The outbox is in the database, and counted in any case."""
+    outbox = f"outbox {watch.in_outbox()}"
     try:
         counts = watch.totals()
     except StoreError as error:
-        return str(error)
+        return f"{outbox}   {error}"
     return (
         f"published {counts.published}   handled {counts.handled}   retried {counts.retried}   "
-        f"delayed {counts.delayed}   dead {counts.dead}   ready {counts.ready}   pending {counts.pending}"
+        f"delayed {counts.delayed}   dead {counts.dead}   ready {counts.ready}   pending {counts.pending}   {outbox}"
     )

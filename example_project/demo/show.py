@@ -9,6 +9,7 @@ from django.urls import reverse
 from example_project.demo import account, watch
 from example_project.demo.closing import Closing
 from example_project.demo.live import LiveLine
+from example_project.demo.outage import Outage
 from example_project.demo.stage import Stage, running
 from example_project.demo.surroundings import Surroundings
 from example_project.demo.visitors import Visitors
@@ -24,20 +25,22 @@ LOOK_INTERVAL = 0.1
 
 
 def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
-    """Run the shop until somebody asks to end, and return 1 if a message was lost."""
+    """Run the shop until somebody asks to end, and return 1 if a message was lost or an order billed twice."""
     call_command("openshop", verbosity=0)
     with running(place, closing) as stage:
         stage.consumers.wait_until(watch.is_consumed, closing=closing)
         announce(stage, place, start_import(PriceList.objects.all()))
         line = LiveLine()
-        let_in(stage, line, options, closing)
+        visitors = Visitors(stage.site, per_second=options.rate)
+        outage = Outage(place.server, visitors, seconds=options.seconds, say=line.say)
+        let_in(stage, visitors, outage, line, options, closing)
         drain(stage, line, closing)
         line.end()
-    result = account.settle()
+    result = account.settle(outage.away)
     print(account.report(result))
-    if place.is_shared:
+    if place.server is None:
         watch.forget_all()
-    return 1 if result.lost else 0
+    return 1 if result.lost or result.doubled else 0
 
 
 def announce(stage: Stage, place: Surroundings, run: Run) -> None:
@@ -47,6 +50,7 @@ def announce(stage: Stage, place: Surroundings, run: Run) -> None:
         f"Admin       {stage.site}/admin/   user {goods.ADMIN_NAME}, password {goods.ADMIN_PASSWORD}\n"
         f"Import      {stage.site}{reverse('admin:mq_django_queue_workflow_run', args=[run.id])}\n"
         f"Redis       {place.redis}\n"
+        f"Outage      {planned(place)}\n"
         f"Consumers   process {stage.consumers.pid} and its children\n"
         f"Logs        {place.folder / 'logs'}; mails {place.folder / 'mails'}\n"
         "Ctrl-C ends it.",
@@ -54,24 +58,34 @@ def announce(stage: Stage, place: Surroundings, run: Run) -> None:
     )
 
 
-def let_in(stage: Stage, line: LiveLine, options: argparse.Namespace, closing: Closing) -> None:
-    """Let visitors in until the time is over."""
+def planned(place: Surroundings) -> str:
+    """Return what will happen to Redis."""
+    if place.server is None:
+        return "none: this Redis is not the demo's own"
+    return "Redis is killed once, and started again after some seconds, while visitors go on ordering"
+
+
+def let_in(
+    stage: Stage, visitors: Visitors, outage: Outage, line: LiveLine, options: argparse.Namespace, closing: Closing
+) -> None:
+    """Let visitors in until the time is over, and not before the outage is."""
     until = None if options.seconds is None else time.monotonic() + options.seconds
-    visitors = Visitors(stage.site, per_second=options.rate)
     visitors.start()
     try:
-        while not closing.asked and (until is None or time.monotonic() < until):
+        while not closing.asked and (until is None or time.monotonic() < until or outage.is_on):
             stage.tend()
+            outage.tend()
             line.show()
             time.sleep(LOOK_INTERVAL)
     finally:
         visitors.stop()
+        outage.end()
     if visitors.failures:
-        print(f"\n{visitors.failures} visits failed.")
+        line.say(f"{visitors.failures} visits failed.")
 
 
 def drain(stage: Stage, line: LiveLine, closing: Closing) -> None:
-    """Wait until nothing is ready or pending, for a bounded time; a second Ctrl-C ends the wait."""
+    """Wait until nothing is in the outbox, ready or pending, for a bounded time; a second Ctrl-C ends the wait."""
     asked = closing.asked
     deadline = time.monotonic() + DRAIN_TIMEOUT
     while watch.is_busy() and closing.asked == asked and time.monotonic() < deadline:

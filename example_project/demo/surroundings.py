@@ -27,8 +27,8 @@ class Surroundings:
     #: For the children: it names the folder, the Redis, the gateway.
     env: dict[str, str]
     redis: str
-    #: The Redis goes on after the demo, so the demo takes its keys along.
-    is_shared: bool
+    #: The demo's own Redis. None: MQ_REDIS_URL names one, which goes on after the demo: the demo deletes its keys.
+    server: PrivateServer | None
     #: Where the gateway will answer.
     gateway: socket.socket
 
@@ -45,10 +45,14 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
         stack.enter_context(occupied(folder))
         empty(folder)
         url = configured_url()
-        is_shared = url is not None
+        server = None
         if url is None:
             binary = find_server()
-            server = stack.enter_context(PrivateServer(binary=binary, directory=folder / "redis"))
+            # Each command is on the disk before its reply is sent: what Redis has accepted survives the outage.
+            durable = PrivateServer(
+                binary=binary, directory=folder / "redis", append_only=True, settings={"appendfsync": "always"}
+            )
+            server = stack.enter_context(durable)
             url, redis = server.url, f"a private one ({binary.path}), gone with the demo"
         else:
             redis = f"MQ_REDIS_URL, under {namespace}:*"
@@ -64,7 +68,7 @@ def surroundings(folder: Path, *, namespace: str, reminder_seconds: float) -> It
             "MQ_REDIS_URL": url,
         }
         os.environ.update(names)
-        yield Surroundings(folder=folder, env=dict(os.environ), redis=redis, is_shared=is_shared, gateway=gateway)
+        yield Surroundings(folder=folder, env=dict(os.environ), redis=redis, server=server, gateway=gateway)
 
 
 class Occupied(Exception):

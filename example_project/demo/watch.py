@@ -1,13 +1,21 @@
-"""What the demo asks about the queues: all of it through the inspector."""
+"""What the demo asks about the queues and the outbox: all of it through the inspector."""
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from django.db import DEFAULT_DB_ALIAS
 
 from mq_django import inspector, queues
 from mq_django.conf import get_config
-from mq_django.inspector import dead_letters, messages
+from mq_django.inspector import dead_letters, messages, outbox_rows
 from mq_django.inspector.message_ids import MessageState
 from mq_django.inspector.message_views import MessageView
+from mq_django.inspector.outbox_rows import OutboxRow
+from mq_django.inspector.outbox_views import outboxes
 from mq_django.transport.connections import get_client
+
+#: Where a message is that is not handled yet: in the outbox, or in Redis.
+Place = MessageState | Literal["in the outbox"]
 
 #: Messages of a page.
 PAGE = 500
@@ -24,15 +32,36 @@ def is_consumed() -> bool:
 
 
 def is_busy() -> bool:
-    """Say whether something is ready or being worked on."""
+    """Say whether something is in the outbox, ready or being worked on."""
+    if in_outbox():
+        return True
     counts = totals()
     return counts.ready + counts.pending > 0
 
 
-def places(names: Iterable[str] = ()) -> dict[str, MessageState]:
+def in_outbox() -> int:
+    """Return how many messages wait in the outbox."""
+    return sum(view.waiting for view in outboxes())
+
+
+def places(names: Iterable[str] = ()) -> dict[str, Place]:
     """Return where each message of some queues is, or of all, by its id."""
     chosen = list(names) or list(queues)
-    return {message_id: place for queue in chosen for place, found in inspector.ids(queue) for message_id in found}
+    found: dict[str, Place] = {row.message_id: "in the outbox" for queue in chosen for row in rows(queue)}
+    # Last: the row of a message that is in Redis may be there for a moment longer.
+    for queue in chosen:
+        found |= {message_id: place for place, ids in inspector.ids(queue) for message_id in ids}
+    return found
+
+
+def rows(destination: str) -> Iterator[OutboxRow]:
+    """Yield the rows of the outbox for a queue or topic: those that wait, then those that were set aside."""
+    for set_aside in (False, True):
+        after: int | None = 0
+        while after is not None:
+            page = outbox_rows.page_of(DEFAULT_DB_ALIAS, destination, set_aside=set_aside, after=after, limit=PAGE)
+            yield from page.rows
+            after = page.after
 
 
 def delayed_and_dead(queue: str) -> Iterator[MessageView]:

@@ -1,13 +1,15 @@
 """Subscribers: each group gets every order, handles it when it can, and can be replayed on its own.
 
-All of them may see an order twice: because a process died, or because somebody replays the topic after fixing a bug.
-So each writes what the order says, and does not add to what is there.
+All of them may get an order twice: because a process died, or because somebody replays the topic after fixing a bug.
+Stock and statistics write what the order says, and do not add to what is there. Bookkeeping numbers its invoices and
+publishes, so it handles each order exactly once.
 """
 
 from decimal import Decimal
 
 from example_project.office.models import Invoice, Sale, StockMove
-from mq_django import Message, subscriber
+from example_project.shop.ordering import request_receipt
+from mq_django import Message, exactly_once, subscriber
 
 
 @subscriber("orders", group="stock", name="order.placed")
@@ -34,9 +36,13 @@ def count_sales(messages: list[Message]) -> None:
 
 
 @subscriber("orders", group="bookkeeping", name="order.placed")
+@exactly_once
 def write_invoice(message: Message) -> None:
-    """Write the invoice, once: it keeps its number."""
+    """Write the invoice, and have the receipt mailed.
+
+    The invoice, the row of the receipt in the outbox, and the row of the inbox that names this message are one
+    transaction. So nothing here looks whether there is an invoice, and the table does not refuse a second one.
+    """
     order = message.data
-    Invoice.objects.get_or_create(
-        order_id=order["order_id"], defaults={"name": order["name"], "total": Decimal(order["total"])}
-    )
+    Invoice.objects.create(order_id=order["order_id"], name=order["name"], total=Decimal(order["total"]))
+    request_receipt(order["order_id"])

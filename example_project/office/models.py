@@ -86,9 +86,12 @@ class PriceImport(models.Model):
 
 
 class Invoice(models.Model):
-    """What bookkeeping wrote for an order; its number is its own."""
+    """What bookkeeping wrote for an order; its number is its own.
 
-    order_id = models.PositiveBigIntegerField(unique=True)
+    Nothing here prevents a second invoice for an order: the handler does.
+    """
+
+    order_id = models.PositiveBigIntegerField(db_index=True)
     name = models.CharField(max_length=80)
     total = models.DecimalField(max_digits=10, decimal_places=2)
 

@@ -67,7 +67,7 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Enqueue the receipts of the chosen orders."""
         waiting = orders.filter(receipt_sent_at=None)
         for order in waiting:
-            request_receipt(order)
+            request_receipt(order.pk)
         self.message_user(request, f"{len(waiting)} receipts will be mailed.")
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -2,7 +2,7 @@
 
 Each step is a message of its own, so a slow gateway holds up nobody else, each step has its own attempts,
 and what is left to do stands in the queue and not in a process that may die. A step ends in one of two ways:
-the buyer was told, or the next step is in the queue. Only then is its message done.
+the buyer was told, or the next step is published. Each is one transaction with the note of it.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PATIENCE = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
 
 
 def start(notification: Notification) -> None:
-    """Publish the first step; inside `atomic()`, so it goes out if and when the order is there."""
+    """Publish the first step in the transaction of the order: it goes out if and when the order is there."""
     channel = notification.order.channels()[0]
     message_id = queues[queue_of(channel)].publish(channel.value, {"notification": notification.pk})
     book.accept(message_id, queue=queue_of(channel), name=channel.value)
@@ -69,15 +69,14 @@ def deliver(message: Message, notification: Notification, channel: Channel) -> N
 
 
 def hand_on(message: Message, notification: Notification, channel: Channel, outcome: Outcome, error: Exception) -> None:
-    """Publish the next step, then note that this one is over."""
+    """Publish the next step, and note that this one is over."""
     following = notification.channel_after(channel)
     if following is None:
         raise error
-    # Published at once and before anything is noted. The other way round, a crash in between would leave a
-    # note that says "handed on" and no message. This way it leaves a step too many, and a step looks first.
     queue = queue_of(following)
-    message_id = queues[queue].publish(following.value, {"notification": notification.pk}, on_commit=False)
+    # With the outbox a crash leaves both or neither: the next step and the note are rows of one transaction.
     with transaction.atomic():
+        message_id = queues[queue].publish(following.value, {"notification": notification.pk})
         book.accept(message_id, queue=queue, name=following.value)
         end_step(message, notification, channel, outcome, detail=str(error))
 

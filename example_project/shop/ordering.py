@@ -10,12 +10,10 @@ from mq_django import topics
 
 
 def place_order(order: Order, cart: Cart) -> Order:
-    """Save the order of a cart and publish its confirmation, its receipt, and the news of it.
+    """Save the order of a cart and publish its confirmation and the news of it.
 
-    All in one transaction: either there is an order and its messages go out, or there is neither.
-
-    Raises:
-        StoreError: the order is placed, and Redis did not take its messages.
+    All in one transaction: either there is an order and its messages go out, or there is neither. The messages are
+    rows of the outbox, so an order can be placed while Redis is away. Bookkeeping sends the receipt.
     """
     with transaction.atomic():
         order.cart = cart
@@ -26,7 +24,6 @@ def place_order(order: Order, cart: Cart) -> Order:
             for line in cart.lines.select_related("product")
         )
         cascade.start(Notification.objects.create(order=order))
-        request_receipt(order)
         announce(order)
     return order
 
@@ -49,8 +46,8 @@ def announce(order: Order) -> None:
     )
 
 
-def request_receipt(order: Order) -> None:
+def request_receipt(order_id: int) -> None:
     """Have the receipt of an order mailed, unless it was before."""
     with transaction.atomic():
-        result = send_receipt.enqueue(order.pk)
+        result = send_receipt.enqueue(order_id)
         book.accept(result.id, queue="emails", name=send_receipt.func.__name__)

@@ -1,6 +1,5 @@
 """The shop over HTTP."""
 
-import logging
 import secrets
 import time
 
@@ -15,12 +14,9 @@ from example_project.shop.carts import close_cart, find_cart, open_cart
 from example_project.shop.forms import CheckoutForm, CodeForm, FindOrdersForm, KeepCartForm, QuantityForm
 from example_project.shop.models import Order, Product
 from example_project.shop.ordering import place_order
-from mq_django.errors import StoreError
 
 #: In the session: whose orders are looked for, the code, and until when it is good; and whose may be seen.
 ASKED, KNOWN = "asked", "known"
-
-logger = logging.getLogger(__name__)
 
 
 @require_GET
@@ -92,13 +88,7 @@ def checkout(request: HttpRequest) -> HttpResponse:
         return redirect("shop:cart")
     form = CheckoutForm(request.POST or None, initial={"email": found.email})
     if request.method == "POST" and form.is_valid():
-        placed = form.save(commit=False)
-        try:
-            place_order(placed, found)
-        except StoreError:
-            # Raised after the commit: the order stands, only its messages did not get out.
-            logger.exception("Order %s published nothing", placed.pk)
-            messages.warning(request, "Your order is placed; its confirmation may be late.")
+        placed = place_order(form.save(commit=False), found)
         close_cart(request)
         return redirect(placed)
     status = 422 if form.is_bound else 200

@@ -23,7 +23,7 @@ def test_what_somebody_waits_for_goes_first_and_newsletters_go_last(
 ) -> None:
     save_order(is_mailed=True)
     letters.publish_newsletters(["ada@example.org"])
-    request_receipt(save_order(email="bela@example.org"))
+    request_receipt(save_order(email="bela@example.org").pk)
     client.post("/orders/find/", {"email": "ada@example.org"})
     client.post("/admin/password/", {"email": "admin@example.com"})
     mq.commit()

@@ -16,6 +16,7 @@ from example_project.office.workflows import CHUNK, import_price_lists, start_im
 from example_project.shop.goods import ADMIN_NAME, appoint_admin
 from example_project.shop.models import Cart, Order, Product
 from example_project.shop.ordering import announce, place_order
+from example_project.shop.tasks import send_receipt
 from mq_django import get_progress, topics
 from mq_django.testing import MQTestMixin
 
@@ -65,10 +66,21 @@ class DepartmentTests(MQTestMixin, TestCase):
         assert handled.message is not None
         for _ in range(2):
             take_from_shelves(handled.message)
-            write_invoice(handled.message)
             # Also with an order that comes twice in a list.
             count_sales([handled.message, handled.message])
-        self.assertEqual((StockMove.objects.count(), Sale.objects.count(), Invoice.objects.count()), (2, 1, 1))
+        self.assertEqual((StockMove.objects.count(), Sale.objects.count()), (2, 1))
+
+    def test_bookkeeping_writes_one_invoice_and_sends_one_receipt_however_often_an_order_comes(self) -> None:
+        self.mq.run("orders:bookkeeping")
+        topics["orders"].group("bookkeeping").seek("beginning")
+        self.assertEqual(len(self.mq.run("orders:bookkeeping")), 1)
+
+        self.assertEqual(Invoice.objects.get().order_id, self.order.pk)
+        self.mq.assert_published("emails", task=send_receipt, count=1)
+
+    def test_a_crash_while_an_invoice_is_written_leaves_nothing_or_all_of_it(self) -> None:
+        order = {"order_id": self.order.pk, "name": "Ada", "total": "47.00"}
+        self.mq.assert_idempotent(write_invoice, order, ignore=["ledger.Accepted"])
 
 
 class ReportTests(MQTestMixin, TestCase):

@@ -21,7 +21,7 @@ def test_a_receipt_says_what_was_bought(
     mq: MQ, save_order: PlaceOrder, cart: Cart, mailoutbox: list[EmailMessage]
 ) -> None:
     order = save_order(cart)
-    request_receipt(order)
+    request_receipt(order.pk)
     mq.commit()
 
     mq.run()
@@ -39,7 +39,7 @@ def test_a_receipt_that_is_requested_twice_is_mailed_once(
 ) -> None:
     order = save_order()
     for _ in range(2):
-        request_receipt(order)
+        request_receipt(order.pk)
     mq.commit()
 
     assert len(mq.run()) == 2
@@ -50,7 +50,7 @@ def test_a_receipt_that_is_requested_twice_is_mailed_once(
 
 def test_a_receipt_that_is_refused_is_a_dead_letter(mq: MQ, save_order: PlaceOrder, mail_folder: Path) -> None:
     order = save_order(email="ada@nowhere.invalid")
-    request_receipt(order)
+    request_receipt(order.pk)
     mq.commit()
 
     (handled,) = mq.run()

@@ -17,8 +17,10 @@ from mq_django.errors import TestKitError
 #: How many references from one new row to another are followed.
 MAX_DEPTH = 5
 
-#: What the inbox notes about runs is no effect of a handler.
-NO_EFFECTS = frozenset({"mq_django.InboxMessage", "mq_django.InboxPass"})
+#: What the inbox notes about runs, and a relay about its claims, is no effect of a handler.
+NO_EFFECTS = frozenset(
+    {"mq_django.InboxMessage", "mq_django.InboxPass", "mq_django.OutboxState", "mq_django.OutboxIdentity"}
+)
 
 #: The values of a row by the name of the field.
 Row = Mapping[str, Any]

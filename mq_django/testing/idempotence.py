@@ -20,6 +20,7 @@ from mq_django.testing.faults import AFTER_EFFECT, BEFORE_HANDLER, BEFORE_ON_COM
 from mq_django.testing.function_messages import FunctionMessage, message_for
 from mq_django.testing.queue_run import Handled
 from mq_django.testing.recording import Recorder
+from mq_django.testing.relaying import relay
 from mq_django.testing.runs import ensure_groups, refuse_event_loop
 from mq_django.testing.saved_keys import delete_all, without_keys
 from mq_django.testing.single_run import SingleRun
@@ -125,6 +126,8 @@ class Trial:
             handled = run.finish(raise_errors=first is None)
             if handled is None or not _was_called(handled):
                 raise TestKitError(NOT_HANDLED.format(where=self.subject.where))
+            # After a crash before the on-commit hooks, what was published waits for a relay.
+            relay()
             return State(handled, self.database.read(), _mails(), _messages(recorder))
 
     def _unlimited(self) -> QueueConfig:

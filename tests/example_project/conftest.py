@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from example_project import settings as example_settings
 from tests.conftest import MQSettings
+from tests.outbox import relays
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,11 @@ def start_gateway() -> Iterator[StartGateway]:
             return process.stdout.readline().strip()
 
         yield start
+
+
+def relay_rows() -> None:
+    """Publish what is in the outbox, as a consumer's relay does."""
+    relays.run(relays.relay("default"))
 
 
 @pytest.fixture

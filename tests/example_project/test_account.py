@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import redis
 from django.db import transaction
+from django.utils import timezone
 
 from example_project.demo import account, watch
+from example_project.demo.outage import Away
 from example_project.ledger import book
-from example_project.office.models import Sale
+from example_project.office.models import Invoice, Sale
 from example_project.office.suppliers import upload_list
 from example_project.office.workflows import mail_summary, start_import
 from example_project.shop import letters
@@ -16,6 +18,7 @@ from example_project.shop.models import Cart, Order, Product
 from example_project.shop.ordering import place_order
 from mq_django import Message, queues, topics
 from mq_django.workflows import chain
+from tests.example_project.conftest import relay_rows
 from tests.working import work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("shop")]
@@ -26,7 +29,15 @@ def publish(queue: str, **options: Any) -> str:
     with transaction.atomic():
         message_id = queues[queue].publish("test", {"n": 1}, **options)
         book.accept(message_id, queue=queue, name="test")
+    relay_rows()
     return message_id
+
+
+def order(number: int) -> Order:
+    """Save an order that has published nothing."""
+    return Order.objects.create(
+        cart=Cart.objects.create(), name="Ada", email=f"ada.{number}@example.org", total=Decimal("8.50")
+    )
 
 
 def handle(message_id: str, *, attempt: int = 1) -> None:
@@ -41,6 +52,7 @@ def test_it_tells_how_far_imports_are() -> None:
 
 def test_a_step_of_a_workflow_is_not_taken_for_a_reminder(redis_client: redis.Redis, namespace: str) -> None:
     cart = Cart.objects.create(email="ada@example.org")
+    relay_rows()
     redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
     chain((mail_summary, {"lines": 1, "changed": 1})).start()
     assert account.settle().lost == [f"reminder of cart {cart.pk}"]
@@ -54,6 +66,43 @@ def test_what_is_handled_or_in_a_queue_is_not_lost() -> None:
     found = account.settle()
 
     assert (found.accepted, found.handled, found.remaining, found.lost) == (3, 1, {"ready": 1, "delayed": 1}, [])
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_what_is_in_the_outbox_is_not_lost() -> None:
+    with transaction.atomic():
+        message_id = queues["emails"].publish("test", None)
+        book.accept(message_id, queue="emails", name="test")
+    found = account.settle()
+    assert (found.accepted, found.remaining, found.lost) == (1, {"in the outbox": 1}, [])
+    assert watch.is_busy()
+
+
+def test_an_order_with_two_invoices_is_told() -> None:
+    for _ in range(2):
+        Invoice.objects.create(order_id=7, name="Ada", total=Decimal("8.50"))
+    report = account.report(account.settle())
+    assert "\nDoubled     1\n  2 invoices for order 7\n" in report
+
+
+def test_orders_that_were_placed_while_redis_was_away_are_counted_with_their_invoices() -> None:
+    before, during, billed = (order(number) for number in range(3))
+    since = timezone.now()
+    Order.objects.filter(pk=before.pk).update(placed_at=since - timedelta(seconds=1))
+    Order.objects.exclude(pk=before.pk).update(placed_at=since + timedelta(seconds=1))
+    for each in (before, billed):
+        Invoice.objects.create(order_id=each.pk, name="Ada", total=each.total)
+
+    found = account.settle(Away(since=since, until=since + timedelta(seconds=3), failures=0))
+
+    assert (found.placed_meanwhile, found.billed_once) == (2, 1)
+    line = "Outage      Redis was away for 3.0 s; orders placed meanwhile: 2, of which billed once: 1; failed visits: 0"
+    assert line in account.report(found)
+    assert during.pk != billed.pk
+
+
+def test_without_an_outage_the_report_says_so() -> None:
+    assert "\nOutage      none: Redis was not stopped\n" in account.report(account.settle())
 
 
 def test_what_is_nowhere_is_lost(redis_client: redis.Redis, namespace: str) -> None:
@@ -74,6 +123,8 @@ def test_a_forgotten_cart_without_a_reminder_is_lost(redis_client: redis.Redis, 
     Cart.objects.create()
     cart = Cart.objects.create(email="ada@example.org")
     assert account.settle().lost == []
+    relay_rows()
+    assert account.settle().lost == []
     redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
     assert account.settle().lost == [f"reminder of cart {cart.pk}"]
 
@@ -81,6 +132,7 @@ def test_a_forgotten_cart_without_a_reminder_is_lost(redis_client: redis.Redis, 
 def test_a_code_that_is_too_old_is_neither_handled_nor_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letters, "CODE_LIFE", timedelta(seconds=-1))
     letters.request_code("ada@example.org")
+    relay_rows()
     work("emails")
     found = account.settle()
     assert (found.expired, found.handled, found.lost) == (1, 0, [])
@@ -89,6 +141,7 @@ def test_a_code_that_is_too_old_is_neither_handled_nor_lost(monkeypatch: pytest.
 
 def test_a_code_good_until_later_that_is_nowhere_is_lost(redis_client: redis.Redis, namespace: str) -> None:
     letters.request_code("ada@example.org")
+    relay_rows()
     redis_client.delete(*redis_client.scan_iter(match=f"{namespace}:*"))
     assert len(account.settle().lost) == 1
 
@@ -100,6 +153,8 @@ def test_the_account_misses_what_a_department_lost() -> None:
     cart = Cart.objects.create()
     cart.add(Product.objects.create(name="Cup", slug="cup", price=Decimal("8.50"), picture="cup"))
     placed = place_order(Order(name="Ada", email="ada@example.org"), cart)
+    assert account.lost_orders() == []
+    relay_rows()
     assert account.lost_orders() == []
     for group in groups:
         work(f"orders:{group}")

@@ -87,6 +87,13 @@ class Demo:
         assert found, self.explain()
         return int(found[1])
 
+    def outage(self) -> tuple[int, int, int]:
+        """Return how many orders were placed without Redis, how many of them were billed once, and failed visits."""
+        line = r"^Outage +Redis was away for [\d.]+ s; orders placed meanwhile: (\d+), of which billed once: (\d+); "
+        found = re.search(rf"{line}failed visits: (\d+)$", self.text(), re.MULTILINE)
+        assert found, self.explain()
+        return int(found[1]), int(found[2]), int(found[3])
+
 
 StartDemo = Callable[..., Demo]
 
@@ -127,6 +134,18 @@ def test_the_demo_stops_by_itself_and_nothing_was_lost(start_demo: StartDemo) ->
     assert list((demo.folder / "demo" / "mails").iterdir())
 
 
+def test_orders_that_are_placed_while_redis_is_away_arrive_and_are_billed_once(start_demo: StartDemo) -> None:
+    demo = start_demo("--seconds", "15")
+
+    assert demo.finish() == 0, demo.explain()
+
+    placed, billed, failed = demo.outage()
+    assert placed > 0, demo.explain()
+    assert (billed, failed) == (placed, 0), demo.explain()
+    assert demo.line("Doubled") == demo.line("Lost") == 0, demo.explain()
+    assert re.search(r"^outbox \d+ +Cannot reach Redis ", demo.text(), re.MULTILINE), demo.explain()
+
+
 def test_on_a_server_that_is_there_the_demo_leaves_nothing(start_demo: StartDemo) -> None:
     with PrivateServer(tcp=True) as server:
         demo = start_demo("--seconds", "6", redis_url=server.url)
@@ -135,6 +154,7 @@ def test_on_a_server_that_is_there_the_demo_leaves_nothing(start_demo: StartDemo
 
         assert demo.line("Handled") > 0, demo.explain()
         assert demo.line("Lost") == 0, demo.explain()
+        assert re.search("^Outage +none: Redis was not stopped$", demo.text(), re.MULTILINE), demo.explain()
         with redis.Redis.from_url(server.url, protocol=2, socket_timeout=5) as client:
             assert client.info("keyspace") == {}
 

@@ -17,7 +17,7 @@ from django.core.cache import caches
 from mq_django import queues
 cache = caches["default"]
 cache.set("a", 1)
-queues["sms"].publish("x", None)
+queues["imports"].publish("x", None)
 cache.clear()
 print(cache.get("a"), type(cache).__module__)
 """
@@ -45,7 +45,7 @@ def manage(folder: Path, *arguments: str, url: str = "") -> str:
 
 
 def ready(status: str) -> int:
-    (row,) = (line.split() for line in status.splitlines() if line.startswith("sms "))
+    (row,) = (line.split() for line in status.splitlines() if line.startswith("imports "))
     return int(row[2])
 
 

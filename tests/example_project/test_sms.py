@@ -17,7 +17,7 @@ from mq_django.stores import open_store
 from mq_django.stores.line_store import LineStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
-from tests.example_project.conftest import StartGateway
+from tests.example_project.conftest import StartGateway, relay_rows
 from tests.example_project.test_gateway import call
 from tests.working import work
 
@@ -54,6 +54,7 @@ def test_a_rush_of_sms_never_makes_the_gateway_refuse_one(
     shop.GATEWAY_TIMEOUT = timedelta(seconds=10)
     for number in range(25):
         cascade.start(notify(number))
+    relay_rows()
     done: list[Any] = []
     while len(done) < 25:
         threading.Event().wait(sms.rest())

@@ -51,9 +51,9 @@ def test_a_committed_message_is_published_at_once(alias, only, mq_settings, redi
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_unreachable_server_holds_up_only_its_queues(sqlite, only, mq_settings, redis_client):
+def test_an_unreachable_server_holds_up_only_its_queues(sqlite, only, mq_settings, redis_client, caplog):
     only(sqlite)
-    away = "redis://127.0.0.1:1/0"
+    away = "redis://user:hunter2@127.0.0.1:1/0"
     mq_settings(QUEUES={"away": {"OUTBOX": True, "CONNECTION": away}, "mails": {"OUTBOX": True}})
     publish(sqlite, "away", 2)
     ids = publish(sqlite, "mails", 2)
@@ -64,10 +64,13 @@ def test_an_unreachable_server_holds_up_only_its_queues(sqlite, only, mq_setting
 
     assert ready(redis_client, "mails") == ids
     assert rows(sqlite).count() == 2
+    (line,) = (message for message in caplog.messages if "outbox" in message)
+    assert line.startswith("Messages of the outbox cannot be published to Redis at 127.0.0.1:1, and wait: ")
+    assert "hunter2" not in caplog.text
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_queue_that_fails_is_not_tried_all_the_time(sqlite, only, mq_settings, redis_client, monkeypatch):
+def test_a_queue_that_fails_is_not_tried_all_the_time(sqlite, only, mq_settings, redis_client, monkeypatch, caplog):
     only(sqlite)
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})
     publish(sqlite, "mails", 2)
@@ -80,6 +83,7 @@ def test_a_queue_that_fails_is_not_tried_all_the_time(sqlite, only, mq_settings,
         found.run_once()
 
     assert tries == ["mails"]
+    assert caplog.messages[0].startswith("Messages of the outbox cannot be published to mails, and wait: ")
     assert rows(sqlite).filter(batch=0).count() == 0
     redis_client.delete(queues["mails"].config.keys.ready)
     wait_until(lambda: found.run_once() is not None and len(ready(redis_client, "mails")) == 2)

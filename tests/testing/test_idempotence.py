@@ -321,7 +321,7 @@ IN_A_PROJECT = """
 import pytest
 
 from django.test import TestCase
-from mq_django import handler
+from mq_django import exactly_once, handler
 from mq_django.testing import MQTestMixin
 from mq_django.transport.connections import get_client
 from shop.handlers import count, emails, welcome
@@ -349,6 +349,18 @@ def test_the_time_stays_and_the_runs_are_not_recorded(mq):
     assert len(mq.run()) == 1
 
 
+@handler("emails", "note")
+@exactly_once
+def note(message):
+    Order.objects.create(email=message.data)
+    emails.publish("welcome", ANN)
+
+
+@pytest.mark.django_db
+def test_what_is_published_exactly_once_may_wait_for_a_relay_after_a_crash(mq):
+    mq.assert_idempotent(note, "ann@shop.example")
+
+
 class CountTests(MQTestMixin, TestCase):
     def test_a_subscriber(self):
         order = Order.objects.create(email="ann@shop.example")
@@ -365,5 +377,5 @@ def test_a_test_without_a_database(mq):
 
 def test_the_kit_of_a_project_checks_idempotence(project, run, configured_keys):
     (project / "tests" / "test_idempotence.py").write_text(IN_A_PROJECT)
-    assert "3 passed" in run("-m", "pytest", "tests", "-W", "error").stdout
+    assert "4 passed" in run("-m", "pytest", "tests", "-W", "error").stdout
     assert configured_keys() == []

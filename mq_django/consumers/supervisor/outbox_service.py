@@ -12,13 +12,14 @@ from mq_django.consumers.supervisor.listener import Listener
 from mq_django.core.keys import outbox_channel
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
+from mq_django.errors import QueueFull, StoreError
 from mq_django.outbox.database_relay import DatabaseRelay
 from mq_django.outbox.outbox_databases import outbox_aliases
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce, publication_sent
 from mq_django.producers.topics import Topic
 from mq_django.signals import message_published
-from mq_django.transport.connections import open_session
+from mq_django.transport.connections import address_of, open_session
 
 logger = get_logger(__name__)
 
@@ -86,6 +87,15 @@ class OutboxService(Service):
         for alias in self._relays:
             connections[alias].close()
 
+    def _log_failure(self, what: str, error: BaseException) -> None:
+        """See Service._log_failure(). `what` says from where or to where messages are not published."""
+        if not self._may_log(what, error):
+            return
+        if isinstance(error, StoreError | QueueFull):
+            logger.warning("Messages of the outbox cannot be published %s, and wait: %s", what, error)
+        else:
+            logger.error("Messages of the outbox could not be published %s, and wait", what, exc_info=error)
+
     def _find_databases(self) -> None:
         if time.monotonic() < self._next_look:
             return
@@ -108,7 +118,7 @@ class OutboxService(Service):
                 if self.stopping:
                     return False
         except DatabaseError as error:
-            self._log_failure(f"database {alias}", error)
+            self._log_failure(f"from database {alias}", error)
             connections[alias].close_if_unusable_or_obsolete()
             return False
         return is_busy
@@ -122,11 +132,12 @@ class OutboxService(Service):
             result = step()
         except SERVER_ERRORS as error:
             self._back_off_from(server)
-            self._log_failure(server, error)
+            # Not the name of the server, which may be a URL with a password.
+            self._log_failure(f"to Redis at {address_of(place.connection)}", error)
             return False
         except BaseException as error:  # noqa: BLE001 - as in Service.each()
             self._back_off_from(place.name)
-            self._log_failure(place.name, error)
+            self._log_failure(f"to {place.name}", error)
             if isinstance(error, DatabaseError):
                 connections[alias].close_if_unusable_or_obsolete()
             return False
