@@ -110,7 +110,8 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
     See `lua/parts/counted.lua` for the counters.
     """
     runs: dict[tuple[str, int], list[Settlement]] = {}
-    run, latest = list[Settlement](), (None, 0)
+    run = list[Settlement]()
+    latest: tuple[str, int | None] | None = None
     for settlement in settlements:
         delivery, micros = settlement[0], settlement[3]
         name = delivery.message.name if isinstance(delivery, Delivery) else ""
