@@ -1,7 +1,7 @@
 """Renew what the documentation shows of a run: a block of each page, between two comments, and the drawing."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from benchmarks import chart, report
@@ -10,7 +10,9 @@ from benchmarks.record import Record
 from benchmarks.trees import ROOT
 
 PAGE, README, DRAWING = Path("docs/benchmarks.md"), Path("README.md"), Path("docs/img/benchmarks.svg")
-TESTING = Path("docs/testing.md")
+TESTING, TRANSACTIONS = Path("docs/testing.md"), Path("docs/transactions.md")
+#: The pages that show one step alone, by its name.
+OF_STEPS = {"testing": TESTING, "outbox": TRANSACTIONS}
 #: Line after line of a run is between these; what stands around them is written by hand.
 BEGIN, END = "<!-- measured: renewed by make bench -->", "<!-- /measured -->"
 BLOCK = re.compile(f"({re.escape(BEGIN)}\n).*?({re.escape(END)})", re.DOTALL)
@@ -63,6 +65,12 @@ def costs_of_tests(record: Record) -> str:
     return told and f"{told}\n\n{_measured(record)}"
 
 
+def costs_of_transactions(record: Record) -> str:
+    """Return the table of docs/transactions.md; nothing when that was not measured."""
+    told = report.outbox(record.medians())
+    return told and f"{told}\n\n{_measured(record)}"
+
+
 def _measured(record: Record) -> str:
     """Return when and where a run was."""
     day = record.machine["date"].split()[0]
@@ -70,15 +78,18 @@ def _measured(record: Record) -> str:
     return f"Measured on {day}; {where}."
 
 
-def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT) -> None:
-    """Renew all pages and the drawing."""
-    for path, text in (
-        (PAGE, report.markdown(record, contenders, level=3)),
-        (README, short(record, contenders)),
-        (TESTING, costs_of_tests(record)),
-    ):
-        if not text:
-            continue
-        page = (root / path).read_text(encoding="utf-8")
-        (root / path).write_text(replaced(page, text), encoding="utf-8")
+def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT, *, steps: Collection[str] = ()) -> None:
+    """Renew all pages and the drawing; if only some steps were run, the pages that show one of these alone."""
+    pages = {
+        PAGE: report.markdown(record, contenders, level=3),
+        README: short(record, contenders),
+        TESTING: costs_of_tests(record),
+        TRANSACTIONS: costs_of_transactions(record),
+    }
+    for path in [OF_STEPS[step] for step in steps] or pages:
+        if pages[path]:
+            page = (root / path).read_text(encoding="utf-8")
+            (root / path).write_text(replaced(page, pages[path]), encoding="utf-8")
+    if steps:
+        return
     (root / DRAWING).write_text(chart.svg(record.medians()), encoding="utf-8")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from benchmarks.contenders import BYTES, HANDLERS, RAW, Contender
 from benchmarks.messages import SIZE
+from benchmarks.outbox_rows import NAMES, OUTBOX
 from benchmarks.pages import PAGE
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
@@ -155,7 +156,7 @@ def others(figures: Figures, contenders: Sequence[Contender]) -> str:
         name: None
         for row in figures.values()
         for name in row
-        if name not in shown and not name.startswith((PAGE, TEST))
+        if name not in shown and not name.startswith((PAGE, TEST, OUTBOX))
     }
     who = [name for name in _order(figures, contenders) if name != BYTES.name and names.keys() & figures.get(name, {})]
     columns = [Column(name, []) for name in who]
@@ -190,6 +191,17 @@ def tests(figures: Figures) -> str:
     return table("", columns, rows)
 
 
+def outbox(figures: Figures) -> str:
+    """Return the table of the outbox, with a column for each database; nothing when it was not measured."""
+    ours = figures.get(HANDLERS.name, {})
+    found = {name: value for name, value in ours.items() if name.startswith(OUTBOX)}
+    prefixes = {database: f"{OUTBOX}{database}: " for database in NAMES.values()}
+    shown = [database for database, prefix in prefixes.items() if any(name.startswith(prefix) for name in found)]
+    rows = dict.fromkeys(name.partition(": ")[2] for name in found)
+    cells = {what: [_number(found.get(prefixes[database] + what)) for database in shown] for what in rows}
+    return table("", [Column(database, []) for database in shown], cells)
+
+
 def settings(contenders: Sequence[Contender]) -> str:
     """Return what everybody was set to, and which versions they had."""
     lines = []
@@ -218,6 +230,7 @@ def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2)
         "Targets": targets(figures),
         "Pages of the admin": pages(figures),
         "Tests of a project": tests(figures),
+        "Outbox": outbox(figures),
         "Growth and further figures": others(record.medians(), contenders),
         "Settings": settings(contenders),
         "Not measured": "\n".join(f"- {failure}" for failure in record.failures),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks import awaited_results, batches, handled_history, keyed_queues, workflow_runs
+from benchmarks import awaited_results, batches, handled_history, keyed_queues, outbox_rows, workflow_runs
 from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS
 from benchmarks.messages import SIZE
 from benchmarks.pages import MOST, SLOWEST
@@ -138,6 +138,22 @@ TARGETS = (
     Target("64 partitions on 3 nodes: load max/mean", OURS, partitions.LOAD, 1.15, "at most", by=None),
     Target("64 partitions: commands/s of an idle one, by trees", OURS, partitions.IDLE, 1.5, "at most", by=None),
     Target("64 partitions: connections to a node, by processes", OURS, partitions.CONNECTIONS, 4, "at most", by=None),
+    *(
+        Target(
+            f"outbox, {outbox_rows.NAMES[kind]}: rows relayed /s",
+            *(OURS, outbox_rows.name_of(kind, outbox_rows.RELAYED), bound, "at least"),
+            by=None,
+        )
+        for kind, bound in (("postgresql", 5000), ("sqlite", 3000), ("mariadb", 0))
+    ),
+    *(
+        Target(
+            f"outbox, {name}: commit to handler at rest, p50, ms over 3 fsyncs",
+            *(OURS, outbox_rows.name_of(kind, outbox_rows.OVER_DISK), 10, "at most"),
+            by=None,
+        )
+        for kind, name in outbox_rows.NAMES.items()
+    ),
     Target("workflow: a step of 10,000 by one of 1,000", TASK, workflow_runs.GROWTH, 1.5, "at most", by=None),
     Target(
         "workflow: a step of 1,000 after 1,000 by one of 1,000",

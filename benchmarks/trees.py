@@ -11,6 +11,9 @@ from types import TracebackType
 from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+#: Seconds for which the processes of a tree are remembered, to measure it often: a look at all processes of a machine
+#: takes milliseconds, which what is measured would lack.
+REMEMBERED = 0.25
 ROOT = Path(__file__).parent.parent
 
 
@@ -28,6 +31,8 @@ class Tree:
         self._environment = environment
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        #: Its processes, and when they were found.
+        self._known: tuple[float, list[int]] = (0.0, [])
 
     def __enter__(self) -> Self:
         return self.start()
@@ -80,8 +85,12 @@ class Tree:
         self.kill()
 
     def cpu_seconds(self) -> float:
-        """Return the processor time that the living processes have used."""
-        return sum(cpu_seconds(pid) for pid in self.pids())
+        """Return the processor time that the living processes have used, without those that began just now."""
+        found_at, pids = self._known
+        if time.monotonic() - found_at > REMEMBERED:
+            pids = self.pids()
+            self._known = time.monotonic(), pids
+        return sum(cpu_seconds(pid) for pid in pids)
 
     def memory(self) -> dict[int, float]:
         """Return the resident megabytes of each process."""

@@ -75,6 +75,11 @@ class Trial:
         return self._server.url
 
     @property
+    def log(self) -> Path:
+        """Return where processes write what they say."""
+        return self._log
+
+    @property
     def server_pid(self) -> int:
         """Return the process id of the Redis."""
         assert self._server.pid

@@ -8,7 +8,13 @@ from benchmarks import messages
 SECRET_KEY = "only for measuring"
 USE_TZ = True
 INSTALLED_APPS = ["mq_django", "benchmarks.ours"]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+#: The options of the database, as JSON, if it is more than one that every Django project has.
+DATABASE = json.loads(os.environ.get("BENCH_DATABASE", "{}"))
+DATABASES = {"default": DATABASE or {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+if DATABASE.get("ENGINE", "").endswith("mysql"):
+    from tests.databases.database_servers import use_pymysql
+
+    use_pymysql()
 #: Options of all queues, if these are measured: KEEP_HANDLED, in seconds, and others as JSON.
 OPTIONS = {"KEEP_HANDLED": float(keep)} if (keep := os.environ.get("BENCH_KEEP_HANDLED")) else {}
 OPTIONS |= json.loads(os.environ.get("BENCH_OPTIONS", "{}"))

@@ -5,7 +5,8 @@ import struct
 from collections.abc import Sequence
 from itertools import starmap
 
-from mq_django.consumers.receipts import stored_entry
+from mq_django.consumers.receipts import MAX_ENTRY, stored_entry
+from mq_django.consumers.result_ring import HANDLED, RESULT
 
 #: The most batches that coroutine functions handle at once in a process. Threads have one each.
 ASYNC_BATCHES = 16
@@ -22,32 +23,37 @@ class BatchSlots:
         at: where the table begins.
         rows: how many batches may run at once.
         size: how many messages each may have.
-        receipt: how the receipt of a delivery is stored: an unused byte, the stream, the queue, the entry.
     """
 
-    def __init__(self, memory: mmap.mmap, at: int, rows: int, size: int, receipt: struct.Struct) -> None:
+    def __init__(self, memory: mmap.mmap, at: int, rows: int, size: int) -> None:
         self.rows = rows
         self.size = size
         self._memory = memory
         self._at = at
-        self._receipt = receipt
 
     def write(self, row: int, receipts: Sequence[tuple[int, int, bytes]]) -> None:
         """Write the receipts of a batch."""
-        pack, at = self._receipt.pack, self._at + row * self.size * self._receipt.size
+        pack, longest, at = RESULT.pack, MAX_ENTRY, self._at + row * self.size * RESULT.size
+        # Each is packed as the result that it will mostly be: see packed().
         packed = b"".join(
-            [pack(0, stream, queue, stored_entry(entry)) for queue, stream, entry in receipts[: self.size]]
+            [
+                pack(HANDLED, stream, queue, entry if len(entry) <= longest else stored_entry(entry))
+                for queue, stream, entry in receipts[: self.size]
+            ]
         )
         self._memory[at : at + len(packed)] = packed
+
+    def packed(self, row: int, count: int) -> bytes:
+        """Return the receipts of a batch with so many deliveries as results that say HANDLED."""
+        at = self._at + row * self.size * RESULT.size
+        return self._memory[at : at + count * RESULT.size]
 
     def read(self, row: int, count: int) -> list[tuple[int, int, bytes]]:
         """Return the receipts of a batch with so many deliveries."""
         if row >= self.rows or count > self.size:
             # Another process writes it meanwhile.
             return []
-        at = self._at + row * self.size * self._receipt.size
-        stored = self._memory[at : at + count * self._receipt.size]
-        return list(starmap(_read, self._receipt.iter_unpack(stored)))
+        return list(starmap(_read, RESULT.iter_unpack(self.packed(row, count))))
 
 
 def _read(_: int, stream: int, queue: int, entry: bytes) -> tuple[int, int, bytes]:

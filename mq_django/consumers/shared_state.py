@@ -4,7 +4,6 @@ A process that is suspended, or whose handler holds the GIL, cannot answer reque
 it runs, since when, and what it has handled but not yet settled. Each part is written by one side only.
 """
 
-import itertools
 import math
 import mmap
 import os
@@ -15,6 +14,10 @@ from collections.abc import Collection, Sequence
 from mq_django.consumers.batch_slots import SHAPE, BatchSlots
 from mq_django.consumers.memory import allocate
 from mq_django.consumers.receipts import MAX_ENTRY, Receipt, Running, stored_entry
+from mq_django.consumers.result_ring import FAILED as FAILED
+from mq_django.consumers.result_ring import HANDLED as HANDLED
+from mq_django.consumers.result_ring import RESULT, ResultRing
+from mq_django.consumers.result_ring import RETURNED as RETURNED
 
 #: How many latest results are kept, including settled ones: more than a consumer ever has unsettled. Each batch that
 #: may run adds its size.
@@ -29,12 +32,9 @@ MAX_NAME = 128
 
 #: BATCH: the lane runs several deliveries, which are in a table.
 IDLE, RUNNING, BATCH = 0, 1, 2
-#: RETURNED: handled, and its value is only in the process: without it, it must not be acked.
-HANDLED, FAILED, RETURNED = 1, 2, 3
 _ASKED, _OBEYED = 1, 2
 
 _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
-_RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
 _COUNT = struct.Struct("<I")
@@ -58,15 +58,17 @@ class SharedState:
     def __init__(self, fd: int, lanes: int) -> None:
         self.fd = fd
         self.lanes = lanes
-        self._ring_at = _LANES + lanes * _LANE.size
         # The whole file, whose size depends on the code that the supervisor has loaded.
         self._memory = mmap.mmap(fd, 0)
-        rows, size, self._ring = SHAPE.unpack_from(self._memory, _SHAPE)
-        self.batches = BatchSlots(self._memory, self._ring_at + self._ring * _RESULT.size, rows, size, _RESULT)
+        rows, size, ring = SHAPE.unpack_from(self._memory, _SHAPE)
+        at = _LANES + lanes * _LANE.size
+        self._results = ResultRing(self._memory, at, ring)
+        #: Notes that a delivery was HANDLED, FAILED or RETURNED; it may still be unsettled. See ResultRing.add().
+        self.ended = self._results.add
+        self.batches = BatchSlots(self._memory, at + ring * RESULT.size, rows, size)
         # Aligned doubles, so that each is read and written atomically.
         self._until = memoryview(self._memory)[_HELD_UNTIL:_HELD_SINCE].cast("d")
         self._since = memoryview(self._memory)[_HELD_SINCE:_PAUSED].cast("d")
-        self._result_count = itertools.count()
         self._ticks = 0
 
     @classmethod
@@ -80,7 +82,7 @@ class SharedState:
             OSError: out of memory or file descriptors.
         """
         ring = RING + batches * batch
-        fd = allocate(_LANES + lanes * _LANE.size + (ring + batches * batch) * _RESULT.size)
+        fd = allocate(_LANES + lanes * _LANE.size + (ring + batches * batch) * RESULT.size)
         os.pwrite(fd, SHAPE.pack(batches, batch, ring), _SHAPE)
         shared_state = cls(fd, lanes)
         for queue in range(MAX_QUEUES if held else 0):
@@ -125,12 +127,9 @@ class SharedState:
         """Return since when a lane runs what it runs, or has run what it ran last, on the monotonic clock."""
         return float(_LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)[3])
 
-    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
-        """Note that a delivery was HANDLED, FAILED or RETURNED; it may still be unsettled."""
-        at = self._ring_at + next(self._result_count) % self._ring * _RESULT.size
-        if len(entry) > MAX_ENTRY:
-            entry = stored_entry(entry)
-        _RESULT.pack_into(self._memory, at, state, stream, queue, entry)
+    def batch_handled(self, row: int, count: int) -> None:
+        """Note that all the deliveries of a row were HANDLED; they may still be unsettled."""
+        self._results.add_all(self.batches.packed(row, count))
 
     def tick(self) -> None:
         """Show that the consumer's main thread runs."""
@@ -215,12 +214,7 @@ class SharedState:
 
     def results(self) -> dict[Receipt, int]:
         """Return how the latest deliveries ended, including settled ones: HANDLED, FAILED or RETURNED."""
-        found = {}
-        for place in range(self._ring):
-            state, stream, queue, entry = _RESULT.unpack_from(self._memory, self._ring_at + place * _RESULT.size)
-            if state:
-                found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
-        return found
+        return self._results.read()
 
     def handled(self, queue: int) -> set[tuple[int, bytes]]:
         """Return the stream and entry of the latest handled deliveries of a queue, including settled ones."""

@@ -140,9 +140,12 @@ def decode_entry(
             if is_plain and (first, second, third) == _OURS and len(message_id) <= MAX_NAME_LENGTH:
                 name = _names.get(type_)
                 if name is not None and len(text) <= MAX_ENTRY_BYTES:
-                    found_id, data, ms = message_id.decode(), loads(text), entry_ms(entry)
-                    values = (found_id, name, data, queue, 1, None, ms, *_MESSAGE_DEFAULTS)
-                    return _new(Delivery, (_new(Message, values), stream, entry, text, *_DELIVERY_DEFAULTS, read_at))
+                    ms = int(entry.partition(b"-")[0])
+                    # All values one by one: to add the defaults with * takes twice as long.
+                    ms = ms if ms < LAST_MS else LAST_MS
+                    known, data = message_id.decode(), loads(text)
+                    message = _new(Message, (known, name, data, queue, 1, None, ms, None, 0, None, NO_HEADERS, False))
+                    return _new(Delivery, (message, stream, entry, text, False, False, "", read_at))
         return _decode_any(fields, queue, stream, entry, read_at, id_end)
     except MemoryError:
         raise
@@ -165,10 +168,8 @@ def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     return values, text
 
 
-#: The fields of most entries of our own producers, and the defaults of the other attributes.
+#: The fields of most entries of our own producers.
 _OURS = (b"id", b"type", b"data")
-_MESSAGE_DEFAULTS = Message("", "", None, "")[7:]
-_DELIVERY_DEFAULTS = Delivery(Message("", "", None, ""), 0, b"", b"")[4:-1]
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
 #: Valid names by their bytes. The number is limited, because another program may send any number of names.

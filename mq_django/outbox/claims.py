@@ -4,7 +4,7 @@ A transaction begins with an UPDATE, so that on SQLite it waits for other writer
 later. No lock lasts while rows are published.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -63,16 +63,16 @@ class OutboxTables:
             self._outbox = identities.get_or_create(pk=1, defaults={"uuid": uuid4()})[0].uuid.hex
         return self._outbox
 
-    def destinations(self) -> list[str]:
-        """Return the names of the queues and topics with unclaimed rows. Without any it is one query."""
-        found = [""]
+    def destinations(self) -> Iterator[str]:
+        """Yield the names of the queues and topics with unclaimed rows, each after one query, and then the last."""
         unclaimed = self._messages.filter(batch=None).order_by("batch", "destination")
-        while name := unclaimed.filter(destination__gt=found[-1]).values_list("destination", flat=True).first():
-            found.append(name)
-        return found[1:]
+        names, latest = unclaimed.values_list("destination", flat=True), ""
+        while name := names.filter(destination__gt=latest).first():
+            yield name
+            latest = name
 
     def parts(self, destination: str, parts: int) -> list[int]:
-        """Return the partitions for which there are unclaimed rows, by the number of partitions."""
+        """Return the partitions for which there are unclaimed rows, by the number of partitions, which are several."""
         found = list[int]()
         unclaimed = self._unclaimed(destination).filter(parts=parts).order_by("batch", "part")
         while (part := unclaimed.values_list("part", flat=True).first()) is not None:
@@ -103,23 +103,27 @@ class OutboxTables:
         with transaction.atomic(using=self.alias):
             self._lock(name)
             free = self._states.filter(pk=state.pk, number=state.number, token="", problem="")
-            rows = self._next_rows(destination, part, parts) if free.update(number=number, token=secret) else []
+            rows = self._next_rows(destination, part, parts) if free.update(number=number, token=secret) else {}
             # After the rows were read: whatever was committed before one of them is seen here.
             if not rows or self._has_others(name, parts):
                 transaction.set_rollback(True, using=self.alias)
                 return None
-            self._messages.filter(pk__in=rows).update(batch=number)
-        return self.read(
-            OutboxState(pk=state.pk, destination=name, part=part, parts=parts, number=number, token=secret)
-        )
+            self._messages.filter(pk__in=list(rows)).update(batch=number)
+        open_state = OutboxState(pk=state.pk, destination=name, part=part, parts=parts, number=number, token=secret)
+        locked = [row for row in rows.values() if row is not None]
+        # What was locked is as it was read.
+        return self.read(open_state) if len(locked) < len(rows) else self._claim_of(open_state, locked)
 
     def read(self, state: OutboxState) -> Claim:
         """Return the open claim of a state, with its rows."""
         rows = self._messages.filter(
             batch=state.number, destination=state.destination, parts=state.parts, part=state.part
         )
+        return self._claim_of(state, list(rows.order_by("pk")))
+
+    def _claim_of(self, state: OutboxState, rows: Sequence[OutboxMessage]) -> Claim:
         name = ClaimName(f"{self.outbox_id()}:{state.parts}", state.number, state.token)
-        return Claim(state.pk, state.destination, state.part, state.parts, name, list(rows.order_by("pk")))
+        return Claim(state.pk, state.destination, state.part, state.parts, name, rows)
 
     def is_open(self, claim: Claim) -> bool:
         """Return whether a claim is still the open one of its state."""
@@ -186,8 +190,8 @@ class OutboxTables:
         self._outbox = ""
         return bool(self._state_of(claim).filter(problem="").update(problem=problem, problem_ms=clock.now_ms()))
 
-    def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> list[int]:
-        """Return the ids of the rows of the next claim, locked where the database can skip those that others lock."""
+    def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:
+        """Return the ids of the rows of the next claim, in their order, each as _unlocked() does."""
         found = self._unclaimed(destination.name).filter(parts=parts, part=part).order_by("batch", "pk")
         is_ordered = getattr(destination, "ordered", False)
         if is_ordered:
@@ -197,21 +201,25 @@ class OutboxTables:
         rows = rows[: sizes_fit([size for _, _, size in rows], BYTES)]
         free = self._unlocked([pk for pk, _, _ in rows])
         if not is_ordered:
-            return [pk for pk, _, _ in rows if pk in free]
-        found_ids, waiting = list[int](), set[str | None]()
+            return {pk: free[pk] for pk, _, _ in rows if pk in free}
+        claimed, waiting = dict[int, OutboxMessage | None](), set[str | None]()
         for pk, key, _ in rows:
             if pk in free and key not in waiting:
-                found_ids.append(pk)
+                claimed[pk] = free[pk]
             elif key is not None:
                 # Rows of this key wait behind one that another transaction has locked.
                 waiting.add(key)
-        return found_ids
+        return claimed
 
-    def _unlocked(self, ids: Sequence[int]) -> Collection[int]:
+    def _unlocked(self, ids: Sequence[int]) -> dict[int, OutboxMessage | None]:
+        """Return the ids of rows that no other transaction has locked, and lock these rows, which are read then.
+
+        If the database cannot skip locked rows, nothing is locked or read: all ids have None.
+        """
         if not connections[self.alias].features.has_select_for_update_skip_locked:
-            return set(ids)
+            return dict.fromkeys(ids)
         rows = self._messages.select_for_update(skip_locked=True).filter(pk__in=ids, batch=None)
-        return set(rows.values_list("pk", flat=True))
+        return {row.pk: row for row in rows}
 
     def _has_others(self, destination: str, parts: int) -> bool:
         """Return whether there are rows, or open claims, of another number of partitions. They go first."""
@@ -222,9 +230,11 @@ class OutboxTables:
         """Return whether there are unclaimed rows of another number of partitions."""
         return any(found.exists() for found in self._others(destination, parts))
 
-    def _others(self, destination: str, parts: int) -> tuple[QuerySet[OutboxMessage], QuerySet[OutboxMessage]]:
+    def _others(self, destination: str, parts: int) -> list[QuerySet[OutboxMessage]]:
+        """Return the unclaimed rows of fewer partitions, and those of more: each finds its rows by an index."""
         unclaimed = self._unclaimed(destination)
-        return unclaimed.filter(parts__lt=parts), unclaimed.filter(parts__gt=parts)
+        fewer = [unclaimed.filter(parts__lt=parts)] if parts > 1 else []
+        return [*fewer, unclaimed.filter(parts__gt=parts)]
 
     def _place(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
         by_place: dict[tuple[int, int], list[int]] = {}

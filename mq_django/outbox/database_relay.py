@@ -48,14 +48,13 @@ class DatabaseRelay:
     def steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield what there is to do: the place, and a function that does it and returns whether there may be more.
 
-        Without rows it takes two queries.
+        Without rows it takes two queries. The next queue or topic is looked for when all steps of one are done.
 
         Raises:
             DatabaseError: from the database.
         """
         yield from self._retained_steps()
         states = [state for state in self.tables.open_states() if state.destination in self._destinations]
-        waiting = [name for name in self.tables.destinations() if name in self._destinations]
         for state in states:
             place = self._place(state.destination, state.parts, state.part)
             yield place.place, partial(self._continue, state, place)
@@ -64,8 +63,9 @@ class DatabaseRelay:
             if key not in open_places:
                 # Another process may have finished it.
                 known.claim = None
-        for name in waiting:
-            yield from self._waiting_steps(name, open_places)
+        for name in self.tables.destinations():
+            if name in self._destinations:
+                yield from self._waiting_steps(name, open_places)
 
     def _retained_steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield the queues whose rows are kept until their messages are handled, before their claims are continued."""
@@ -89,7 +89,7 @@ class DatabaseRelay:
         parts = len(whole.parts) or 1
         if self.tables.has_others(name, parts):
             yield whole, partial(self._place_again, whole)
-        for part in self.tables.parts(name, parts):
+        for part in self.tables.parts(name, parts) if parts > 1 else [whole.each_part[0].number]:
             if (name, parts, part) not in open_places:
                 place = self._place(name, parts, part)
                 yield place.place, partial(self._advance, place)

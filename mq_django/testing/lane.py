@@ -37,6 +37,9 @@ class UnsharedState:
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """See RunningState.ended()."""
 
+    def batch_handled(self, row: int, count: int) -> None:
+        """See RunningState.batch_handled()."""
+
     def holds(self, queue: int, read_at: float) -> bool:
         """See RunningState.holds()."""
         return True

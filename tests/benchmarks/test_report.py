@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import chart, documents, report
+from benchmarks import chart, documents, outbox_rows, report
 from benchmarks.contenders import HANDLERS, RAW, TASKS
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
@@ -27,6 +27,11 @@ FIGURES = {
     A.name: {"handle /s": 20.0, "at rest p50 ms": 3.0, "at rest p99 ms": 9.0, "kill missing": 7.0},
     SAFE.name: {"handle /s": 10.0, "kill missing": 0.0},
     NODE.name: {"handle /s": 350.0, "at rest p50 ms": 4.0, "at rest p99 ms": 8.0},
+}
+OUTBOX_FIGURES = {
+    outbox_rows.name_of("postgresql", outbox_rows.RELAYED): 5400.0,
+    outbox_rows.name_of("postgresql", outbox_rows.FSYNC): 0.25,
+    outbox_rows.name_of("sqlite", outbox_rows.RELAYED): 4100.0,
 }
 
 
@@ -161,12 +166,34 @@ def test_a_page_without_a_block_is_told():
         documents.replaced("nothing", "new")
 
 
+def copy_pages(folder):
+    for path in (documents.PAGE, documents.README, documents.TESTING, documents.TRANSACTIONS):
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / documents.DRAWING).parent.mkdir()
+
+
+def test_the_outbox_has_a_table_with_a_column_for_each_database_that_was_measured():
+    figures = {HANDLERS.name: OUTBOX_FIGURES}
+    assert report.outbox(figures).splitlines()[0] == "|  | PostgreSQL | SQLite |"
+    assert rows(report.outbox(figures)) == {"rows relayed /s": ["5,400", "4,100"], "ms of an fsync": ["0.25"]}
+    assert "relayed" not in report.others(figures, CONTENDERS)
+    assert report.outbox(FIGURES) == ""
+
+
+def test_a_step_alone_renews_its_own_page(tmp_path):
+    copy_pages(tmp_path)
+    before = (tmp_path / documents.PAGE).read_text(encoding="utf-8")
+    documents.write(record({HANDLERS.name: OUTBOX_FIGURES}), CONTENDERS, tmp_path, steps=["outbox"])
+    costs = (tmp_path / documents.TRANSACTIONS).read_text(encoding="utf-8").partition("## What each costs")[2]
+    assert "| rows relayed /s | 5,400 | 4,100 |" in costs
+    assert (tmp_path / documents.PAGE).read_text(encoding="utf-8") == before
+    assert not (tmp_path / documents.DRAWING).exists()
+
+
 def test_all_pages_have_their_place_and_are_renewed(tmp_path):
-    for path in (documents.PAGE, documents.README, documents.TESTING):
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
-    (tmp_path / documents.DRAWING).parent.mkdir()
-    tests = {**FIGURES[HANDLERS.name], "test fixture p50 ms": 0.5, "test fixture p95 ms": 1.25}
+    copy_pages(tmp_path)
+    tests = {**FIGURES[HANDLERS.name], "test fixture p50 ms": 0.5, "test fixture p95 ms": 1.25, **OUTBOX_FIGURES}
     documents.write(record({**FIGURES, HANDLERS.name: tests}), CONTENDERS, tmp_path)
     assert "### Targets" in (tmp_path / documents.PAGE).read_text(encoding="utf-8")
     costs = (tmp_path / documents.TESTING).read_text(encoding="utf-8").partition("## Cost")[2]

@@ -210,6 +210,14 @@ def test_there_is_room_for_the_results_of_all_batches(with_batches):
     assert len(other.results()) == RING + 6
 
 
+def test_all_messages_of_a_batch_are_noted_as_handled_together(with_batches):
+    mine, other = with_batches
+    mine.run_batch(1, 1, [(7, 0, b"1-2"), (7, 1, b"1-3"), (8, 0, b"x" * 100)], 10.0, 20.0)
+    mine.batch_handled(1, 3)
+    receipts = [Receipt(7, 0, b"1-2"), Receipt(7, 1, b"1-3"), Receipt(8, 0, stored_entry(b"x" * 100))]
+    assert other.results() == dict.fromkeys(receipts, HANDLED)
+
+
 def test_without_batches_a_list_has_one_message(shared_state, with_batches):
     assert shared_state.largest_batch() == 1
     assert with_batches[0].largest_batch() == 3

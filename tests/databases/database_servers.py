@@ -26,27 +26,37 @@ def program(name: str) -> str | None:
     return shutil.which(name) or (str(own[0]) if own else shutil.which(name, path="/usr/sbin:/usr/local/sbin"))
 
 
+def use_pymysql() -> Any:
+    """Make PyMySQL the driver that Django expects, which has another name and a newer version; return the module."""
+    pymysql: Any = import_module("pymysql")
+    pymysql.version_info = (2, 2, 7, "final", 0)
+    pymysql.install_as_MySQLdb()
+    return pymysql
+
+
 @contextlib.contextmanager
-def sqlite() -> Iterator[dict[str, Any]]:
-    """Yield the settings of a database in a file, as a project has it by default."""
+def sqlite(*, durable: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a database in a file. `durable`: what is committed is on the disk, in a WAL."""
+    pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" if durable else "PRAGMA synchronous=OFF;"
     with tempfile.TemporaryDirectory() as folder:
         yield {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": f"{folder}/db.sqlite3",
-            "OPTIONS": {"timeout": 20, "init_command": "PRAGMA synchronous=OFF;"},
+            "OPTIONS": {"timeout": 20, "init_command": pragmas},
         }
 
 
 @contextlib.contextmanager
-def postgresql() -> Iterator[dict[str, Any]]:
-    """Start a PostgreSQL, and yield the settings of its database."""
+def postgresql(*, durable: bool = False) -> Iterator[dict[str, Any]]:
+    """Start a PostgreSQL, and yield the settings of its database. `durable`: what is committed is on the disk."""
     initdb, server = program("initdb"), program("postgres")
     if not initdb or not server or find_spec("psycopg") is None:
         pytest.skip("no PostgreSQL server, or psycopg is not installed")
     with _folder("postgres") as (folder, as_user):
         data = f"{folder}/data"
         _run(folder, [*as_user, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
-        options = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "max_connections=50")
+        fsync = f"fsync={'on' if durable else 'off'}"
+        options = (fsync, "listen_addresses=", f"unix_socket_directories={folder}", "max_connections=50")
         command = [*as_user, server, "-D", data, *(part for option in options for part in ("-c", option))]
         found = {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": folder}
         with _serving(command, folder, _postgresql_answers(folder)):
@@ -54,21 +64,18 @@ def postgresql() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def mariadb() -> Iterator[dict[str, Any]]:
-    """Start a MariaDB, and yield the settings of its database."""
+def mariadb(*, durable: bool = False) -> Iterator[dict[str, Any]]:
+    """Start a MariaDB, and yield the settings of its database. `durable`: what is committed is on the disk."""
     install, server = program("mariadb-install-db"), program("mariadbd")
     if not install or not server or find_spec("pymysql") is None:
         pytest.skip("no MariaDB server, or pymysql is not installed")
-    pymysql: Any = import_module("pymysql")
-    # The driver that Django expects has another name, and a newer version.
-    pymysql.version_info = (2, 2, 7, "final", 0)
-    pymysql.install_as_MySQLdb()
+    pymysql = use_pymysql()
     with _folder("mysql") as (folder, as_user):
         data, socket = f"{folder}/data", f"{folder}/socket"
         own = ["--no-defaults", f"--datadir={data}"]
         _run(folder, [*as_user, install, *own, "--auth-root-authentication-method=normal", "--skip-test-db"])
         command = [*as_user, server, *own, f"--socket={socket}", "--skip-networking", f"--pid-file={folder}/pid"]
-        command += ["--innodb-flush-log-at-trx-commit=0", "--character-set-server=utf8mb4"]
+        command += [f"--innodb-flush-log-at-trx-commit={int(durable)}", "--character-set-server=utf8mb4"]
         with _serving(command, folder, _mariadb_answers(pymysql, socket)):
             yield {"ENGINE": "django.db.backends.mysql", "NAME": "mq", "USER": "root", "HOST": socket}
 

@@ -62,7 +62,7 @@ class RunningBatch:
         self._row = row
         #: Of the queue, or of one of its partitions: they have the same options.
         self._executor = items[0][1]
-        self._is_of_one_queue = all(executor is self._executor for _, executor in items)
+        self._is_of_one_queue = len({id(executor) for _, executor in items}) == 1
         self._timeout = self._executor.timeout(handler)
         self._plan = HalvingPlan[Member, Failed](items, may_be_common=self._may_be_common)
         #: The messages of the present call.
@@ -213,7 +213,7 @@ class RunningBatch:
     ) -> list[EndedMessage]:
         handler, count, found = self._handler, len(group), list[EndedMessage]()
         if self._is_of_one_queue and all([outcome is ACK for outcome in outcomes]) and handler.ended is None:  # noqa: C419
-            settle_acks(self._executor, self._state, [delivery for delivery, _ in group], seconds)
+            settle_acks(self._executor, self._state, self._row, [delivery for delivery, _ in group], seconds)
             return []
         for (delivery, executor), outcome in zip(group, outcomes, strict=True):
             final = executor.settle_ended(delivery, handler, outcome, seconds, raised, together=count)

@@ -84,11 +84,18 @@ def judge_shared_by_batch(end: BatchEnd, handler: Handler, count: int) -> BatchE
     return end._replace(outcomes=outcomes)
 
 
-def settle_acks(executor: Executor, state: RunningState, deliveries: Sequence[Delivery], seconds: float) -> None:
-    """Pass on that the messages of a call are handled, each with its share of the seconds."""
+def settle_acks(
+    executor: Executor, state: RunningState, row: int, deliveries: Sequence[Delivery], seconds: float
+) -> None:
+    """Pass on that the messages of a call are handled, each with its share of the seconds.
+
+    If there are several, the row has their receipts.
+    """
     micros, together = int(seconds * 1e6), len(deliveries)
-    for delivery in deliveries:
-        state.ended(HANDLED, executor.number, delivery.stream, delivery.entry)
+    if together > 1:
+        state.batch_handled(row, together)
+    else:
+        state.ended(HANDLED, executor.number, deliveries[0].stream, deliveries[0].entry)
     executor.settler.add_all(
         [_new(Settlement, (each, ACK, 0, micros, False, False, False, together)) for each in deliveries]
     )

@@ -64,7 +64,14 @@ class Dispatcher:
         """Start deliveries that this consumer now holds. An error of one is raised when the others are started."""
         self.settler.in_hand.update({(item.stream, item.entry): message_id(item) for item in taken})
         failed: Exception | None = None
+        collected = self._collected
         for item in taken:
+            # Mostly a message for the same handler of batches as the one before.
+            if collected and isinstance(item, Delivery) and not item.alone and item.message.attempt == 1:
+                together = collected.get(item.message.name)
+                if together is not None:
+                    together.append(item)
+                    continue
             try:
                 self._start(item)
             except Exception as error:  # noqa: BLE001 - the rest of its batch must run

@@ -100,6 +100,9 @@ class RunningState(Protocol):
     def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED, FAILED or RETURNED."""
 
+    def batch_handled(self, row: int, count: int) -> None:
+        """Note that all the deliveries of a row were HANDLED."""
+
     def holds(self, queue: int, read_at: float) -> bool:
         """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
 

@@ -252,10 +252,10 @@ class Settler:
             self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
-        for receipt in receipts:
-            self.in_hand.pop(receipt, None)
-        self.acked.extend((r, message_id(s.delivery)) for r, s in zip(receipts, batch, strict=True) if s.outcome is ACK)
+        receipts, pop = [(s.delivery.stream, s.delivery.entry) for s in batch], self.in_hand.pop
+        known = [pop(receipt, None) for receipt in receipts]
+        ended = zip(receipts, known, batch, strict=True)
+        self.acked.extend([(each, of or message_id(s.delivery)) for each, of, s in ended if s.outcome is ACK])
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:
