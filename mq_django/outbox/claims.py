@@ -4,7 +4,7 @@ A transaction begins with an UPDATE, so that on SQLite it waits for other writer
 later. No lock lasts while rows are published.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
