@@ -11,6 +11,17 @@ from django.db import connections
 from tests.databases.database_servers import KINDS
 
 
+@contextmanager
+def known(alias: str, options: dict[str, Any]) -> Iterator[str]:
+    """Add a database to those that Django knows, and remove it at the end: other tests list them."""
+    connections.settings[alias] = connections.configure_settings({"default": {}, alias: options})[alias]
+    try:
+        yield alias
+    finally:
+        connections[alias].close()
+        del connections[alias], connections.settings[alias]
+
+
 class Databases:
     """The databases of a process that runs tests. A server is started for the first test that needs its kind."""
 
@@ -31,17 +42,12 @@ class Databases:
 
     @contextmanager
     def added(self, alias: str, kind: str) -> Iterator[str]:
-        """Add a database with our tables to those that Django knows, and remove it: other tests list them."""
-        options = connections.configure_settings({"default": {}, alias: self.options(kind)})[alias]
-        connections.settings[alias] = options
-        try:
+        """Add a database with our tables, as known() does."""
+        with known(alias, self.options(kind)):
             if kind not in self._migrated:
                 call_command("migrate", "mq_django", database=alias, verbosity=0)
                 self._migrated.add(kind)
             yield alias
-        finally:
-            connections[alias].close()
-            del connections[alias], connections.settings[alias]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 from mq_django import queues, topics
 from mq_django.conf import get_config
@@ -11,6 +11,7 @@ from mq_django.core.publication import publication
 from mq_django.errors import InvalidMessage, NoOutbox, NotSupported
 from mq_django.models import OutboxMessage
 from mq_django.outbox.rows import publication_of, row_of
+from tests.databases.fixtures import known
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
 from tests.testapp import tasks
 
@@ -73,13 +74,9 @@ def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
 
 def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, mq_settings):
     options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
-    connections.settings["empty"] = connections.configure_settings({"default": {}, "empty": options})["empty"]
-    try:
-        with django_db_blocker.unblock(), pytest.raises(NoOutbox, match="migrate mq_django --database empty"):
+    with django_db_blocker.unblock(), known("empty", options):
+        with pytest.raises(NoOutbox, match="migrate mq_django --database empty"):
             queues["emails"].publish("x", 1, using="empty", outbox=True)
-        connections["empty"].close()
-    finally:
-        del connections.settings["empty"]
 
 
 def test_an_ordered_queue_uses_the_outbox_for_all_messages_or_none(mq_settings):

@@ -2,9 +2,9 @@
 
 import pytest
 from django.core.management import call_command
-from django.db import connections
 
 from mq_django.outbox.outbox_check import check_outbox, check_outbox_tables
+from tests.databases.fixtures import known
 
 
 class Router:
@@ -42,16 +42,11 @@ def test_a_database_that_has_the_table_is_right(router, sqlite):
 
 def test_a_database_without_the_table_is_reported_and_can_be_migrated(router, tmp_path, django_db_blocker):
     options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
-    connections.settings["empty"] = connections.configure_settings({"default": {}, "empty": options})["empty"]
     router.alias = "empty"
-    try:
-        with django_db_blocker.unblock():
-            (error,) = check_outbox_tables(databases=["default", "empty"])
-            call_command("migrate", "mq_django", database="empty", verbosity=0)
-            assert check_outbox_tables(databases=["empty"]) == []
-        connections["empty"].close()
-    finally:
-        del connections.settings["empty"]
+    with django_db_blocker.unblock(), known("empty", options):
+        (error,) = check_outbox_tables(databases=["default", "empty"])
+        call_command("migrate", "mq_django", database="empty", verbosity=0)
+        assert check_outbox_tables(databases=["empty"]) == []
     assert error.id == "mq_django.W008"
     # `migrate` runs the checks before it makes the tables.
     assert not error.is_serious()
