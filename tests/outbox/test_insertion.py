@@ -74,9 +74,12 @@ def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
 
 def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, mq_settings):
     options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
-    with django_db_blocker.unblock(), known("empty", options):
-        with pytest.raises(NoOutbox, match="migrate mq_django --database empty"):
-            queues["emails"].publish("x", 1, using="empty", outbox=True)
+    with (
+        django_db_blocker.unblock(),
+        known("empty", options),
+        pytest.raises(NoOutbox, match="migrate mq_django --database empty"),
+    ):
+        queues["emails"].publish("x", 1, using="empty", outbox=True)
 
 
 def test_an_ordered_queue_uses_the_outbox_for_all_messages_or_none(mq_settings):
