@@ -111,7 +111,7 @@ def _scenarios(store: str, options: argparse.Namespace, seed: str, number: int, 
         return list(options.scenarios)
     if store != STORES[0]:
         return ["mixed"]
-    names = [scenario.name for scenario in SCENARIOS if store in scenario.stores]
+    names = [scenario.name for scenario in SCENARIOS if store in scenario.stores and scenario.is_in_ci]
     first = random.Random(seed).randrange(programs)
     return names[(number + first) % programs :: programs]
 

@@ -51,6 +51,8 @@ class Scenario:
     #: Producers and consumers reach Redis over a bad road.
     road: bool = False
     trees: int = 2
+    #: The CI tier plays it.
+    is_in_ci: bool = True
     #: What the messages lie in.
     stores: Sequence[str] = ("stream",)
     #: What happens before the first message.
@@ -271,6 +273,7 @@ SCENARIOS = [
             publishes=False,
             around=transactions.around(kind),
             stage=TransactionStage,
+            is_in_ci=kind == transactions.kind_of_ci(),
         )
         for kind in KINDS
     ),

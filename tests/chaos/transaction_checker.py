@@ -56,12 +56,9 @@ def check_transactions(events: Iterable[Event], ending: TransactionEnding) -> Ve
     verdict.violations += _counts(verdict, ending)
     verdict.violations += _once(verdict, "T3", "booked", ending.booked, orders)
     verdict.violations += _once(verdict, "T3", "entered", ending.entered, orders)
-    for what, found in (("log", ending.log), ("bookings", ending.booked)):
-        late = list(_late(found, orders))
-        verdict.inversions += len(late)
-        verdict.violations += [
-            Violation("T4", f"order {order} is late in the {what}", [order]) for order in late[:SHOWN]
-        ]
+    late = list(_late(ending.booked, orders))
+    verdict.inversions = len(late)
+    verdict.violations += [Violation("T4", f"order {order} is booked late", [order]) for order in late[:SHOWN]]
     refused = [event.told["error"] for event in events if event.what == "refused"]
     verdict.violations += [Violation("T5", f"{count} writers got {error}") for error, count in Counter(refused).items()]
     verdict.violations += [Violation("T6", sentence) for sentence in _rest(ending)]

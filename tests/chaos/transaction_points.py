@@ -32,7 +32,7 @@ def install() -> None:
     OutboxWire.trip = _after("relay-sent", OutboxWire.trip)  # type: ignore[method-assign]
     finish = before("relay-finishing", OutboxTables.finish)
     OutboxTables.finish = _after("relay-finished", finish)  # type: ignore[method-assign]
-    OutboxTables._delete = before("relay-deleting", OutboxTables._delete)  # type: ignore[method-assign]
+    OutboxTables._end_rows = before("relay-deleting", OutboxTables._end_rows)  # type: ignore[method-assign]
     Once._note_commit = _after("inbox-committed", Once._note_commit)  # type: ignore[method-assign]
 
 

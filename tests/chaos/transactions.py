@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from typing import cast
 from unittest import mock
 
@@ -20,6 +21,7 @@ from tests.chaos.surroundings import Surroundings, Unavailable
 from tests.chaos.transaction_points import OF_HANDLERS, OF_RELAYS, OF_WRITERS
 from tests.chaos.transaction_stage import ALIAS, TransactionStage
 from tests.chaos.trees import Tree, kill, send
+from tests.databases.database_servers import program
 from tests.databases.fixtures import Databases
 from tests.waiting import wait_until
 
@@ -40,6 +42,11 @@ SQLITE = {
     "transaction_mode": "IMMEDIATE",
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;",
 }
+
+
+def kind_of_ci() -> str:
+    """Return the kind of database that the CI tier has time for: PostgreSQL, if it is here."""
+    return "postgresql" if program("postgres") and find_spec("psycopg") else "sqlite"
 
 
 def around(kind: str) -> Callable[[ServerBinary], AbstractContextManager[Surroundings]]:
