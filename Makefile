@@ -28,6 +28,8 @@ CHAOS ?=
 SLOW_MINUTES ?= 60
 # Which tests `make test` runs, by their marks.
 MARKS ?= not slow
+# Files and folders that `make test` leaves out.
+IGNORED ?=
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
@@ -78,7 +80,7 @@ demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 test: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest -m '$(MARKS)' -n $(WORKERS) --dist worksteal $(PYTEST)
+	$(BIN)/python -m pytest -m '$(MARKS)' -n $(WORKERS) --dist worksteal $(IGNORED:%=--ignore=%) $(PYTEST)
 
 test-slow: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m pytest -m 'slow and not coming_from' -n $(WORKERS) --dist worksteal $(PYTEST)

@@ -246,12 +246,12 @@ def mixed(stage: Stage, rounds: int) -> None:
 
 
 SCENARIOS = [
-    Scenario(name="kills", play=kills, rounds=11, stores=STORES),
+    Scenario(name="kills", play=kills, rounds=8, stores=STORES),
     Scenario(name="points", play=named_points, rounds=1, stores=STORES),
-    Scenario(name="stops", play=stops, rounds=9, rate=250.0, ms=70.0, stores=STORES),
+    Scenario(name="stops", play=stops, rounds=7, rate=250.0, ms=70.0, stores=STORES),
     Scenario(name="redis-kills", play=server_kills, rounds=3, stores=STORES),
     Scenario(name="redis-stops", play=server_stops, rounds=2, stores=STORES),
-    Scenario(name="bad-roads", play=bad_roads, rounds=26, road=True, stores=STORES),
+    Scenario(name="bad-roads", play=bad_roads, rounds=18, road=True, stores=STORES),
     Scenario(name="sentinel-failover", play=failovers.play, rounds=2, around=failovers.around, stores=STORES),
     Scenario(name="clock", play=clock_steps, rounds=4, around=stepping_clock),
     Scenario(name="memory", play=memory_runs_out, rounds=1),
