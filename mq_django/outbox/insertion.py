@@ -1,20 +1,26 @@
 """Write publications into the outbox of a database, in the transaction that is open there."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from django.db import DatabaseError, router, transaction
+from django.db import DatabaseError, connections, router, transaction
 
 from mq_django.core.publication import Publication
 from mq_django.errors import NoOutbox
 from mq_django.models import OutboxMessage
 from mq_django.outbox.notifier import notify
-from mq_django.outbox.rows import row_of, sizes_fit
+from mq_django.outbox.rows import COLUMNS, sizes_fit, values_of
 from mq_django.transport import test_mode
 
 #: The most bytes of the rows of one statement. Servers limit that: MariaDB to 16 MiB by default.
 STATEMENT_BYTES = 4 * 1024 * 1024
+#: The most parameters of one statement, where Django knows no limit: PostgreSQL accepts 65,535.
+PARAMETERS = 65_000
 
 TABLE = "mq_django_outbox"
+_SIZE = COLUMNS.index("size")
+#: The columns with texts.
+_TEXTS = 6
 #: What databases say of a table that they do not have.
 _MISSING = ("no such table", "does not exist", "doesn't exist")
 
@@ -40,15 +46,14 @@ def insert(publications: Sequence[Publication], alias: str, *, at_once: bool = F
     Raises:
         NoOutbox: the database has no outbox.
     """
-    rows = [row_of(each) for each in publications]
-    manager = OutboxMessage.objects.using(alias)
+    rows = values_of(publications)
     try:
         if len(rows) == 1:
-            rows[0].save(using=alias, force_insert=True)
+            _write(rows, alias)
         else:
             with transaction.atomic(using=alias, savepoint=False):
-                for statement in _statements(rows):
-                    manager.bulk_create(statement)
+                for statement in _statements(rows, alias):
+                    _write(statement, alias)
     except DatabaseError as error:
         if TABLE in str(error) and any(text in str(error) for text in _MISSING):
             raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
@@ -84,8 +89,24 @@ class RowsCommitted:
             test_mode.relay(self.alias)
 
 
-def _statements(rows: Sequence[OutboxMessage]) -> Iterator[Sequence[OutboxMessage]]:
+def _statements(rows: Sequence[tuple[Any, ...]], alias: str) -> Iterator[Sequence[tuple[Any, ...]]]:
+    most = (connections[alias].features.max_query_params or PARAMETERS) // _TEXTS
     while rows:
-        count = sizes_fit([row.size for row in rows], STATEMENT_BYTES)
+        count = sizes_fit([row[_SIZE] for row in rows[:most]], STATEMENT_BYTES)
         yield rows[:count]
         rows = rows[count:]
+
+
+def _write(rows: Sequence[tuple[Any, ...]], alias: str) -> None:
+    """Insert rows with one statement. Django's `bulk_create()` needs four times as long."""
+    connection = connections[alias]
+    columns = ", ".join(map(connection.ops.quote_name, COLUMNS))
+    # Texts are parameters. Numbers are not, because drivers need longer for a parameter than for all else.
+    texts = [value for row in rows for value in row if isinstance(value, str)]
+    values = ", ".join([f"({', '.join(map(_sql, row))})" for row in rows])
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {TABLE} ({columns}) VALUES {values}", texts)  # noqa: S608 - names and numbers
+
+
+def _sql(value: str | int | None) -> str:
+    return "NULL" if value is None else "%s" if isinstance(value, str) else f"{value:d}"

@@ -15,39 +15,49 @@ from mq_django.core.publication import Publication, PublishOptions, stored_publi
 from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
 
+#: The columns that a publish writes. The others are NULL.
+COLUMNS = (
+    *("destination", "part", "parts", "message_id", "name", "key", "body", "size", "due_ms", "published_ms"),
+    "error",
+)
+
 #: Stands before the data. No text in the JSON before it has it, because quotes in texts are escaped, and no key: `data`
 #: is no name of a header.
 _DATA = ',"data":'
 
-_MESSAGE = Message._field_defaults
-_OPTIONS = PublishOptions._field_defaults
 #: What has a column of its own, or is not of a new message.
-_COLUMNS = {"id", "name", "data", "queue", "attempt", "key", "destination", "delay_ms", "due_ms"}
+_ELSEWHERE = {"id", "name", "data", "queue", "attempt", "key", "headers", "destination", "delay_ms", "due_ms"}
 
 
-def row_of(publication: Publication) -> OutboxMessage:
-    """Return the row for a publication. A delay counts from now."""
-    message, text, options = publication
-    place = options.destination
-    now_ms = clock.now_ms()
-    due_ms = options.due_ms if options.delay_ms is None else now_ms + options.delay_ms
-    attributes = _changed(message._asdict(), _MESSAGE)
-    if "headers" in attributes:
-        attributes["headers"] = dict(message.headers)
-    head = dumps({"message": attributes, "options": _changed(options._asdict(), _OPTIONS)})
-    body = head[:-1].decode() + _DATA + text.decode() + "}"
-    return OutboxMessage(
-        destination=place.public_name,
-        part=place.number,
-        parts=place.partitions if place.is_partition else 1,
-        message_id=message.id,
-        name=message.name,
-        key=message.key,
-        body=body,
-        size=len(head) + len(_DATA) + len(text),
-        due_ms=due_ms,
-        published_ms=now_ms if message.published_ms is None else message.published_ms,
-    )
+def _others(kind: type[Any]) -> list[tuple[int, str, Any]]:
+    """Return the fields of a named tuple that are in the body: each place, name and default."""
+    places = enumerate(kind._fields)
+    return [(at, name, kind._field_defaults[name]) for at, name in places if name not in _ELSEWHERE]
+
+
+_MESSAGE, _OPTIONS = _others(Message), _others(PublishOptions)
+
+
+def values_of(publications: Sequence[Publication]) -> list[tuple[Any, ...]]:
+    """Return the values of COLUMNS for each publication. A delay counts from now."""
+    found, now_ms = list[tuple[Any, ...]](), clock.now_ms()
+    latest: PublishOptions | None = None
+    place, options_text, due_ms = ("", -1, 1), b"", None
+    for message, text, options in publications:
+        if options is not latest:
+            # The messages of one call share them.
+            latest, options_text = options, dumps(_changed(options, _OPTIONS))
+            due_ms = options.due_ms if options.delay_ms is None else now_ms + options.delay_ms
+            to = options.destination
+            place = (to.public_name, to.number, to.partitions if to.is_partition else 1)
+        attributes = _changed(message, _MESSAGE)
+        if message.headers:
+            attributes["headers"] = dict(message.headers)
+        body = b'{"message":%b,"options":%b%b%b}' % (dumps(attributes), options_text, _DATA.encode(), text)
+        published_ms = now_ms if message.published_ms is None else message.published_ms
+        named = (message.id, message.name, message.key)
+        found.append((*place, *named, body.decode(), len(body), due_ms, published_ms, ""))
+    return found
 
 
 def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
@@ -97,5 +107,5 @@ def sizes_fit(sizes: Sequence[int], most: int) -> int:
     return len(sizes)
 
 
-def _changed(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in _COLUMNS and value != defaults[name]}
+def _changed(values: Sequence[Any], fields: Sequence[tuple[int, str, Any]]) -> dict[str, Any]:
+    return {name: values[at] for at, name, default in fields if values[at] != default}

@@ -8,9 +8,11 @@ from django.db import transaction
 
 from mq_django import queues
 from mq_django.conf import get_config
+from mq_django.core.publication import Publication
 from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.database_relay import DatabaseRelay
 from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.rows import COLUMNS, values_of
 
 
 def relay(alias: str, *, take_over: float = 0.0) -> DatabaseRelay:
@@ -65,3 +67,8 @@ def rolled_back(alias: str) -> Iterator[None]:
     with transaction.atomic(using=alias):
         yield
         transaction.set_rollback(True, using=alias)
+
+
+def row_of(publication: Publication) -> OutboxMessage:
+    """Return the row that a publish writes."""
+    return OutboxMessage(**dict(zip(COLUMNS, values_of([publication])[0], strict=True)))

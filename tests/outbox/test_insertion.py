@@ -10,9 +10,9 @@ from mq_django.conf import get_config
 from mq_django.core.publication import publication
 from mq_django.errors import InvalidMessage, NoOutbox, NotSupported
 from mq_django.models import OutboxMessage
-from mq_django.outbox.rows import publication_of, row_of
+from mq_django.outbox.rows import publication_of
 from tests.databases.fixtures import known
-from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
+from tests.outbox.relays import publish, ready, relay, rolled_back, row_of, rows, run
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.usefixtures("quick")
