@@ -193,15 +193,12 @@ class OutboxTables:
     def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:
         """Return the ids of the rows of the next claim, in their order, each as _unlocked() does."""
         found = self._unclaimed(destination.name).filter(parts=parts, part=part).order_by("batch", "pk")
-        is_ordered = getattr(destination, "ordered", False)
-        if is_ordered:
+        if getattr(destination, "ordered", False):
             aside = self._messages.filter(batch=0, destination=destination.name, key__isnull=False)
             found = found.exclude(key__in=aside.values("key"))
         rows = list(found.values_list("pk", "key", "size")[:ROWS])
         rows = rows[: sizes_fit([size for _, _, size in rows], BYTES)]
         free = self._unlocked([pk for pk, _, _ in rows])
-        if not is_ordered:
-            return {pk: free[pk] for pk, _, _ in rows if pk in free}
         claimed, waiting = dict[int, OutboxMessage | None](), set[str | None]()
         for pk, key, _ in rows:
             if pk in free and key not in waiting:
