@@ -87,12 +87,24 @@ class DatabaseRelay:
     ) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         whole = self._destinations[name]
         parts = len(whole.parts) or 1
+        if parts == 1:
+            place = self._place(name, 1, whole.number)
+            if (name, 1, whole.number) not in open_places:
+                yield place.place, partial(self._advance_only, place)
+            return
         if self.tables.has_others(name, parts):
             yield whole, partial(self._place_again, whole)
-        for part in self.tables.parts(name, parts) if parts > 1 else [whole.each_part[0].number]:
+        for part in self.tables.parts(name, parts):
             if (name, parts, part) not in open_places:
                 place = self._place(name, parts, part)
                 yield place.place, partial(self._advance, place)
+
+    def _advance_only(self, place: PlaceRelay) -> bool:
+        """Advance the only place of a destination; without rows there, look for those that are placed in partitions."""
+        name = place.destination.name
+        return place.advance() or (
+            place.claim is None and self.tables.has_others(name, 1) and self._place_again(place.destination)
+        )
 
     def _advance(self, place: PlaceRelay) -> bool:
         if place.destination.parts and place.destination.name not in self._checked:
