@@ -4,7 +4,7 @@ The body of a row is JSON: `message` has the attributes that differ from their d
 and `data` comes last, as the text that is published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.core import clock
@@ -29,13 +29,13 @@ _DATA = ',"data":'
 _ELSEWHERE = {"id", "name", "data", "queue", "attempt", "key", "headers", "destination", "delay_ms", "due_ms"}
 
 
-def _others(kind: type[Any]) -> list[tuple[int, str, Any]]:
+def _others(names: Sequence[str], defaults: Mapping[str, Any]) -> list[tuple[int, str, Any]]:
     """Return the fields of a named tuple that are in the body: each place, name and default."""
-    places = enumerate(kind._fields)
-    return [(at, name, kind._field_defaults[name]) for at, name in places if name not in _ELSEWHERE]
+    return [(at, name, defaults[name]) for at, name in enumerate(names) if name not in _ELSEWHERE]
 
 
-_MESSAGE, _OPTIONS = _others(Message), _others(PublishOptions)
+_MESSAGE = _others(Message._fields, Message._field_defaults)
+_OPTIONS = _others(PublishOptions._fields, PublishOptions._field_defaults)
 
 
 def values_of(publications: Sequence[Publication]) -> list[tuple[Any, ...]]:

@@ -46,7 +46,7 @@ QUIET = {
     *("schedules_resume", "schedules_skip", "schedules_unskip", "workflows_advance", "workflows_left"),
     "partitions_record",
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.
-    *("outbox_end", "outbox_refuse"),
+    *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),
     # Of groups: consumers that create one fetch, and what is read has been published before.
     *("topic_ack", "topic_alarm", "topic_bury", "topic_check", "topic_claim_check", "topic_count", "topic_page"),
     *("topic_reassign", "topic_retry", "topic_set_aside", "topic_skip", "topic_stats", "topic_subscribe"),

@@ -17,6 +17,6 @@ for _, id in ipairs(ARGV) do
   fields[#fields + 1] = ''
 end
 -- First, because Redis allows it when memory is out. The write after it is then allowed, too.
-redis.call('xtrim', ended, 'minid', '~', string.format('%.0f', now_ms() - 604800000))
-redis.call('xadd', ended, '*', unpack(fields))
+redis.call('xdel', ended, '0-1')
+redis.call('xadd', ended, 'minid', '~', string.format('%.0f', now_ms() - 604800000), '*', unpack(fields))
 return 'ADDED'

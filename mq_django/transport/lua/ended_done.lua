@@ -1,4 +1,5 @@
--- Note up to where an outbox has read the messages that have ended, and delete what each outbox has read.
+-- Note up to where an outbox has read the messages that have ended, and delete up to 100 entries that all outboxes have
+-- read.
 --
 -- KEYS[1]  ended    {queue}:ended    STREAM   see ended_add
 -- KEYS[2]  marks    {queue}:outbox   HASH     <outbox> .. ':ended' -> the last entry that it has read
@@ -15,13 +16,27 @@ if wrong then
 end
 redis.call('hset', marks, ARGV[1] .. ':ended', ARGV[2])
 
-local first, words = nil, redis.call('hgetall', marks)
+-- The first of the entries up to which outboxes have read. One that has published here may not have read yet.
+local read, first, first_ms, first_n = {}, nil, 0, 0
+local words = redis.call('hgetall', marks)
 for at = 1, #words, 2 do
-  if string.sub(words[at], -6) == ':ended' then
-    -- The milliseconds are enough: entries of the same one stay.
-    local ms = tonumber(string.match(words[at + 1], '^%d+')) or 0
-    first = math.min(first or ms, ms)
+  local outbox, kind = string.match(words[at], '^(.*):(%w+)$')
+  if kind == 'ended' then
+    read[outbox] = words[at + 1]
+  elseif outbox and kind ~= 'refused' then
+    read[outbox] = read[outbox] or ''
   end
 end
-redis.call('xtrim', ended, 'minid', '~', string.format('%.0f', first))
+for _, entry in pairs(read) do
+  local ms, n = string.match(entry, '^(%d+)%-(%d+)$')
+  ms, n = tonumber(ms), tonumber(n)
+  if not ms then
+    return 'DONE'
+  elseif not first or ms < first_ms or ms == first_ms and n < first_n then
+    first, first_ms, first_n = entry, ms, n
+  end
+end
+for _, entry in ipairs(redis.call('xrange', ended, '-', first, 'count', 100)) do
+  redis.call('xdel', ended, entry[1])
+end
 return 'DONE'
