@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from django.db import connections
+
 from mq_django.core import clock
+from mq_django.inspector.outbox_views import outbox_databases
 from mq_django.models import OutboxMessage
 
 
@@ -13,6 +16,13 @@ def outbox_row(destination: str = "emails", *, age: float = 0, using: str = "def
     return OutboxMessage.objects.using(using).create(
         destination=destination, published_ms=now_ms - round(age * 1000), **{**values, **fields}
     )
+
+
+def lose_tables() -> None:
+    """Rename the table of each database that is known to have one, in the transaction of the test."""
+    for alias in outbox_databases():
+        with connections[alias].cursor() as cursor:
+            cursor.execute("ALTER TABLE mq_django_outbox RENAME TO gone")
 
 
 def set_aside_row(destination: str = "emails", error: str = "MessageTooLarge: 9 MiB", **fields: Any) -> OutboxMessage:
