@@ -270,6 +270,11 @@ def survivors(mutations: Sequence[Mutation]) -> list[str]:
     return [mutation.name for mutation, there in zip(mutations, alive, strict=True) if there]
 
 
+def of_tier(tier: str) -> list[Mutation]:
+    """Return the mutations that a whole run of a tier tries: in CI there is no time for those of transactions."""
+    return [one for one in MUTATIONS if tier == "nightly" or one not in TRANSACTION_MUTATIONS]
+
+
 def main(scenarios: Sequence[str]) -> int:
     """Try the mutations of some scenarios, or all, and return 1 when one survives."""
     return 1 if survivors([one for one in MUTATIONS if not scenarios or one.scenario in scenarios]) else 0

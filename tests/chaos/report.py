@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
             break
     if not (options.scenarios or options.stores or options.servers):
         whole.violations += [
-            Violation("gate", f"not seen: {name}") for name in mutations.survivors(mutations.MUTATIONS)
+            Violation("gate", f"not seen: {name}") for name in mutations.survivors(mutations.of_tier(options.tier))
         ]
     # Once more near the end, where whoever reads only the end of a long log finds it.
     for violation in whole.violations:
