@@ -86,7 +86,7 @@ def _check_database(alias: str) -> None:
 def _renew(alias: str, *, is_confirmed: bool) -> VerbResult:
     _check_database(alias)
     if not is_confirmed:
-        message = f"This publishes the rows in the copy {alias} to the same Redis. Confirm with --yes."
+        message = f"Stop all relays of {alias} first. This publishes its rows to the same Redis. Confirm with --yes."
         raise CommandError(message, returncode=2)
     count = outbox_rows.renew(alias)
     return VerbResult({"continued": count}, [f"continued {count}"], "")

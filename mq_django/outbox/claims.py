@@ -186,8 +186,6 @@ class OutboxTables:
 
     def stop(self, claim: Claim, problem: str) -> bool:
         """Stop the place of a claim, and return whether it was not stopped before."""
-        # Whoever starts it again gives the outbox another identity.
-        self._outbox = ""
         return bool(self._state_of(claim).filter(problem="").update(problem=problem, problem_ms=clock.now_ms()))
 
     def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:

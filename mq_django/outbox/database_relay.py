@@ -53,6 +53,7 @@ class DatabaseRelay:
         Raises:
             DatabaseError: from the database.
         """
+        # First: an id may be used again by a row that is published in this round.
         yield from self._retained_steps()
         states = [state for state in self.tables.open_states() if state.destination in self._destinations]
         for state in states:
@@ -68,7 +69,7 @@ class DatabaseRelay:
                 yield from self._waiting_steps(name, open_places)
 
     def _retained_steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
-        """Yield the queues whose rows are kept until their messages are handled, before their claims are continued."""
+        """Yield the queues whose rows are kept until their messages are handled."""
         for name, each in self._destinations.items():
             if each.keeps_rows and isinstance(each, QueueConfig):
                 retained = self._retained.get(name)

@@ -12,11 +12,15 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from mq_django.conf import QueueConfig
+from mq_django.core.logs import get_logger
+from mq_django.errors import NotPermitted, WrongKeyType
 from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import RETAINED, OutboxTables
 from mq_django.outbox.place_relay import with_parts
 from mq_django.stores.ended_messages import EndedMessages
 from mq_django.transport.connections import open_wire
+
+logger = get_logger(__name__)
 
 #: Seconds between two rounds, and between two of partitions that are none any more.
 PAUSE, LOOK = 2.0, 60.0
@@ -56,6 +60,20 @@ class RetainedRows:
             StoreError: Redis cannot be reached, or refuses.
             DatabaseError: from the database.
         """
+        # First, so that an error is not met again at once.
+        self._next_round = time.monotonic() + PAUSE
+        try:
+            has_more = self._read_all()
+        except (NotPermitted, WrongKeyType) as error:
+            # It concerns these rows alone, and must not hold up what is published.
+            self._next_round = time.monotonic() + LOOK
+            logger.warning("Rows for queue %s stay in the outbox after their messages: %s", self._queue.name, error)
+            return False
+        if has_more:
+            self._next_round = 0.0
+        return has_more
+
+    def _read_all(self) -> bool:
         has_more = any([self._read(ended) for ended in self._ended])  # noqa: C419 - all of them
         if time.monotonic() >= self._next_look:
             for parts in self._tables.earlier_parts(self._queue.name, len(self._queue.each_part)):
@@ -63,8 +81,6 @@ class RetainedRows:
                 has_more = any([self._read(ended) for ended in earlier]) or has_more  # noqa: C419 - as above
             if not has_more:
                 self._next_look = time.monotonic() + LOOK
-        if not has_more:
-            self._next_round = time.monotonic() + PAUSE
         return has_more
 
     def _read(self, ended: EndedMessages) -> bool:

@@ -77,7 +77,7 @@ def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
 def test_a_copied_database_gets_an_identity_of_its_own():
     OutboxIdentity.objects.create(id=1, uuid=UUID(int=7))
     OutboxState.objects.create(destination="orders", problem="a copy", problem_ms=1)
-    text = "This publishes the rows in the copy default to the same Redis. Confirm with --yes."
+    text = "Stop all relays of default first. This publishes its rows to the same Redis. Confirm with --yes."
     assert refused("--renew") == (text, 2)
 
     assert mq("outbox", "--renew", "--yes") == "continued 1\n"

@@ -114,6 +114,20 @@ def test_a_connection_is_not_made_in_each_round(postgres_alias, only, django_db_
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_key_of_another_type_for_rows_that_stay_holds_up_no_publish(sqlite, only, mq_settings, redis_client):
+    only(sqlite)
+    mq_settings(QUEUES={"mails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
+    redis_client.set(queues["mails"].config.keys.ended, "mine")
+    found, ids = service(), []
+
+    for _ in range(3):
+        ids += publish(sqlite, "mails", 1)
+        found.run_once()
+
+    assert ready(redis_client, "mails") == ids
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_signal_is_sent_when_the_relay_has_published(sqlite, only, mq_settings):
     only(sqlite)
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})

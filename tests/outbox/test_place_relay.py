@@ -156,12 +156,11 @@ def test_a_copy_with_an_identity_of_its_own_goes_on(alias, redis_client):
     other = ready(redis_client, "mails")
     states(alias).update(number=0)
     ids = publish(alias, "mails", 2)
-    running = relay(alias)
-    run(running)
+    run(relay(alias))
     assert states(alias).get().problem
 
     assert outbox_rows.renew(alias) == 1
-    run(running)
+    run(relay(alias))
 
     assert ready(redis_client, "mails") == other + ids
     assert not rows(alias).exists()
