@@ -105,7 +105,7 @@ def _act_on_retained(options: Options) -> VerbResult:
         count = retained_count(alias, queue.name)
         raise CommandError(f"This {does}, {count} at most. Confirm with --yes.", returncode=2)
     if options["republish"]:
-        count, done = republish(alias, queue), "to publish again"
+        count, done = republish(alias, queue), "republished"
     else:
         count, done = forget(alias, queue.name), "forgotten"
     return VerbResult({done: count}, [f"{done} {count}"], "")

@@ -120,11 +120,22 @@ class DeadLetters:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
         keys = self._keys
         # Whoever keeps rows until their messages have ended asks for ids, not for entries.
-        known = dict(self.whole(entries)) if self._config.keeps_rows else {}
+        known = self._ids(entries) if self._config.keeps_rows else {}
         words = self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
         deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
-        note_rows(self._wire, self._config, [known[entry].get(b"id", b"") for entry in deleted if entry in known])
+        note_rows(self._wire, self._config, [known[entry] for entry in deleted if entry in known])
         return words
+
+    def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
+        """Return the ids of the messages in dead letters that still exist, by their entries."""
+        commands = [
+            scripts.command("dead_list", keys=[self._keys.dead], args=["OLDEST", entry, entry, 1, MAX_TRAIT, "TRAITS"])
+            for entry in entries
+            if is_entry(entry)
+        ]
+        found = [reply_or_raise(reply)[1:] for reply in (self._wire.trip(commands) if commands else [])]
+        values = {flat[0].decode(): fields_of(flat[1]).get(b"id") for flat in found if flat}
+        return {entry: value for entry, value in values.items() if isinstance(value, bytes)}
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
         """Put a dead letter back into its queue with other data, as a new message.
@@ -134,10 +145,10 @@ class DeadLetters:
         """
         keys = self._keys
         key_names = [keys.ready, keys.step_notes, keys.permits, keys.urgent]
-        known = self.whole([entry]) if self._config.keeps_rows else []
+        known = self._ids([entry]) if self._config.keeps_rows else {}
         word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
         if word == "RESUBMITTED":
-            note_rows(self._wire, self._config, [fields.get(b"id", b"") for _, fields in known])
+            note_rows(self._wire, self._config, list(known.values()))
         return word
 
     def written(self, made: Publication) -> bytes:

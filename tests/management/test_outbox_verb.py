@@ -63,7 +63,7 @@ def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
 
     text = "This publishes messages again, 2 at most. Confirm with --yes."
     assert refused("emails", "--republish") == (text, 2)
-    assert mq("outbox", "emails", "--republish", "--yes") == "to publish again 2\n"
+    assert mq("outbox", "emails", "--republish", "--yes") == "republished 2\n"
     assert set(OutboxMessage.objects.values_list("id", "batch")) == {(first.pk, None), (second.pk, None)}
 
     retained = outbox_row(batch=-1)

@@ -9,6 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core.lookup import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Expire, Retry
 from mq_django.inspector import actions, dead_letters
+from mq_django.inspector.resubmit import resubmit
 from mq_django.outbox.claims import RETAINED
 from mq_django.outbox.retained_rows import forget, republish, retained_count
 from mq_django.stores import open_store
@@ -106,6 +107,16 @@ def test_a_dead_letter_keeps_its_row_until_it_is_gone(alias, mq_settings):
     run(relay(alias))
 
     assert list(rows(alias).values_list("message_id", "batch")) == [(ids[1], RETAINED)]
+
+
+def test_a_dead_letter_that_is_resubmitted_needs_its_row_no_longer_and_a_redriven_one_does(sqlite):
+    first, second = published(sqlite, 2)
+    handle(BURY)
+    entries = [dead_letters.find("mails", each) for each in (first, second)]
+    resubmit("mails", entries[0], '{"n": 1}')
+    dead_letters.redrive("mails", entries[1:])
+    run(relay(sqlite))
+    assert list(rows(sqlite).values_list("message_id", flat=True)) == [second]
 
 
 def test_a_message_that_expires_is_cancelled_deleted_or_replaced_needs_its_row_no_longer(sqlite):
@@ -237,9 +248,21 @@ def test_entries_that_each_outbox_has_read_are_deleted(sqlite, redis_client):
     assert redis_client.xlen(key) == 0
 
 
-def test_a_week_is_the_longest_that_entries_wait(redis_client):
+def test_an_outbox_that_reads_no_more_is_not_waited_for(sqlite, redis_client):
+    keys = get_config().queue("mails").keys
+    redis_client.hset(keys.outbox, "0ther:1", "7 token 9 0")
+    old_ms = redis_client.time()[0] * 1000 - 2 * 3600 * 1000
+    for number in range(5):
+        redis_client.xadd(keys.ended, {"x": ""}, id=f"{old_ms + number}-0")
+
+    run(relay(sqlite))
+
+    assert redis_client.xlen(keys.ended) == 0
+
+
+def test_a_day_is_the_longest_that_entries_wait(redis_client):
     key = get_config().queue("mails").keys.ended
-    old_ms = int(timedelta(days=8).total_seconds() * 1000)
+    old_ms = int(timedelta(days=2).total_seconds() * 1000)
     now_ms = redis_client.time()[0] * 1000
     for number in range(200):
         redis_client.xadd(key, {"x": ""}, id=f"{now_ms - old_ms + number}-0")

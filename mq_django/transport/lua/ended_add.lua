@@ -1,4 +1,4 @@
--- Append the ids of messages that have ended, for the outboxes that keep their rows until then. What is older than a week
+-- Append the ids of messages that have ended, for the outboxes that keep their rows until then. What is older than a day
 -- is deleted, whoever has not read it.
 --
 -- KEYS[1]  ended   {queue}:ended   STREAM   fields of an entry: the ids of messages, without values
@@ -18,5 +18,5 @@ for _, id in ipairs(ARGV) do
 end
 -- First, because Redis allows it when memory is out. The write after it is then allowed, too.
 redis.call('xdel', ended, '0-1')
-redis.call('xadd', ended, 'minid', '~', string.format('%.0f', now_ms() - 604800000), '*', unpack(fields))
+redis.call('xadd', ended, 'minid', '~', string.format('%.0f', now_ms() - 86400000), '*', unpack(fields))
 return 'ADDED'

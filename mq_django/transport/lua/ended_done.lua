@@ -8,6 +8,7 @@
 --
 -- Returns 'DONE'.
 
+-- with clock
 -- with types
 local ended, marks = KEYS[1], KEYS[2]
 local wrong = wrong_type({ [ended] = 'stream', [marks] = 'hash' })
@@ -16,27 +17,29 @@ if wrong then
 end
 redis.call('hset', marks, ARGV[1] .. ':ended', ARGV[2])
 
--- The first of the entries up to which outboxes have read. One that has published here may not have read yet.
+-- Up to where all outboxes have read. One that has published here may not have read yet. One that has left an entry
+-- unread for an hour is not waited for: it may be that of a database that is used no more.
 local read, first, first_ms, first_n = {}, nil, 0, 0
 local words = redis.call('hgetall', marks)
 for at = 1, #words, 2 do
   local outbox, kind = string.match(words[at], '^(.*):(%w+)$')
-  if kind == 'ended' then
+  if kind == 'ended' and string.match(words[at + 1], '^%d+%-%d+$') then
     read[outbox] = words[at + 1]
-  elseif outbox and kind ~= 'refused' then
-    read[outbox] = read[outbox] or ''
+  elseif outbox and kind ~= 'ended' and kind ~= 'refused' then
+    read[outbox] = read[outbox] or '0-0'
   end
 end
+local late = now_ms() - 3600000
 for _, entry in pairs(read) do
   local ms, n = string.match(entry, '^(%d+)%-(%d+)$')
+  local following = redis.call('xrange', ended, '(' .. entry, '+', 'count', 1)[1]
+  local is_late = following and tonumber(string.match(following[1], '^%d+')) < late
   ms, n = tonumber(ms), tonumber(n)
-  if not ms then
-    return 'DONE'
-  elseif not first or ms < first_ms or ms == first_ms and n < first_n then
+  if not is_late and (not first or ms < first_ms or ms == first_ms and n < first_n) then
     first, first_ms, first_n = entry, ms, n
   end
 end
-for _, entry in ipairs(redis.call('xrange', ended, '-', first, 'count', 100)) do
+for _, entry in ipairs(first and redis.call('xrange', ended, '-', first, 'count', 100) or {}) do
   redis.call('xdel', ended, entry[1])
 end
 return 'DONE'
