@@ -4,6 +4,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -126,6 +127,17 @@ def django_db_setup(django_db_setup: None) -> None:
     """Tell consumers that run as processes of their own where this process has its database."""
     os.environ["MQ_DJANGO_TEST_DATABASE"] = str(connection.settings_dict["NAME"])
     flush.emit_post_migrate_signal = Restored()
+
+
+@pytest.fixture(autouse=True)
+def _database_stays() -> Iterator[None]:
+    """Fail a test that replaces or deletes the database of this process, in place of all tests after it."""
+    file = os.environ.get("MQ_DJANGO_TEST_DATABASE")
+    yield
+    file = file or os.environ.get("MQ_DJANGO_TEST_DATABASE")
+    if file:
+        assert connections.settings["default"]["NAME"] == file, "the test has replaced the database"
+        assert Path(file).stat().st_size, "the test has emptied the database"
 
 
 class Restored:

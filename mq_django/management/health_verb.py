@@ -45,7 +45,7 @@ def health(options: Options, _: Terminal) -> VerbResult:
 def _in_time(names: Sequence[str], seconds: float, *, housekeeping: bool) -> tuple[bool, str]:
     """Return the result, or that there is none in time: looking up a host name, for example, has no timeout."""
     results: list[tuple[bool, str]] = []
-    errors: list[MQError] = []
+    errors: list[Exception] = []
 
     def look() -> None:
         try:
@@ -53,14 +53,14 @@ def _in_time(names: Sequence[str], seconds: float, *, housekeeping: bool) -> tup
                 for name in names:
                     require_queue(name)
                 results.append(_judge(inspector.overview(names, minutes=0), names, housekeeping=housekeeping))
-        except MQError as error:
+        except Exception as error:  # noqa: BLE001 - raised below, if it is none of ours
             errors.append(error)
 
     # A daemon, so that the process may end before it.
     thread = threading.Thread(target=look, name="mq_django health", daemon=True)
     thread.start()
     thread.join(seconds)
-    if errors and isinstance(errors[0], LookupError):
+    if errors and (isinstance(errors[0], LookupError) or not isinstance(errors[0], MQError)):
         raise errors[0]
     if errors:
         return False, str(errors[0])

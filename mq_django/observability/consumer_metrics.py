@@ -31,6 +31,10 @@ DURATIONS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 TRIPS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
+#: Parts of a second, about microseconds. Sums of binary fractions are exact, so those of several processes are the same
+#: in each order. Sums of other numbers differ in the last digit, and Prometheus takes a smaller one for a restart.
+FRACTIONS = 2**20
+
 
 class ConsumerMetrics:
     """Measures a consumer process. See `ConsumerMeasurer`."""
@@ -77,15 +81,15 @@ class ConsumerMetrics:
         _child(self._fetches, queue).inc()
         _child(self._fetched, queue).inc(messages)
         if seconds is not None:
-            _child(self._fetch_seconds, queue).observe(seconds)
+            _child(self._fetch_seconds, queue).observe(_summable(seconds))
 
     def woken(self, queue: str, seconds: float) -> None:
         """Note how long after a message became ready a read that waited for it returned it."""
-        _child(self._lag, queue).observe(seconds)
+        _child(self._lag, queue).observe(_summable(seconds))
 
     def settled(self, queue: str, settlements: Sequence[Settlement], seconds: float) -> None:
         """Note a batch of outcomes, and how long its round trip took."""
-        _child(self._settle_seconds, queue).observe(seconds)
+        _child(self._settle_seconds, queue).observe(_summable(seconds))
         counts = Counter(type(settlement.outcome) for settlement in settlements)
         for kind, count in counts.items():
             _child(self._settled, queue, OUTCOMES[kind]).inc(count)
@@ -105,9 +109,14 @@ def _child(metric: Any, *labels: str) -> Any:
 
 def _observe(histogram: prometheus_client.Histogram, durations: Sequence[float]) -> None:
     """Add durations to a histogram, each of its numbers once: observe() would write two for each message."""
-    histogram._sum.inc(sum(durations))  # noqa: SLF001 - there is no public method for several values
+    histogram._sum.inc(_summable(sum(durations)))  # noqa: SLF001 - there is no public method for several values
     for bucket, count in Counter(bisect_left(DURATIONS, seconds) for seconds in durations).items():
         histogram._buckets[bucket].inc(count)  # noqa: SLF001
+
+
+def _summable(seconds: float) -> float:
+    """Return the seconds in whole fractions, whose sums are exact."""
+    return round(seconds * FRACTIONS) / FRACTIONS
 
 
 def _label(queue: str, name: str) -> str:

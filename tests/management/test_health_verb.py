@@ -127,6 +127,15 @@ def test_what_never_answers_is_not_waited_for(monkeypatch):
     released.set()
 
 
+def test_an_error_of_the_program_itself_is_not_hidden_in_a_thread(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("mq_django.inspector.overview", fail)
+    with pytest.raises(RuntimeError, match="a defect"):
+        health()
+
+
 def test_an_unknown_queue_is_an_error():
     with pytest.raises(CommandError, match="nope"):
         health("nope")
