@@ -13,11 +13,11 @@ from mq_django.models import OutboxMessage, OutboxState
 #: The columns of a row, in the order of the model's fields.
 _FIELDS = [field.attname for field in OutboxMessage._meta.concrete_fields]  # noqa: SLF001 - public in all but its name
 
-#: The order of the index, in which the first row is found without a look at the others.
+#: With `first` the order is that of the index, so that the first row is found without a look at the others.
 _NEXT = (
     "SELECT s.id, f.destination, s.part, s.parts, s.number, s.token, 1 FROM ("
     "SELECT destination FROM mq_django_outbox WHERE batch IS NULL AND destination > %s "
-    "ORDER BY batch, destination LIMIT 1"
+    "ORDER BY {first}destination LIMIT 1"
     ") f LEFT JOIN mq_django_outbox_state s ON s.destination = f.destination AND s.parts <> 0"
 )
 _OPEN = (
@@ -39,7 +39,7 @@ _CANDIDATES = (
     ") OR EXISTS ("
     "SELECT 1 FROM mq_django_outbox m WHERE m.batch IS NULL AND m.destination = %s AND m.parts > %s"
     ") FROM mq_django_outbox r WHERE r.batch IS NULL AND r.destination = %s AND r.parts = %s AND r.part = %s{aside} "
-    "ORDER BY r.batch, r.id LIMIT %s"
+    "ORDER BY {first}r.id LIMIT %s"
 )
 _ASIDE = (
     " AND NOT (r.{key} IS NOT NULL AND r.{key} IN ("
@@ -92,18 +92,22 @@ class ClaimStatements:
         self._alias = alias
         quote = connections[alias].ops.quote_name
         self._columns = ", ".join(map(quote, _FIELDS))
+        # MySQL and MariaDB know that `batch` is NULL in all of them. With it they sort all rows; others do without it.
+        first = "" if is_mysql(alias) else "batch, "
+        self._next, self._look = _NEXT.format(first=first), _LOOK.format(first=first)
         # A word of MySQL.
         key = quote("key")
-        self._candidates = _CANDIDATES.format(key=key, aside="")
-        self._in_order = _CANDIDATES.format(key=key, aside=_ASIDE.format(key=key))
+        self._candidates = _CANDIDATES.format(key=key, aside="", first=first and f"r.{first}")
+        aside = _ASIDE.format(key=key)
+        self._in_order = _CANDIDATES.format(key=key, aside=aside, first=first and f"r.{first}")
 
     def look(self) -> Found:
         """Return the open claims, and the first queue or topic with unclaimed rows."""
-        return _found(self._select(_LOOK, [""]))
+        return _found(self._select(self._look, [""]))
 
     def look_after(self, destination: str) -> Found:
         """Return the next queue or topic with unclaimed rows, by name."""
-        return _found(self._select(_NEXT, [destination]))
+        return _found(self._select(self._next, [destination]))
 
     def lock(self, destination: str) -> bool:
         """Wait for the lock of a queue or topic until the end of the transaction; False: it has none yet."""
@@ -168,6 +172,11 @@ def _found(rows: Sequence[Sequence[Any]]) -> Found:
         if pk is not None:
             numbers[part, parts] = StateNumber(pk, number)
     return Found(sorted(open_states, key=lambda state: state.pk), destination, numbers)
+
+
+def is_mysql(alias: str) -> bool:
+    """Return whether a database is MySQL or MariaDB."""
+    return connections[alias].vendor == "mysql"
 
 
 def _numbers(ids: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.ids import token
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
-from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber
+from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber, is_mysql
 from mq_django.outbox.rows import place_for, sizes_fit
 from mq_django.stores.outbox_marks import ClaimName
 
@@ -85,7 +85,9 @@ class OutboxTables:
     def parts(self, destination: str, parts: int) -> list[int]:
         """Return the partitions for which there are unclaimed rows, by the number of partitions, which are several."""
         found = list[int]()
-        unclaimed = self._unclaimed(destination).filter(parts=parts).order_by("batch", "part")
+        # As in ClaimStatements.
+        order = ("part",) if is_mysql(self.alias) else ("batch", "part")
+        unclaimed = self._unclaimed(destination).filter(parts=parts).order_by(*order)
         while (part := unclaimed.values_list("part", flat=True).first()) is not None:
             found.append(part)
             unclaimed = unclaimed.filter(part__gt=part)
@@ -252,7 +254,7 @@ class OutboxTables:
         """Change the claim of those of some rows that have this one; None: delete them."""
         if not ids:
             return
-        if connections[self.alias].vendor != "mysql":
+        if not is_mysql(self.alias):
             rows = self._messages.filter(pk__in=ids, batch=batch)
             _ = rows.delete() if to is None else rows.update(batch=to)
             return
