@@ -12,7 +12,6 @@ from mq_django.models import OutboxMessage
 from mq_django.outbox.insertion import database_of
 from mq_django.outbox.outbox_databases import has_table
 
-
 #: The kinds of databases whose SQL the outbox is written in, as Django calls them. MariaDB is `mysql`.
 VENDORS = ("sqlite", "postgresql", "mysql")
 
