@@ -187,12 +187,13 @@ class RunningBatch:
         self._mark(lane, now, math.inf if self._timeout is None else now + self._timeout)
 
     def _mark(self, lane: int, since: float, deadline: float) -> None:
-        # As plain tuples: a receipt of each message would take longer.
-        receipts = [(executor.number, delivery.stream, delivery.entry) for delivery, executor in self._group]
-        if len(receipts) > 1:
+        if len(self._group) > 1:
+            # As plain tuples, one at a time: a receipt of each message would take longer.
+            receipts = ((executor.number, delivery.stream, delivery.entry) for delivery, executor in self._group)
             self._state.run_batch(lane, self._row, receipts, since, deadline)
         else:
-            self._state.run(lane, *receipts[0], since, deadline)
+            delivery, executor = self._group[0]
+            self._state.run(lane, executor.number, delivery.stream, delivery.entry, since, deadline)
 
     def _settle(self, group: Sequence[Member], end: BatchEnd, seconds: float) -> list[EndedMessage]:
         """Pass on the outcomes of a call, and return what has ended with it."""

@@ -5,7 +5,8 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain
+from itertools import chain, compress, repeat
+from typing import cast
 
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS
@@ -18,7 +19,7 @@ from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, StepEnd
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
-from mq_django.stores.base import Settlement, Store
+from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
@@ -54,8 +55,10 @@ class Settler:
         self._full = full
         #: The deliveries that this process has fetched and not yet settled, with the ids of their messages.
         self.in_hand: dict[tuple[int, bytes], str] = {}
-        #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks.
-        self.acked: deque[tuple[tuple[int, bytes], str]] = deque(maxlen=ACKED)
+        #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks. Each
+        #: element has those of a round trip.
+        self._acked: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
+        self._acks = 0
         #: Deliveries whose batch failed, which may still have been settled.
         self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
@@ -123,7 +126,7 @@ class Settler:
         For what a new master delivers again, because the delivery or the ack was not copied to it. This consumer has
         held both deliveries under the same receipt, so the outcome of the first settles the second.
         """
-        acked = dict(list(self.acked))
+        acked = {receipt: known for batch in list(self._acked) for receipt, known in zip(*batch, strict=True)}
         rest = []
         for item in taken:
             receipt, known = (item.stream, item.entry), message_id(item)
@@ -239,6 +242,20 @@ class Settler:
             commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
+    def _remember_acks(
+        self, batch: Sequence[Settlement], receipts: Sequence[StreamEntry], known: Sequence[str | None]
+    ) -> None:
+        """Note which of these deliveries were acked, with the ids of their messages, as far as these are known."""
+        ids = [of or message_id(s.delivery) for of, s in zip(known, batch, strict=True)] if not all(known) else known
+        is_acked = [s.outcome is ACK for s in batch]
+        if not all(is_acked):
+            receipts, ids = list(compress(receipts, is_acked)), list(compress(ids, is_acked))
+        with self._lock:
+            self._acked.append((receipts, cast("Sequence[str]", ids)))
+            self._acks += len(receipts)
+            while self._acks - len(self._acked[0][0]) >= ACKED:
+                self._acks -= len(self._acked.popleft()[0])
+
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         """Have the notes about steps of workflows delivered."""
         assert self.steps_ended is not None
@@ -252,10 +269,8 @@ class Settler:
             self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts, pop = [(s.delivery.stream, s.delivery.entry) for s in batch], self.in_hand.pop
-        known = [pop(receipt, None) for receipt in receipts]
-        ended = zip(receipts, known, batch, strict=True)
-        self.acked.extend([(each, of or message_id(s.delivery)) for each, of, s in ended if s.outcome is ACK])
+        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
+        self._remember_acks(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))))
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:
