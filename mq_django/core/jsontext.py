@@ -116,7 +116,7 @@ def _parse(text: bytes) -> Any:
 
 
 def parser_of(texts: Sequence[bytes]) -> Callable[[bytes], Any]:
-    """Return the fastest function that parses each of these texts as loads() does, with ValueError for what it refuses."""
+    """Return the fastest function that returns what loads() returns for each of these texts, or raises a ValueError."""
     if _orjson is None or sum(map(len, texts)) > _MAX_JOINED:
         return loads
     is_plain = _LONG_NUMBER not in b",".join(texts).translate(_DIGITS_ALIKE)

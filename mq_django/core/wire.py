@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core.attribute_values import BINARY_DATA, header_values, text_value, whole_value, with_data
-from mq_django.core.jsontext import dumps, loads, parser_of
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.numbers import LARGEST, LAST_MS
@@ -140,42 +140,6 @@ def decode_entry(
         return Undecodable(stream, entry, fields, str(error)[:300] or type(error).__name__)
 
 
-def decode_entries(
-    entries: list[Any], *, queue: str, stream: int, read_at: float = 0.0, id_end: str = ""
-) -> list[Delivery | Undecodable]:
-    """Return what decode_entry() returns for each entry. An entry is its id with its fields, or None for no fields.
-
-    The list is emptied.
-    """
-    parse = parser_of([fields[5] for _, fields in entries if fields is not None and len(fields) == 6])
-    decoded: list[Delivery | Undecodable] = []
-    add, start, ms = decoded.append, b"-", 0
-    # What is decoded is freed at once: the garbage collector need not look at it.
-    entries.reverse()
-    while entries:
-        entry, fields = entries.pop()
-        try:
-            first, message_id, second, type_, third, text = fields
-            # isalnum() is the fastest check of an id. Ids of partitions have a dot; see _decode_any() for others.
-            is_plain = message_id.isalnum() or message_id.replace(b".", b"").isalnum()
-            if is_plain and (first, second, third) == _OURS and len(message_id) <= MAX_NAME_LENGTH:
-                name = _names.get(type_)
-                if name is not None and len(text) <= MAX_ENTRY_BYTES:
-                    # Many entries have the time of the one before.
-                    if not entry.startswith(start):
-                        ms, start = entry_ms(entry), entry.partition(b"-")[0] + b"-"
-                    # All values one by one: to add the defaults with * takes twice as long.
-                    values = (message_id.decode(), name, parse(text), queue, 1, None, ms, None, 0, None, NO_HEADERS, False)
-                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at)))
-                    continue
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001, S110 - decode_entry() finds the reason
-            pass
-        add(decode_entry(fields or [], queue=queue, stream=stream, entry=entry, read_at=read_at, id_end=id_end))
-    return decoded
-
-
 def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     """Return the attributes in the fields of an entry, and the text of its data, if that is a field."""
     text: bytes | None = found.pop("data", None)
@@ -191,12 +155,8 @@ def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     return values, text
 
 
-#: The fields of most entries of our own producers.
-_OURS = (b"id", b"type", b"data")
-#: Makes a named tuple in half the time that its own constructor takes.
-_new = tuple.__new__
 #: Valid names by their bytes. The number is limited, because another program may send any number of names.
-_names: dict[bytes, str] = {}
+known_names: dict[bytes, str] = {}
 _MAX_NAMES = 1000
 
 
@@ -208,8 +168,8 @@ def _name(value: object) -> str:
         raise DecodeError("type is not text")
     if len(value) > MAX_NAME_LENGTH or not value.isprintable():
         raise DecodeError(f"not a name: {value[:80]!r}")
-    if len(_names) < _MAX_NAMES:
-        _names[value.encode()] = value
+    if len(known_names) < _MAX_NAMES:
+        known_names[value.encode()] = value
     return value
 
 

@@ -65,7 +65,7 @@ class RunningBatch:
         self._executor = items[0][1]
         self._is_of_one_queue = len({id(executor) for _, executor in items}) == 1
         self._timeout = self._executor.timeout(handler)
-        # Nothing that the batch has refers back to it: its messages are freed at once, and not by the garbage collector.
+        # Nothing here refers back to this object: messages are freed at once, and not by the garbage collector.
         self._plan = HalvingPlan[Member, Failed](items, may_be_common=partial(_may_be_common, items, handler))
         #: The messages of the present call.
         self._group = items

@@ -5,12 +5,12 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain, compress, repeat
-from typing import cast
+from itertools import chain, repeat
 
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS
 from mq_django.consumers.settlements import send_signals
+from mq_django.consumers.worker.latest_acks import LatestAcks
 from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
@@ -19,7 +19,7 @@ from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, StepEnd
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_retried
-from mq_django.stores.base import Settlement, Store, StreamEntry
+from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
@@ -32,8 +32,6 @@ logger = get_logger(__name__)
 FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
-#: Acks that are remembered: those of about a second at full speed. A replica lacks less than that when it takes over.
-ACKED = 10_000
 #: The outcomes of steps of workflows about which there are notes for their runs.
 STEP_ENDS = (StepEnd, Bury, Cancel)
 
@@ -55,10 +53,8 @@ class Settler:
         self._full = full
         #: The deliveries that this process has fetched and not yet settled, with the ids of their messages.
         self.in_hand: dict[tuple[int, bytes], str] = {}
-        #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks. Each
-        #: element has those of a round trip.
-        self._acked: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
-        self._acks = 0
+        #: A new master need not have the latest acks.
+        self._acked = LatestAcks()
         #: Deliveries whose batch failed, which may still have been settled.
         self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
@@ -126,7 +122,7 @@ class Settler:
         For what a new master delivers again, because the delivery or the ack was not copied to it. This consumer has
         held both deliveries under the same receipt, so the outcome of the first settles the second.
         """
-        acked = {receipt: known for batch in list(self._acked) for receipt, known in zip(*batch, strict=True)}
+        acked = self._acked.ids()
         rest = []
         for item in taken:
             receipt, known = (item.stream, item.entry), message_id(item)
@@ -242,20 +238,6 @@ class Settler:
             commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
-    def _remember_acks(
-        self, batch: Sequence[Settlement], receipts: Sequence[StreamEntry], known: Sequence[str | None]
-    ) -> None:
-        """Note which of these deliveries were acked, with the ids of their messages, as far as these are known."""
-        ids = [of or message_id(s.delivery) for of, s in zip(known, batch, strict=True)] if not all(known) else known
-        is_acked = [s.outcome is ACK for s in batch]
-        if not all(is_acked):
-            receipts, ids = list(compress(receipts, is_acked)), list(compress(ids, is_acked))
-        with self._lock:
-            self._acked.append((receipts, cast("Sequence[str]", ids)))
-            self._acks += len(receipts)
-            while self._acks - len(self._acked[0][0]) >= ACKED:
-                self._acks -= len(self._acked.popleft()[0])
-
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         """Have the notes about steps of workflows delivered."""
         assert self.steps_ended is not None
@@ -270,7 +252,7 @@ class Settler:
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
-        self._remember_acks(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))))
+        self._acked.add(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))))
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:
