@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, overload
 
 from mq_django.conf import QueueConfig
-from mq_django.core.entries import decode_entries
+from mq_django.core.entry_lists import decode_entries
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.stores.settling import Receipts, stream_receipts

@@ -13,7 +13,7 @@ BATCH = 100
 
 
 @pytest.fixture
-def rig(mq_settings):
+def rig(handlers):
     handler("default", "b", batch=BATCH)(lambda messages: None)
     found = Rig(threads=3, batch=BATCH)
     found.store.create_groups()

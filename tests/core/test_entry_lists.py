@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.entries import decode_entries
+from mq_django.core.entry_lists import decode_entries
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entry
