@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from benchmarks import chart, documents, environments, headings, report, runner
-from benchmarks.contenders import BYTES, HANDLERS, RAW, TASKS, Contender
+from benchmarks.contenders import AT_COMMIT, BY_OUTBOX, BYTES, HANDLERS, RAW, TASKS, Contender
 from benchmarks.record import Record
 from benchmarks.trees import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 #: Always measured.
-MINE = (RAW, BYTES, HANDLERS, TASKS)
+MINE = (RAW, BYTES, HANDLERS, TASKS, BY_OUTBOX, AT_COMMIT)
 
 
 def _words(text: str) -> list[str]:
@@ -26,9 +26,13 @@ def _steps(wanted: Collection[str]) -> list[runner.Step]:
     return [step for step in runner.STEPS if not wanted or step.name in wanted]
 
 
-def _peers(wanted: Collection[str]) -> list[Contender]:
-    """Return the peers that were asked for and can be run here; say of the others why not."""
-    known = headings.peers()
+def _known() -> list[Contender]:
+    return [*headings.peers(), *headings.in_django()]
+
+
+def _peers(wanted: Collection[str], steps: Sequence[runner.Step]) -> list[Contender]:
+    """Return the peers that were asked for, take part in a step, and can be run here; say of the others why not."""
+    known = [peer for peer in _known() if any(step.takes(peer, everything=True) for step in steps)]
     unknown = set(wanted) - {"all", "none"} - {peer.environment for peer in known}
     if unknown:
         sys.exit(f"There is no peer {', '.join(sorted(unknown))}; there are {', '.join(_names(known))}.")
@@ -46,7 +50,7 @@ def _names(peers: Sequence[Contender]) -> list[str]:
 
 
 def _contenders(record: Record) -> list[Contender]:
-    return [one for one in [*MINE, *headings.peers()] if one.name in record.contenders]
+    return [one for one in [*MINE, *_known()] if one.name in record.contenders]
 
 
 def main() -> None:
@@ -65,8 +69,8 @@ def main() -> None:
     if options.again:
         record = Record.load(options.again)
     else:
-        steps, chosen = _steps(only), [*MINE, *_peers(_words(options.peers))]
-        record = runner.run(chosen, steps, everything=options.everything)
+        steps = _steps(only)
+        record = runner.run([*MINE, *_peers(_words(options.peers), steps)], steps, everything=options.everything)
     contenders = _contenders(record)
     options.out.mkdir(parents=True, exist_ok=True)
     record.save(options.out / "results.json")

@@ -53,13 +53,15 @@ class Contender:
     is_safest: bool = False
     #: Processes that handle eight messages at a time: 1 with threads or an event loop.
     processes_for_eight: int = 1
+    #: Whether it publishes in the transactions of a Django project. It does nothing else.
+    in_django: bool = False
     #: The names of the workloads it cannot do, or that would tell nothing new of it.
     skips: frozenset[str] = frozenset()
 
     @property
     def is_ours(self) -> bool:
         """Tell whether it is mq_django with handlers, for which everything is measured."""
-        return self.module == "benchmarks.ours.contender"
+        return self.module == "benchmarks.ours.contender" and not self.in_django
 
     @property
     def is_peer(self) -> bool:
@@ -113,4 +115,17 @@ TASKS = Contender(
     handled=40_000,
     settings="the same, with Django's task API",
     skips=frozenset({"at rest", "delays", "memory", "idle", "kill", "growth", "threads"}),
+)
+AT_COMMIT = replace(
+    HANDLERS,
+    name="mq_django at the commit",
+    in_django=True,
+    handled=20_000,
+    settings="in a transaction, by on_commit; else as mq_django",
+)
+BY_OUTBOX = replace(
+    AT_COMMIT,
+    name="mq_django by the outbox",
+    variables={"BENCH_OPTIONS": '{"OUTBOX": true}'},
+    settings="in a transaction, with OUTBOX; else as mq_django",
 )

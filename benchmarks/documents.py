@@ -10,9 +10,9 @@ from benchmarks.record import Record
 from benchmarks.trees import ROOT
 
 PAGE, README, DRAWING = Path("docs/benchmarks.md"), Path("README.md"), Path("docs/img/benchmarks.svg")
-TESTING, TRANSACTIONS = Path("docs/testing.md"), Path("docs/transactions.md")
+TESTING, TRANSACTIONS, COMPARISON = (Path(f"docs/{page}.md") for page in ("testing", "transactions", "comparison"))
 #: The pages that show one step alone, by its name.
-OF_STEPS = {"testing": TESTING, "outbox": TRANSACTIONS}
+OF_STEPS = {"testing": TESTING, "outbox": TRANSACTIONS, "transactions": COMPARISON}
 #: Line after line of a run is between these; what stands around them is written by hand.
 BEGIN, END = "<!-- measured: renewed by make bench -->", "<!-- /measured -->"
 BLOCK = re.compile(f"({re.escape(BEGIN)}\n).*?({re.escape(END)})", re.DOTALL)
@@ -71,6 +71,12 @@ def costs_of_transactions(record: Record) -> str:
     return told and f"{told}\n\n{_measured(record)}"
 
 
+def comparison_of_transactions(record: Record, contenders: Sequence[Contender]) -> str:
+    """Return the table of docs/comparison.md; nothing when that was not measured."""
+    told = report.transactions(record.medians(), contenders)
+    return told and f"{told}\n\n{_measured(record)}"
+
+
 def _measured(record: Record) -> str:
     """Return when and where a run was."""
     day = record.machine["date"].split()[0]
@@ -85,6 +91,7 @@ def write(record: Record, contenders: Sequence[Contender], root: Path = ROOT, *,
         README: short(record, contenders),
         TESTING: costs_of_tests(record),
         TRANSACTIONS: costs_of_transactions(record),
+        COMPARISON: comparison_of_transactions(record, contenders),
     }
     for path in [OF_STEPS[step] for step in steps] or pages:
         if pages[path]:

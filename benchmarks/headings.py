@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import redis
 
 from benchmarks.contenders import Contender, Remaining
 
-FOLDER = Path(__file__).parent / "peers"
+FOLDER, IN_DJANGO = Path(__file__).parent / "peers", Path(__file__).parent / "in_django"
 #: A heading as of PEP 723, behind the comment signs of Python or of JavaScript.
 HEADING = re.compile(r"^(?:#|//) /// script\n(.*?)^(?:#|//) ///$", re.MULTILINE | re.DOTALL)
 SIGNS = re.compile(r"^(?:#|//) ?", re.MULTILINE)
@@ -29,20 +30,24 @@ def evaluated(lua: str) -> Remaining:
     return remaining
 
 
-def read(path: Path) -> list[Contender]:
+def read(path: Path, *, in_django: bool = False) -> list[Contender]:
     """Return the contenders of a peer's file, the fastest first.
 
     Raises WrongHeading.
     """
-    found = HEADING.search(path.read_text(encoding="utf-8"))
-    if not found:
+    text = HEADING.search(path.read_text(encoding="utf-8"))
+    if not text:
         raise WrongHeading(f"{path.name} has no heading between '# /// script' and '# ///'")
     try:
-        heading = tomllib.loads(SIGNS.sub("", found[1]))
+        heading = tomllib.loads(SIGNS.sub("", text[1]))
         oldest = _oldest_python(heading.get("requires-python", ""))
-        return _contenders(path, heading["dependencies"], oldest, **heading["tool"]["bench"])
+        found = _contenders(path, heading["dependencies"], oldest, **heading["tool"]["bench"])
     except (KeyError, TypeError, ValueError) as error:
         raise WrongHeading(f"{path.name}: {error}") from error
+    if not in_django:
+        return found
+    module, environment = f"benchmarks.in_django.{path.stem}", f"{path.stem}-in-django"
+    return [replace(one, in_django=True, module=module, environment=environment) for one in found]
 
 
 def _oldest_python(required: str) -> str:
@@ -58,9 +63,9 @@ def _contenders(
     oldest_python: str,
     *,
     name: str,
-    remaining: str,
+    remaining: str = "0",
     fast: str,
-    safe: str,
+    safe: str = "",
     skips: Sequence[str] = (),
     **sizes: Any,
 ) -> list[Contender]:
@@ -79,7 +84,7 @@ def _contenders(
             skips=frozenset(skips),
             **sizes,
         )
-        for is_safest in (False, True)
+        for is_safest in ((False, True) if safe else (False,))
     ]
 
 
@@ -87,3 +92,9 @@ def peers(folder: Path = FOLDER) -> list[Contender]:
     """Return all peers, by file."""
     paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".js") and path.stem != "__init__")
     return [contender for path in paths for contender in read(path)]
+
+
+def in_django() -> list[Contender]:
+    """Return those who publish in the transactions of a Django project, by file."""
+    paths = sorted(path for path in IN_DJANGO.glob("*.py") if HEADING.search(path.read_text(encoding="utf-8")))
+    return [contender for path in paths for contender in read(path, in_django=True)]

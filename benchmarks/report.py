@@ -11,6 +11,7 @@ from benchmarks.pages import PAGE
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 from benchmarks.testing import ROWS, TEST
+from benchmarks.transactions import ALONE, BY_ALONE, HANDLED, IN_DJANGO, P50, P99, PUBLISHED
 
 Row = Mapping[str, float]
 Figures = Mapping[str, Row]
@@ -50,6 +51,12 @@ KILLS = (
     Column("last one handled, s after the last restart", ["kill done s"], "{:,.1f}"),
     Column("longest pause, s", ["kill pause s"], "{:,.1f}"),
     Column("handle, 1 process /s", ["handle /s"]),
+)
+TRANSACTIONS = (
+    Column("transaction ms: a row / and a publish", [ALONE, PUBLISHED], "{:,.2f}"),
+    Column("by a row alone", [BY_ALONE], "{:.2f}"),
+    Column("commit to handler p50 / p99 ms", [P50, P99], "{:,.1f}"),
+    Column("a backlog handled /s", [HANDLED]),
 )
 #: Figures of which the smaller is the better.
 LESS = re.compile(r" ms|bytes|delay|idle|MB|missing|doubled|done s|pause s|us$")
@@ -156,7 +163,7 @@ def others(figures: Figures, contenders: Sequence[Contender]) -> str:
         name: None
         for row in figures.values()
         for name in row
-        if name not in shown and not name.startswith((PAGE, TEST, OUTBOX))
+        if name not in shown and not name.startswith((PAGE, TEST, OUTBOX, IN_DJANGO))
     }
     who = [name for name in _order(figures, contenders) if name != BYTES.name and names.keys() & figures.get(name, {})]
     columns = [Column(name, []) for name in who]
@@ -202,6 +209,11 @@ def outbox(figures: Figures) -> str:
     return table("", [Column(database, []) for database in shown], cells)
 
 
+def transactions(figures: Figures, contenders: Sequence[Contender]) -> str:
+    """Return the table of those who publish in transactions; nothing when they were not measured."""
+    return table("", TRANSACTIONS, _rows(figures, TRANSACTIONS, [one.name for one in contenders if one.in_django]))
+
+
 def settings(contenders: Sequence[Contender]) -> str:
     """Return what everybody was set to, and which versions they had."""
     lines = []
@@ -231,6 +243,7 @@ def markdown(record: Record, contenders: Sequence[Contender], *, level: int = 2)
         "Pages of the admin": pages(figures),
         "Tests of a project": tests(figures),
         "Outbox": outbox(figures),
+        "In transactions of Django on PostgreSQL": transactions(figures, contenders),
         "Growth and further figures": others(record.medians(), contenders),
         "Settings": settings(contenders),
         "Not measured": "\n".join(f"- {failure}" for failure in record.failures),

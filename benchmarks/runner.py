@@ -18,6 +18,7 @@ from benchmarks import (
     outbox_rows,
     pages,
     testing,
+    transactions,
     waiting,
     workflow_runs,
     workloads,
@@ -42,6 +43,8 @@ class Step:
     rounds_of_peers: int = 0
     #: Of interest for mq_django alone.
     ours_only: bool = False
+    #: For those who publish in the transactions of a Django project, and for nobody else.
+    in_django: bool = False
     #: Too long for all peers, unless everything is asked for.
     is_long: bool = False
     #: Run with the safest settings of peers, too, in the first round.
@@ -59,6 +62,8 @@ class Step:
 
     def takes(self, contender: Contender, *, everything: bool = False) -> bool:
         """Tell whether it is run for a contender."""
+        if self.in_django or contender.in_django:
+            return self.in_django and contender.in_django
         if self.name in contender.skips or (contender.is_safest and not self.safest):
             return False
         if self.needs_bulk and not contender.bulk:
@@ -86,6 +91,7 @@ STEPS = (
     Step("partitions", partitions.costs, ours_only=True),
     Step("wait", awaited_results.latency, 3, ours_only=True),
     Step("outbox", outbox_rows.costs, ours_only=True),
+    Step("transactions", transactions.costs, 3, in_django=True),
     Step("workflows", workflow_runs.costs, ours_only=True),
     Step("share", workloads.share, ours_only=True),
     Step("slow", workloads.slow, 2, ours_only=True),

@@ -2,41 +2,18 @@
 
 import json
 import os
-import statistics
 import sys
-import time
-from collections.abc import Callable
-
-import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.ours.settings")
-django.setup()
 
-from django.core.management import call_command  # noqa: E402 - needs the project to be set up
-from django.db import connection, transaction  # noqa: E402
-
-from benchmarks import messages  # noqa: E402
-from mq_django import queues  # noqa: E402
+from benchmarks import messages
+from benchmarks.in_django.writer import Action, nothing, pace, prepare, times
+from mq_django import queues
 
 #: Messages of one publish_many().
 MANY = 1000
-#: Transactions before the clock starts.
-WARM_UP = 5
 
 queue = queues[messages.queue_name(0)]
-
-
-def prepare() -> None:
-    """Create the tables: ours, and one of a project."""
-    call_command("migrate", "mq_django", verbosity=0)
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE IF NOT EXISTS bench_order (number INTEGER, note VARCHAR(200))")
-
-
-def write(number: int) -> None:
-    """Write a row of the project."""
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO bench_order (number, note) VALUES (%s, %s)", [number, "a parcel for the neighbour"])
 
 
 def fill(count: int) -> None:
@@ -47,40 +24,25 @@ def fill(count: int) -> None:
         )
 
 
-def pace(count: int, rate: float) -> list[int]:
-    """Publish messages at a rate, each in a transaction with a row; return when each was committed, in nanoseconds."""
-    committed = []
-    for number in range(count):
-        with transaction.atomic():
-            write(number)
-            queue.publish(messages.NOTE, messages.make(number), outbox=True)
-        committed.append(time.monotonic_ns())
-        time.sleep(1 / rate)
-    return committed
+def one(*, outbox: bool, kind: str = messages.NOOP) -> Action:
+    """Return what publishes a message."""
+    return lambda number: queue.publish(kind, messages.make(number), outbox=outbox) and None
 
 
-def costs(count: int, publish: Callable[[int, bool | None], None]) -> list[float]:
-    """Return the ms of a transaction that writes a row: alone, with a publish at the commit, with one by the outbox."""
-    took: list[list[float]] = [[], [], []]
-    for number in range(WARM_UP + count):
-        for found, outbox in zip(took, (None, False, True), strict=True):
-            began = time.perf_counter()
-            with transaction.atomic():
-                write(number)
-                if outbox is not None:
-                    publish(number, outbox)
-            found.append((time.perf_counter() - began) * 1000)
-    return [statistics.median(found[WARM_UP:]) for found in took]
+def many(*, outbox: bool) -> Action:
+    """Return what publishes a thousand messages with one call."""
+    return lambda number: (
+        queue.publish_many([(messages.NOOP, messages.make(number)) for _ in range(MANY)], outbox=outbox) and None
+    )
 
 
-def one(number: int, outbox: bool | None) -> None:
-    """Publish a message."""
-    queue.publish(messages.NOOP, messages.make(number), outbox=outbox)
+def costs(count: int) -> list[float]:
+    """Return the ms of a transaction that writes a row: alone, with a publish at the commit, with one by the outbox.
 
-
-def many(number: int, outbox: bool | None) -> None:
-    """Publish a thousand messages with one call."""
-    queue.publish_many([(messages.NOOP, messages.make(number)) for _ in range(MANY)], outbox=outbox)
+    Three of one message, and three of a thousand.
+    """
+    single = times([nothing, one(outbox=False), one(outbox=True)], count)
+    return single + times([nothing, many(outbox=False), many(outbox=True)], max(1, count // 20))
 
 
 def main(verb: str, count: int) -> object:
@@ -89,8 +51,8 @@ def main(verb: str, count: int) -> object:
     if verb == "fill":
         return fill(count)
     if verb == "pace":
-        return pace(count, rate=20.0)
-    return costs(count, one) + costs(max(1, count // 20), many)
+        return pace(one(outbox=True, kind=messages.NOTE), count)
+    return costs(count)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mq_django.conf import get_config
-from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.outbox_sentences import outbox_sentence
-from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes, uses_outbox
+from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import STARVED_MS, Problem, QueueView
 from mq_django.inspector.queues import overview
@@ -51,18 +49,16 @@ def problems(
     """
     views = overview(queues)
     found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
-    if "outbox" not in ignore and uses_outbox():
+    if "outbox" not in ignore:
         found += _of_outboxes(queues, thresholds or get_config().thresholds)
     return sorted(found, key=lambda problem: (KINDS.index(problem.kind), problem.queue))
 
 
 def _of_outboxes(queues: Collection[str], thresholds: Thresholds) -> Iterator[QueueProblem]:
     """Yield the problems of the outboxes of these queues and of the topics of these groups, or of all."""
-    names = {public_name(name).partition(GROUP_SEPARATOR)[0] for name in queues}
-    for view in outboxes():
-        if not names or view.destination in names:
-            for what in view.problems(thresholds):
-                yield outbox_problem(view, what, thresholds)
+    for view in outboxes_of(queues):
+        for what in view.problems(thresholds):
+            yield outbox_problem(view, what, thresholds)
 
 
 def outbox_problem(view: OutboxView, what: OutboxProblem, thresholds: Thresholds) -> QueueProblem:

@@ -1,6 +1,6 @@
 """The outboxes of the databases, for display: messages that are not published yet, and those that were set aside."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 
 #: Rows that are counted of one database. A page stays fast however many there are.
@@ -113,6 +115,17 @@ def outboxes(*, at_most: int | None = MAX_ROWS) -> list[OutboxView]:
         at_most: rows that are counted of one database; None: all.
     """
     return [view for alias in outbox_databases() for view in _views(alias, at_most)]
+
+
+def outboxes_of(queues: Collection[str]) -> list[OutboxView]:
+    """Return what the outboxes have for queues and for the topics of groups, or without names for all.
+
+    It is nothing if no queue or topic has OUTBOX. A database that cannot be read concerns each one that has it.
+    """
+    users = set(_configured())
+    names = {public_name(name).partition(GROUP_SEPARATOR)[0] for name in queues}
+    concerned = {*names, ""} if names & users else names
+    return [view for view in (outboxes() if users else ()) if not names or view.destination in concerned]
 
 
 def _views(alias: str, at_most: int | None) -> list[OutboxView]:

@@ -13,7 +13,7 @@ from mq_django.core.thresholds import Thresholds
 from mq_django.core.visible import escape
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, problems
-from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
+from mq_django.inspector.outbox_views import OutboxView, outboxes_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.management.argument_types import count, period
 from mq_django.management.as_dict import as_dict
@@ -74,8 +74,7 @@ def _status(options: Options) -> VerbResult:
     rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [busy_with(view) for view in views if view.is_starved]
-    found_rows = outboxes() if uses_outbox() else ()
-    lines += [line for view in found_rows if not names or view.destination in names for line in _outbox_lines(view)]
+    lines += [line for found in outboxes_of(names or ()) for line in _outbox_lines(found)]
     away = {name: error for view in views for name, error in view.errors.items()}
     return VerbResult(found, lines, away_text(away))
 

@@ -86,3 +86,18 @@ def test_what_remains_is_asked_in_lua(client, namespace):
     ask = headings.evaluated(f"redis.call('llen', '{namespace}:a') + redis.call('scard', '{namespace}:b')")
     assert ask(client) == 3
     client.delete(f"{namespace}:a", f"{namespace}:b")
+
+
+def test_those_in_django_have_an_environment_of_their_own_and_no_safest_settings():
+    found = headings.in_django()
+    assert {one.environment for one in found} == {
+        "celery-in-django",
+        "dramatiq-in-django",
+        "procrastinate-in-django",
+    }
+    for one in found:
+        assert one.in_django
+        assert one.is_peer
+        assert not one.is_safest
+        assert one.module == f"benchmarks.in_django.{one.environment.removesuffix('-in-django')}"
+        assert any(package.startswith("psycopg[binary") for package in one.packages)

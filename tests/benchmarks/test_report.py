@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import chart, documents, outbox_rows, report
-from benchmarks.contenders import HANDLERS, RAW, TASKS
+from benchmarks import chart, documents, outbox_rows, report, transactions
+from benchmarks.contenders import BY_OUTBOX, HANDLERS, RAW, TASKS
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 from benchmarks.trees import ROOT
@@ -32,6 +32,14 @@ OUTBOX_FIGURES = {
     outbox_rows.name_of("postgresql", outbox_rows.RELAYED): 5400.0,
     outbox_rows.name_of("postgresql", outbox_rows.FSYNC): 0.25,
     outbox_rows.name_of("sqlite", outbox_rows.RELAYED): 4100.0,
+}
+IN_DJANGO = {
+    transactions.ALONE: 1.0,
+    transactions.PUBLISHED: 1.5,
+    transactions.BY_ALONE: 1.5,
+    transactions.P50: 9.0,
+    transactions.P99: 12.04,
+    transactions.HANDLED: 4000.0,
 }
 
 
@@ -167,7 +175,7 @@ def test_a_page_without_a_block_is_told():
 
 
 def copy_pages(folder):
-    for path in (documents.PAGE, documents.README, documents.TESTING, documents.TRANSACTIONS):
+    for path in (documents.PAGE, documents.README, documents.TESTING, documents.TRANSACTIONS, documents.COMPARISON):
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
     (folder / documents.DRAWING).parent.mkdir()
@@ -179,6 +187,18 @@ def test_the_outbox_has_a_table_with_a_column_for_each_database_that_was_measure
     assert rows(report.outbox(figures)) == {"rows relayed /s": ["5,400", "4,100"], "ms of an fsync": ["0.25"]}
     assert "relayed" not in report.others(figures, CONTENDERS)
     assert report.outbox(FIGURES) == ""
+
+
+def test_who_publishes_in_transactions_has_a_table_of_those_who_do(tmp_path):
+    copy_pages(tmp_path)
+    figures, contenders = {**FIGURES, BY_OUTBOX.name: IN_DJANGO}, [*CONTENDERS, BY_OUTBOX]
+    assert rows(report.transactions(figures, contenders)) == {
+        BY_OUTBOX.name: ["1.00 / 1.50", "1.50", "9.0 / 12.0", "4,000"]
+    }
+    assert "in Django" not in report.others(figures, contenders)
+    assert report.transactions(FIGURES, CONTENDERS) == ""
+    documents.write(record(figures), contenders, tmp_path, steps=["transactions"])
+    assert f"| {BY_OUTBOX.name} | 1.00 / 1.50 |" in (tmp_path / documents.COMPARISON).read_text(encoding="utf-8")
 
 
 def test_a_step_alone_renews_its_own_page(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks import runner, workloads
-from benchmarks.contenders import HANDLERS, RAW, TASKS
+from benchmarks.contenders import AT_COMMIT, HANDLERS, RAW, TASKS
 from benchmarks.record import Record
 from benchmarks.runner import Step
 from benchmarks.trial import Failed, percentile
@@ -46,6 +46,11 @@ def test_peers_that_mostly_wait_go_together_and_ours_goes_alone():
         (Step("s", nothing), peer("c", skips=["s"]), False),
         (Step("s", nothing, needs_bulk=True), HANDLERS, True),
         (Step("s", nothing, needs_bulk=True), TASKS, False),
+        (Step("s", nothing, in_django=True), AT_COMMIT, True),
+        (Step("s", nothing, in_django=True), HANDLERS, False),
+        (Step("s", nothing, in_django=True), A, False),
+        (Step("s", nothing), AT_COMMIT, False),
+        (Step("s", nothing, ours_only=True), AT_COMMIT, False),
     ],
 )
 def test_who_takes_part(step, contender, taken):

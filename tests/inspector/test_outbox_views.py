@@ -95,6 +95,9 @@ def test_a_database_that_cannot_be_read_is_a_problem_and_leaves_the_transaction_
     assert "no such table: mq_django_outbox" in view.error
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
+    # It concerns the queues that have an outbox, and no others.
+    assert kinds("emails") == [("default", "outbox"), ("other", "outbox")]
+    assert kinds("default") == []
 
 
 def test_nothing_is_asked_of_the_database_while_no_queue_has_an_outbox(mq_settings, django_assert_num_queries):

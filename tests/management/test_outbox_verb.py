@@ -5,7 +5,10 @@ from uuid import UUID
 import pytest
 from django.core.management import CommandError
 
+from mq_django.conf import get_config
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
+from mq_django.stores import open_store
+from mq_django.transport.connections import open_wire
 from tests.management.test_mq import mq, mq_json
 from tests.outbox_rows import outbox_row, set_aside_row
 
@@ -16,6 +19,16 @@ def refused(*args):
     with pytest.raises(CommandError) as found:
         mq("outbox", *args)
     return str(found.value), found.value.returncode
+
+
+def test_the_status_of_a_group_shows_the_outbox_of_its_topic(mq_settings):
+    mq_settings(QUEUES={"emails": {"OUTBOX": True}}, TOPICS={"orders": {"OUTBOX": True}})
+    open_store(get_config().queue("orders:billing"), open_wire("produce")).create_groups()
+    outbox_row(age=75)
+    outbox_row("orders", age=30)
+    assert "orders: 1 in the outbox, the oldest for 3" in mq("status", "orders:billing")
+    assert "emails" not in mq("status", "orders:billing")
+    assert "emails: 1 in the outbox, the oldest for 7" in mq("status")
 
 
 def test_outboxes_are_listed():
