@@ -6,16 +6,16 @@ later. No lock lasts while rows are published.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.ids import token
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
+from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber, is_mysql
 from mq_django.outbox.rows import place_for, sizes_fit
 from mq_django.stores.outbox_marks import ClaimName
 
@@ -54,6 +54,9 @@ class OutboxTables:
         self.alias = alias
         self._messages: QuerySet[OutboxMessage] = OutboxMessage.objects.using(alias)
         self._states: QuerySet[OutboxState] = OutboxState.objects.using(alias)
+        self._statements = ClaimStatements(alias)
+        #: Destination, partition and number of partitions -> its state by the latest look. Each is used once.
+        self._numbers: dict[tuple[str, int, int], StateNumber] = {}
         self._outbox = ""
 
     def outbox_id(self) -> str:
@@ -63,18 +66,28 @@ class OutboxTables:
             self._outbox = identities.get_or_create(pk=1, defaults={"uuid": uuid4()})[0].uuid.hex
         return self._outbox
 
-    def destinations(self) -> Iterator[str]:
-        """Yield the names of the queues and topics with unclaimed rows, each after one query, and then the last."""
-        unclaimed = self._messages.filter(batch=None).order_by("batch", "destination")
-        names, latest = unclaimed.values_list("destination", flat=True), ""
-        while name := names.filter(destination__gt=latest).first():
+    def look(self) -> tuple[Sequence[OutboxState], str]:
+        """Return the states with an open claim that are not stopped, and the first of destinations(); '': none."""
+        found = self._statements.look()
+        return found.open_states, self._note(found)
+
+    def destinations(self, first: str) -> Iterator[str]:
+        """Yield the names of the queues and topics with unclaimed rows, each after one query, and then the next.
+
+        Args:
+            first: the first one, by look().
+        """
+        name = first
+        while name:
             yield name
-            latest = name
+            name = self._note(self._statements.look_after(name))
 
     def parts(self, destination: str, parts: int) -> list[int]:
         """Return the partitions for which there are unclaimed rows, by the number of partitions, which are several."""
         found = list[int]()
-        unclaimed = self._unclaimed(destination).filter(parts=parts).order_by("batch", "part")
+        # As in ClaimStatements.
+        order = ("part",) if is_mysql(self.alias) else ("batch", "part")
+        unclaimed = self._unclaimed(destination).filter(parts=parts).order_by(*order)
         while (part := unclaimed.values_list("part", flat=True).first()) is not None:
             found.append(part)
             unclaimed = unclaimed.filter(part__gt=part)
@@ -85,10 +98,6 @@ class OutboxTables:
         states = self._states.filter(destination=destination).exclude(parts__in=(LOCK, parts))
         return list(states.order_by("parts").values_list("parts", flat=True).distinct())
 
-    def open_states(self) -> list[OutboxState]:
-        """Return the states with an open claim that are not stopped."""
-        return list(self._states.filter(problem="").exclude(token="").order_by("pk"))
-
     def claim(self, destination: DeliveryOptions, part: int, parts: int) -> Claim | None:
         """Claim the next unclaimed rows for a partition; None if there are none, or others go first.
 
@@ -98,17 +107,15 @@ class OutboxTables:
             parts: the number of partitions by the settings.
         """
         name = destination.name
-        state, _ = self._states.get_or_create(destination=name, part=part, parts=parts)
-        number, secret = state.number + 1, token()
+        state, secret = self._number_of(name, part, parts), token()
         with transaction.atomic(using=self.alias):
             self._lock(name)
-            free = self._states.filter(pk=state.pk, number=state.number, token="", problem="")
-            rows = self._next_rows(destination, part, parts) if free.update(number=number, token=secret) else {}
-            # After the rows were read: whatever was committed before one of them is seen here.
-            if not rows or self._has_others(name, parts):
+            rows = self._next_rows(destination, part, parts) if self._statements.take(state, secret) else {}
+            if not rows:
                 transaction.set_rollback(True, using=self.alias)
                 return None
-            self._messages.filter(pk__in=list(rows)).update(batch=number)
+            number = state.number + 1
+            self._statements.mark(list(rows), number)
         open_state = OutboxState(pk=state.pk, destination=name, part=part, parts=parts, number=number, token=secret)
         locked = [row for row in rows.values() if row is not None]
         # What was locked is as it was read.
@@ -116,10 +123,7 @@ class OutboxTables:
 
     def read(self, state: OutboxState) -> Claim:
         """Return the open claim of a state, with its rows."""
-        rows = self._messages.filter(
-            batch=state.number, destination=state.destination, parts=state.parts, part=state.part
-        )
-        return self._claim_of(state, list(rows.order_by("pk")))
+        return self._claim_of(state, self._statements.claimed(state))
 
     def _claim_of(self, state: OutboxState, rows: Sequence[OutboxMessage]) -> Claim:
         name = ClaimName(f"{self.outbox_id()}:{state.parts}", state.number, state.token)
@@ -189,16 +193,18 @@ class OutboxTables:
         return bool(self._state_of(claim).filter(problem="").update(problem=problem, problem_ms=clock.now_ms()))
 
     def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:
-        """Return the ids of the rows of the next claim, in their order, each as _unlocked() does."""
-        found = self._unclaimed(destination.name).filter(parts=parts, part=part).order_by("batch", "pk")
-        if getattr(destination, "ordered", False):
-            aside = self._messages.filter(batch=0, destination=destination.name, key__isnull=False)
-            found = found.exclude(key__in=aside.values("key"))
-        rows = list(found.values_list("pk", "key", "size")[:ROWS])
-        rows = rows[: sizes_fit([size for _, _, size in rows], BYTES)]
-        free = self._unlocked([pk for pk, _, _ in rows])
+        """Return the ids of the rows of the next claim, in their order, each as _unlocked() does.
+
+        There are none while there are rows, or open claims, of another number of partitions. They go first.
+        """
+        is_ordered = getattr(destination, "ordered", False)
+        rows = self._statements.candidates(destination.name, part, parts, ROWS, is_ordered=is_ordered)
+        if any(row.has_others for row in rows):
+            return {}
+        rows = rows[: sizes_fit([row.size for row in rows], BYTES)]
+        free = self._unlocked([row.pk for row in rows])
         claimed, waiting = dict[int, OutboxMessage | None](), set[str | None]()
-        for pk, key, _ in rows:
+        for pk, key, _, _ in rows:
             if pk in free and key not in waiting:
                 claimed[pk] = free[pk]
             elif key is not None:
@@ -213,13 +219,7 @@ class OutboxTables:
         """
         if not connections[self.alias].features.has_select_for_update_skip_locked:
             return dict.fromkeys(ids)
-        rows = self._messages.select_for_update(skip_locked=True).filter(pk__in=ids, batch=None)
-        return {row.pk: row for row in rows}
-
-    def _has_others(self, destination: str, parts: int) -> bool:
-        """Return whether there are rows, or open claims, of another number of partitions. They go first."""
-        claims = self._states.filter(destination=destination).exclude(token="").exclude(parts=parts)
-        return claims.exists() or any(found.exists() for found in self._others(destination, parts))
+        return {row.pk: row for row in self._statements.unlocked(ids)}
 
     def has_others(self, destination: str, parts: int) -> bool:
         """Return whether there are unclaimed rows of another number of partitions."""
@@ -254,7 +254,7 @@ class OutboxTables:
         """Change the claim of those of some rows that have this one; None: delete them."""
         if not ids:
             return
-        if connections[self.alias].vendor != "mysql":
+        if not is_mysql(self.alias):
             rows = self._messages.filter(pk__in=ids, batch=batch)
             _ = rows.delete() if to is None else rows.update(batch=to)
             return
@@ -267,9 +267,20 @@ class OutboxTables:
 
     def _lock(self, destination: str) -> None:
         """Wait for other transactions that claim rows of a destination, or change their partitions."""
-        lock: dict[str, Any] = {"destination": destination, "part": -1, "parts": LOCK}
-        while not self._states.filter(**lock).update(number=F("number") + 1):
-            self._states.get_or_create(**lock)
+        while not self._statements.lock(destination):
+            self._states.get_or_create(destination=destination, part=-1, parts=LOCK)
+
+    def _number_of(self, destination: str, part: int, parts: int) -> StateNumber:
+        """Return the state of a place by the latest look, if that has found it and this is the first claim since."""
+        known = self._numbers.pop((destination, part, parts), None)
+        if known is None:
+            state, _ = self._states.get_or_create(destination=destination, part=part, parts=parts)
+            known = StateNumber(state.pk, state.number)
+        return known
+
+    def _note(self, found: Found) -> str:
+        self._numbers = {(found.destination, *place): number for place, number in found.numbers.items()}
+        return found.destination
 
     def _unclaimed(self, destination: str) -> QuerySet[OutboxMessage]:
         return self._messages.filter(batch=None, destination=destination)

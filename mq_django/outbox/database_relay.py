@@ -48,14 +48,15 @@ class DatabaseRelay:
     def steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield what there is to do: the place, and a function that does it and returns whether there may be more.
 
-        Without rows it takes two queries. The next queue or topic is looked for when all steps of one are done.
+        Without rows it takes one query. The next queue or topic is looked for when all steps of one are done.
 
         Raises:
             DatabaseError: from the database.
         """
         # First: an id may be used again by a row that is published in this round.
         yield from self._retained_steps()
-        states = [state for state in self.tables.open_states() if state.destination in self._destinations]
+        open_states, first = self.tables.look()
+        states = [state for state in open_states if state.destination in self._destinations]
         for state in states:
             place = self._place(state.destination, state.parts, state.part)
             yield place.place, partial(self._continue, state, place)
@@ -64,7 +65,7 @@ class DatabaseRelay:
             if key not in open_places:
                 # Another process may have finished it.
                 known.claim = None
-        for name in self.tables.destinations():
+        for name in self.tables.destinations(first):
             if name in self._destinations:
                 yield from self._waiting_steps(name, open_places)
 

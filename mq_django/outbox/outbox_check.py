@@ -13,11 +13,20 @@ from mq_django.outbox.insertion import database_of
 from mq_django.outbox.outbox_databases import has_table
 
 
+#: The kinds of databases whose SQL the outbox is written in, as Django calls them. MariaDB is `mysql`.
+VENDORS = ("sqlite", "postgresql", "mysql")
+
+
 def check_outbox(**_: Any) -> list[CheckMessage]:
-    """Report routers that allow no tables in the database where they write the rows of a queue or topic with OUTBOX."""
+    """Report a database that cannot have the outbox, where routers write the rows of a queue or topic with OUTBOX."""
     name, alias = _user(), database_of(None)
-    if not name or (alias in connections and router.allow_migrate_model(alias, OutboxMessage)):
+    if not name:
         return []
+    if alias in connections and router.allow_migrate_model(alias, OutboxMessage):
+        vendor = connections[alias].vendor
+        message = f"{name!r} has OUTBOX, and database {alias!r} is of a kind that has no outbox: {vendor}."
+        hint = "Have DATABASE_ROUTERS write its models to SQLite, PostgreSQL, MariaDB or MySQL."
+        return [] if vendor in VENDORS else [Error(message, hint=hint, id="mq_django.E012")]
     hint = f"Let DATABASE_ROUTERS allow the migrations of mq_django on {alias!r}, or write its models elsewhere."
     message = f"{name!r} has OUTBOX, and its rows would be written to database {alias!r}, where no table can be."
     return [Error(message, hint=hint, id="mq_django.E012")]

@@ -60,9 +60,9 @@ TRANSACTION_MUTATIONS = [
     ),
     Mutation(
         name="the comparison of a claim: two relays claim rows under one number",
-        files=[CLAIMS],
-        pattern=r"filter\(pk=state\.pk, number=state\.number, token=\"\", problem=\"\"\)",
-        replacement="filter(pk=state.pk)",
+        files=["mq_django/outbox/claim_statements.py"],
+        pattern=r"AND number = %s AND token = '' AND problem = ''\"",
+        replacement='AND %s >= 0"',
         scenario=SCENARIO,
         test=RELAY_TESTS,
     ),

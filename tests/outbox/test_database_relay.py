@@ -82,7 +82,7 @@ def test_rows_that_were_set_aside_are_no_work(sqlite, mq_settings, django_assert
     found = relay(sqlite)
 
     assert list(found.steps()) == []
-    with django_assert_num_queries(2, using=sqlite):
+    with django_assert_num_queries(1, using=sqlite):
         list(found.steps())
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from django.core.management import call_command
+from django.db import connections
 
 from mq_django.outbox.outbox_check import check_outbox, check_outbox_tables
 from tests.databases.fixtures import known
@@ -59,3 +60,10 @@ def test_a_router_that_allows_no_table_is_an_error(router):
     (error,) = check_outbox()
     assert error.id == "mq_django.E012"
     assert "'default', where no table can be" in error.msg
+
+
+def test_a_database_in_whose_sql_the_outbox_is_not_written_is_an_error(router, monkeypatch):
+    monkeypatch.setattr(connections["default"], "vendor", "oracle")
+    (error,) = check_outbox()
+    assert error.id == "mq_django.E012"
+    assert "'default' is of a kind that has no outbox: oracle" in error.msg
