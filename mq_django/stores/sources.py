@@ -2,9 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.entry_lists import decode_entries
@@ -21,39 +20,6 @@ FULL = 50
 READ = 100
 
 Taken = list[Delivery | Undecodable]
-
-
-class Undecoded(Sequence[Delivery | Undecodable]):
-    """The deliveries in the entries of a reply, which are decoded when they are first looked at.
-
-    Args:
-        entries: they are emptied then.
-        decode: returns their deliveries.
-    """
-
-    def __init__(self, entries: list[Any], decode: Callable[[list[Any]], Taken]) -> None:
-        self._count = len(entries)
-        self._entries = entries
-        self._decode = decode
-        self._decoded: Taken | None = None
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, at: int) -> Delivery | Undecodable: ...
-    @overload
-    def __getitem__(self, at: slice) -> Taken: ...
-    def __getitem__(self, at: int | slice) -> Delivery | Undecodable | Taken:
-        return self._all()[at]
-
-    def __iter__(self) -> Iterator[Delivery | Undecodable]:
-        return iter(self._all())
-
-    def _all(self) -> Taken:
-        if self._decoded is None:
-            self._decoded = self._decode(self._entries)
-        return self._decoded
 
 
 class Source(ABC):
@@ -81,7 +47,7 @@ class Source(ABC):
         """Return the commands that take messages without waiting, urgent ones first."""
 
     @abstractmethod
-    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Sequence[Delivery | Undecodable] | None:
+    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
         """Return the deliveries in the replies of these commands."""
 
     @abstractmethod
@@ -115,11 +81,7 @@ class Source(ABC):
 
     def _decoded(self, entries: list[Any], stream: int) -> Taken:
         """Return the deliveries in the entries of a reply, which is emptied."""
-        return self._decoder(stream)(entries)
-
-    def _decoder(self, stream: int) -> Callable[[list[Any]], Taken]:
-        """Return what decodes the entries that were read last from a stream."""
-        return partial(decode_entries, queue=self._name, stream=stream, read_at=self._read_at, id_end=self._id_end)
+        return decode_entries(entries, queue=self._name, stream=stream, read_at=self._read_at, id_end=self._id_end)
 
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
         """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""
@@ -153,16 +115,14 @@ class StreamSource(Source):
         read = self._read_command(consumer, count, [keys.ready], block_ms=None)
         return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked", "ordered"), read]
 
-    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Sequence[Delivery | Undecodable] | None:
+    def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
         """See Source.taken()."""
         if len(replies) == 1:
             return self._taken_in_order(replies[0], count)
         urgent, control, read = replies
         self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None, None]
-        if is_gone(read):
-            return None
-        if reply_or_raise(read):
-            return Undecoded(read[0][1], self._decoder(READY))
+        if (found := self._read(read)) != []:
+            return found
         # Urgent messages may have come since the check: only the script can tell that there are none.
         return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
 
@@ -175,7 +135,7 @@ class StreamSource(Source):
         return self._read(self._wire.trip(commands)[0])
 
     def in_order(self, ready: list[Any], urgent: list[Any], lead: int) -> Taken:
-        """Return the deliveries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
+        """Return the entries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
         first = self._decoded(urgent, URGENT)
         return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 

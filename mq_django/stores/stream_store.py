@@ -113,13 +113,13 @@ class StreamStore:
                 *(keys.ready, self.config.name),
             )
 
-    def take(self, consumer: str, *, count: int) -> Sequence[Delivery | Undecodable]:
+    def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
         self._source.begin_read()
         replies = self._wire.trip(self._source.take_commands(consumer, count))
         return self._taken(self._source.taken(replies, consumer, count))
 
-    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Sequence[Delivery | Undecodable]:
+    def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch()."""
         self._source.begin_read()
         return self._taken(self._source.fetch(consumer, count=count, block_ms=block_ms))
@@ -232,7 +232,7 @@ class StreamStore:
         pending = sum(0 if is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
         return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
 
-    def _taken(self, found: Sequence[Delivery | Undecodable] | None) -> Sequence[Delivery | Undecodable]:
+    def _taken(self, found: Taken | None) -> Taken:
         """Return the deliveries; prepare the queue if that is necessary."""
         if found is None:
             self.create_groups()

@@ -61,8 +61,6 @@ class ClusterSession(Wire):
         #: The node of each slot that it has sent to, and how often another node was found to have one.
         self._owners: dict[int, Address | None] = {}
         self.moves = 0
-        #: See Session. Not called: what it does is done after the trip.
-        self.meanwhile: Callable[[], None] | None = None
 
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""

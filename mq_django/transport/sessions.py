@@ -90,8 +90,6 @@ class Session(Wire):
         #: The socket that is registered with `poll`. Polling takes a third of the time of redis-py's own check.
         self._polled: Any = None
         self._poll = poll()
-        #: Called by the next trip() when it has sent its commands: it runs while Redis works. It must not raise.
-        self.meanwhile: Callable[[], None] | None = None
         #: The time on the monotonic clock by which replies must have arrived.
         self._ends = math.inf
 
@@ -163,9 +161,6 @@ class Session(Wire):
     def trip(self, commands: Sequence[Command]) -> list[Any]:
         """See Wire.trip()."""
         self.send(commands)
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
         replies = [self.receive() for _ in commands]
         if any([isinstance(reply, exceptions.ResponseError) for reply in replies]):  # noqa: C419 - a list is faster
             replies = self.again_in_full(commands, replies)

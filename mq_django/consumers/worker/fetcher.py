@@ -48,9 +48,6 @@ class Fetcher(Service):
 
     def run_once(self) -> float:
         """Fetch as many messages as the pools have room for."""
-        if self._reader.ahead:
-            self._take_ahead()
-            return 0.0
         if not self._may_fetch():
             return PAUSED
         room = self._room.messages(self._settler.seconds, len(self._settler.in_hand))
@@ -63,22 +60,10 @@ class Fetcher(Service):
             return rest
         if self._reader.busy:
             after_wait, self._has_waited = self._has_waited, False
-            take = self._reader.take_ahead if self._room.is_for_batches() else self._reader.take
-            take(room, after_wait=after_wait)
+            self._reader.take(room, after_wait=after_wait)
         else:
             self._wait(max(1, room // self._share))
         return 0.0
-
-    def _take_ahead(self) -> None:
-        """Start what was taken, during the next fetch if there is one now."""
-        ahead, check = self._reader.ahead, self._reader.next_check
-        room = 0
-        if check is None and self._may_fetch() and not self._store.rest():
-            room = self._room.messages(self._settler.seconds, len(self._settler.in_hand) + ahead, ahead=ahead)
-        if room < 1:
-            self._reader.start_ahead()
-        else:
-            self._reader.take_ahead(room)
 
     def _wait(self, count: int) -> None:
         """Fetch messages, and wait for the first."""

@@ -10,7 +10,6 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.settling import message_id
-from mq_django.stores.sources import Undecoded
 from mq_django.transport.cluster_wires import AnySession
 
 logger = get_logger(__name__)
@@ -52,14 +51,6 @@ class QueueReader:
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
         self._moves = session.moves
-        #: What was taken and has not started: it is decoded during the next round trip.
-        self._ahead: Sequence[Delivery | Undecodable] = ()
-        self._failed: BaseException | None = None
-
-    @property
-    def ahead(self) -> int:
-        """Return how many messages have been taken and not started."""
-        return len(self._ahead)
 
     @property
     def next_check(self) -> float | None:
@@ -86,39 +77,6 @@ class QueueReader:
         self.busy = bool(taken)
         self.pass_on(taken)
         return len(taken)
-
-    def take_ahead(self, count: int, *, after_wait: bool = False) -> None:
-        """Take messages as take() does, and start those of the call before while Redis works.
-
-        If they may be followed by more, they start with the next call, or with start_ahead(): one of these must follow
-        at once. If neither does, because the consumer stops, they are handed back like others that have not started.
-        """
-        self._session.meanwhile = self._start_ahead
-        try:
-            taken = self.settler.settle_and_take(self.store, count=count, after_wait=after_wait)
-        finally:
-            self._session.meanwhile = None
-            self.start_ahead()
-        self.busy = bool(taken)
-        if isinstance(taken, Undecoded):
-            self._ahead = taken
-        else:
-            self.pass_on(taken)
-
-    def start_ahead(self) -> None:
-        """Start what take_ahead() has taken. An error of one is raised when the others are started."""
-        self._start_ahead()
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            raise failed
-
-    def _start_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, ()
-        if ahead:
-            try:
-                self.pass_on(ahead)
-            except BaseException as error:  # noqa: BLE001 - raised later: the reply must be read first
-                self._failed = error
 
     def pass_on(self, taken: Sequence[Delivery | Undecodable]) -> None:
         """Run what was taken, except what this consumer runs already, or has run and acked just now."""

@@ -24,18 +24,13 @@ class Room:
         """Return whether a pool is blocked: fetched messages may wait for it and be handed back."""
         return any(pool.blocked for pool in self._pools.values())
 
-    def is_for_batches(self) -> bool:
-        """Return whether the queue has handlers that get several messages a call."""
-        return bool(batches(self._queue))
-
-    def messages(self, seconds: float, in_hand: int, *, ahead: int = 0) -> int:
+    def messages(self, seconds: float, in_hand: int) -> int:
         """Return how many messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken.
 
-        `in_hand`: how many messages of the queue this process has fetched and not yet settled. `ahead`: how many of
-        them have not started, and do not wait for their call yet.
+        `in_hand`: how many messages of the queue this process has fetched and not yet settled.
         """
         if of_queue := batches(self._queue):
-            waiting = self._batches.waiting(self._queue) + ahead
+            waiting = self._batches.waiting(self._queue)
             room = [self._pools[kind].room_for_batches(batch, waiting, in_hand) for kind, batch in of_queue.items()]
             return max(room)
         pools = [self._pools[is_async] for is_async in kinds(self._queue)] or list(self._pools.values())

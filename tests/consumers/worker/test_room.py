@@ -177,19 +177,6 @@ def test_what_waits_for_its_call_needs_no_more_room(rig):
     assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50) == 150
 
 
-def test_what_has_been_fetched_and_does_not_wait_yet_needs_no_more_room(rig):
-    handler("default", "b", batch=100)(print)
-    waits(rig, 20)
-    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50, ahead=30) == 150
-
-
-def test_whether_a_queue_has_handlers_of_batches(rig):
-    room = Room("default", rig.threads, rig.loop, rig.batches)
-    assert not room.is_for_batches()
-    handler("default", "b", batch=100)(print)
-    assert room.is_for_batches()
-
-
 def test_messages_that_come_alone_have_room_beside_those_that_wait_for_their_batch(rig):
     handler("default", "b", batch=100, linger=60)(print)
     waits(rig, 199)
