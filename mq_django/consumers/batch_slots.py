@@ -2,8 +2,8 @@
 
 import mmap
 import struct
-from collections.abc import Sequence
-from itertools import starmap
+from collections.abc import Iterable
+from itertools import islice, starmap
 
 from mq_django.consumers.receipts import MAX_ENTRY, stored_entry
 from mq_django.consumers.result_ring import HANDLED, RESULT
@@ -31,17 +31,18 @@ class BatchSlots:
         self._memory = memory
         self._at = at
 
-    def write(self, row: int, receipts: Sequence[tuple[int, int, bytes]]) -> None:
-        """Write the receipts of a batch."""
+    def write(self, row: int, receipts: Iterable[tuple[int, int, bytes]]) -> int:
+        """Write the receipts of a batch, and return how many these are."""
         pack, longest, at = RESULT.pack, MAX_ENTRY, self._at + row * self.size * RESULT.size
         # Each is packed as the result that it will mostly be: see packed().
         packed = b"".join(
             [
                 pack(HANDLED, stream, queue, entry if len(entry) <= longest else stored_entry(entry))
-                for queue, stream, entry in receipts[: self.size]
+                for queue, stream, entry in islice(receipts, self.size)
             ]
         )
         self._memory[at : at + len(packed)] = packed
+        return len(packed) // RESULT.size
 
     def packed(self, row: int, count: int) -> bytes:
         """Return the receipts of a batch with so many deliveries as results that say HANDLED."""

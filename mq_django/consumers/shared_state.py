@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 from mq_django.consumers.batch_slots import SHAPE, BatchSlots
 from mq_django.consumers.memory import allocate
@@ -106,13 +106,13 @@ class SharedState:
         self._memory[at] = RUNNING
 
     def run_batch(
-        self, lane: int, row: int, receipts: Sequence[tuple[int, int, bytes]], since: float, deadline: float
+        self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
     ) -> None:
         """Note that a lane has been running several deliveries since a time; their receipts are in a row of a table."""
         at = _LANES + lane * _LANE.size
         self._memory[at] = IDLE
-        self.batches.write(row, receipts)
-        _LANE.pack_into(self._memory, at, IDLE, 0, row, since, deadline, _COUNT.pack(len(receipts)))
+        count = self.batches.write(row, receipts)
+        _LANE.pack_into(self._memory, at, IDLE, 0, row, since, deadline, _COUNT.pack(count))
         self._memory[at] = BATCH
 
     def largest_batch(self) -> int:

@@ -133,19 +133,6 @@ def decode_entry(
     same id.
     """
     try:
-        if len(fields) == 6:
-            first, message_id, second, type_, third, text = fields
-            # isalnum() is the fastest check of an id. Ids of partitions have a dot; see _decode_any() for others.
-            is_plain = message_id.isalnum() or message_id.replace(b".", b"").isalnum()
-            if is_plain and (first, second, third) == _OURS and len(message_id) <= MAX_NAME_LENGTH:
-                name = _names.get(type_)
-                if name is not None and len(text) <= MAX_ENTRY_BYTES:
-                    ms = int(entry.partition(b"-")[0])
-                    # All values one by one: to add the defaults with * takes twice as long.
-                    ms = ms if ms < LAST_MS else LAST_MS
-                    known, data = message_id.decode(), loads(text)
-                    message = _new(Message, (known, name, data, queue, 1, None, ms, None, 0, None, NO_HEADERS, False))
-                    return _new(Delivery, (message, stream, entry, text, False, False, "", read_at))
         return _decode_any(fields, queue, stream, entry, read_at, id_end)
     except MemoryError:
         raise
@@ -168,12 +155,8 @@ def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
     return values, text
 
 
-#: The fields of most entries of our own producers.
-_OURS = (b"id", b"type", b"data")
-#: Makes a named tuple in half the time that its own constructor takes.
-_new = tuple.__new__
 #: Valid names by their bytes. The number is limited, because another program may send any number of names.
-_names: dict[bytes, str] = {}
+known_names: dict[bytes, str] = {}
 _MAX_NAMES = 1000
 
 
@@ -185,8 +168,8 @@ def _name(value: object) -> str:
         raise DecodeError("type is not text")
     if len(value) > MAX_NAME_LENGTH or not value.isprintable():
         raise DecodeError(f"not a name: {value[:80]!r}")
-    if len(_names) < _MAX_NAMES:
-        _names[value.encode()] = value
+    if len(known_names) < _MAX_NAMES:
+        known_names[value.encode()] = value
     return value
 
 

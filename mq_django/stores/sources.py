@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
+from mq_django.core.entry_lists import decode_entries
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.wire import decode_entry
 from mq_django.stores.settling import Receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
@@ -79,12 +79,9 @@ class Source(ABC):
                     held.append(Undecodable(stream, entry, [], "deleted while it was pending"))
         return held
 
-    def _decoded(self, entries: Sequence[Any], stream: int) -> Taken:
-        name, read_at, id_end = self._name, self._read_at, self._id_end
-        return [
-            decode_entry(fields or [], queue=name, stream=stream, entry=entry, read_at=read_at, id_end=id_end)
-            for entry, fields in entries
-        ]
+    def _decoded(self, entries: list[Any], stream: int) -> Taken:
+        """Return the deliveries in the entries of a reply, which is emptied."""
+        return decode_entries(entries, queue=self._name, stream=stream, read_at=self._read_at, id_end=self._id_end)
 
     def _read_command(self, consumer: str, count: int, streams: Sequence[str], *, block_ms: int | None) -> Command:
         """Return the command that reads new entries. It waits for the first unless `block_ms` is None."""
@@ -137,7 +134,7 @@ class StreamSource(Source):
             commands.append(self._ordered_command(consumer, 0))
         return self._read(self._wire.trip(commands)[0])
 
-    def in_order(self, ready: Sequence[Any], urgent: Sequence[Any], lead: int) -> Taken:
+    def in_order(self, ready: list[Any], urgent: list[Any], lead: int) -> Taken:
         """Return the entries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
         first = self._decoded(urgent, URGENT)
         return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]

@@ -1,7 +1,7 @@
 """The caller's thread, in the place of a consumer's threads and event loop."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from asgiref.sync import sync_to_async
 
@@ -23,7 +23,7 @@ class UnsharedState:
         """See RunningState.run()."""
 
     def run_batch(
-        self, lane: int, row: int, receipts: Sequence[tuple[int, int, bytes]], since: float, deadline: float
+        self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
     ) -> None:
         """See RunningState.run_batch()."""
 

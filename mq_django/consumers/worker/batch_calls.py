@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -64,9 +65,10 @@ class RunningBatch:
         self._executor = items[0][1]
         self._is_of_one_queue = len({id(executor) for _, executor in items}) == 1
         self._timeout = self._executor.timeout(handler)
-        self._plan = HalvingPlan[Member, Failed](items, may_be_common=self._may_be_common)
+        # Nothing here refers back to this object: messages are freed at once, and not by the garbage collector.
+        self._plan = HalvingPlan[Member, Failed](items, may_be_common=partial(_may_be_common, items, handler))
         #: The messages of the present call.
-        self._members = self._group = items
+        self._group = items
         self._has_called = self._has_split = False
 
     def run(self, lane: ThreadLane, *_: object) -> None:
@@ -185,12 +187,13 @@ class RunningBatch:
         self._mark(lane, now, math.inf if self._timeout is None else now + self._timeout)
 
     def _mark(self, lane: int, since: float, deadline: float) -> None:
-        # As plain tuples: a receipt of each message would take longer.
-        receipts = [(executor.number, delivery.stream, delivery.entry) for delivery, executor in self._group]
-        if len(receipts) > 1:
+        if len(self._group) > 1:
+            # As plain tuples, one at a time: a receipt of each message would take longer.
+            receipts = ((executor.number, delivery.stream, delivery.entry) for delivery, executor in self._group)
             self._state.run_batch(lane, self._row, receipts, since, deadline)
         else:
-            self._state.run(lane, *receipts[0], since, deadline)
+            delivery, executor = self._group[0]
+            self._state.run(lane, executor.number, delivery.stream, delivery.entry, since, deadline)
 
     def _settle(self, group: Sequence[Member], end: BatchEnd, seconds: float) -> list[EndedMessage]:
         """Pass on the outcomes of a call, and return what has ended with it."""
@@ -239,10 +242,6 @@ class RunningBatch:
             ended.append(EndedMessage(delivery, retry, failed.seconds, failed.raised))
         return ended
 
-    def _may_be_common(self) -> bool:
-        """Return whether all messages may still be retried without a charge."""
-        return all(may_retry_uncharged(each.config, delivery, self._handler) for delivery, each in self._members)
-
     def _job(self) -> WorkItem:
         """Return what the lane runs, for those who look: it stands for the first message of the present call."""
         return WorkItem(self._group[0][0], self._handler, self)
@@ -267,3 +266,8 @@ class RunningBatch:
 
 def _messages(group: Sequence[Member]) -> list[Message]:
     return [delivery.message for delivery, _ in group]
+
+
+def _may_be_common(members: Sequence[Member], handler: Handler) -> bool:
+    """Return whether all messages may still be retried without a charge."""
+    return all(may_retry_uncharged(executor.config, delivery, handler) for delivery, executor in members)

@@ -1,6 +1,7 @@
 """Pass each delivery to the pool that runs it, or to the settler."""
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from mq_django.consumers.decisions import unusable
@@ -67,9 +68,9 @@ class Dispatcher:
         collected = self._collected
         for item in taken:
             # Mostly a message for the same handler of batches as the one before.
-            if collected and isinstance(item, Delivery) and not item.alone and item.message.attempt == 1:
-                together = collected.get(item.message.name)
-                if together is not None:
+            if collected and isinstance(item, Delivery) and not item.alone:
+                message = item.message
+                if message.attempt == 1 and (together := collected.get(message.name)) is not None:
                     together.append(item)
                     continue
             try:
@@ -109,7 +110,7 @@ class Dispatcher:
         waits = False
         for name, deliveries in collected.items():
             collector = self._collectors[name]
-            collector.add([(delivery, self._executor) for delivery in deliveries])
+            collector.add(list(zip(deliveries, repeat(self._executor))))
             # A quarantine runs each message alone.
             waits |= collector.ready(at_once=self._isolate is None) is not None
         if waits:

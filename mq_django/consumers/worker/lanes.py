@@ -1,7 +1,7 @@
 """What runs on a lane, and what a lane does for it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from mq_django.consumers.receipts import Receipt
@@ -87,7 +87,7 @@ class RunningState(Protocol):
         """Note that a lane has been running a delivery since a time on the monotonic clock."""
 
     def run_batch(
-        self, lane: int, row: int, receipts: Sequence[tuple[int, int, bytes]], since: float, deadline: float
+        self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
     ) -> None:
         """Note that a lane has been running several deliveries since a time; their receipts are in a row of a table."""
 

@@ -5,11 +5,12 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain
+from itertools import chain, repeat
 
 from mq_django.consumers.outage import LOG_AGAIN
 from mq_django.consumers.service import SERVER_ERRORS
 from mq_django.consumers.settlements import send_signals
+from mq_django.consumers.worker.latest_acks import LatestAcks
 from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
@@ -31,8 +32,6 @@ logger = get_logger(__name__)
 FULL = 200
 #: The most outcomes in one round trip.
 BATCH = 500
-#: Acks that are remembered: those of about a second at full speed. A replica lacks less than that when it takes over.
-ACKED = 10_000
 #: The outcomes of steps of workflows about which there are notes for their runs.
 STEP_ENDS = (StepEnd, Bury, Cancel)
 
@@ -54,8 +53,8 @@ class Settler:
         self._full = full
         #: The deliveries that this process has fetched and not yet settled, with the ids of their messages.
         self.in_hand: dict[tuple[int, bytes], str] = {}
-        #: The deliveries of the latest acks, with the ids of their messages: a new master need not have these acks.
-        self.acked: deque[tuple[tuple[int, bytes], str]] = deque(maxlen=ACKED)
+        #: A new master need not have the latest acks.
+        self._acked = LatestAcks()
         #: Deliveries whose batch failed, which may still have been settled.
         self._repeated: set[tuple[int, bytes]] = set()
         #: Outcomes that Redis refused. They are kept apart, so that they do not delay the others.
@@ -123,7 +122,7 @@ class Settler:
         For what a new master delivers again, because the delivery or the ack was not copied to it. This consumer has
         held both deliveries under the same receipt, so the outcome of the first settles the second.
         """
-        acked = dict(list(self.acked))
+        acked = self._acked.ids()
         rest = []
         for item in taken:
             receipt, known = (item.stream, item.entry), message_id(item)
@@ -252,10 +251,8 @@ class Settler:
             self.seconds += (sum(micros) / len(micros) / 1e6 - self.seconds) * min(1.0, len(micros) / 32)
 
     def _settled(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
-        receipts, pop = [(s.delivery.stream, s.delivery.entry) for s in batch], self.in_hand.pop
-        known = [pop(receipt, None) for receipt in receipts]
-        ended = zip(receipts, known, batch, strict=True)
-        self.acked.extend([(each, of or message_id(s.delivery)) for each, of, s in ended if s.outcome is ACK])
+        receipts = [(s.delivery.stream, s.delivery.entry) for s in batch]
+        self._acked.add(batch, receipts, list(map(self.in_hand.pop, receipts, repeat(None))))
         if self.reports.ended:
             self.reports.forget(receipts)
         if self._repeated:

@@ -1,10 +1,12 @@
 """What a handler with batch= gets in a call, and what its messages come to."""
 
 import asyncio
+import gc
 import itertools
 import logging
 import threading
 import time
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -12,6 +14,8 @@ from django.db import connection, transaction
 
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.shared_state import FAILED, HANDLED
+from mq_django.consumers.worker import batches
+from mq_django.consumers.worker.batch_calls import RunningBatch
 from mq_django.consumers.worker.batches import Lingering
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.core import clock
@@ -87,6 +91,24 @@ def fails_for(*poison):
 def test_what_was_fetched_together_is_one_call(rig, runs):
     assert runs(lambda messages: None, range(5)) == [[0, 1, 2, 3, 4]]
     assert rig.settled() == dict.fromkeys("01234", ACK)
+
+
+def test_what_has_ended_is_freed_without_the_garbage_collector(runs, monkeypatch):
+    started = []
+
+    def run(*args):
+        found = RunningBatch(*args)
+        started.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(batches, "RunningBatch", run)
+    gc.disable()
+    try:
+        # A thread keeps what it has run last.
+        runs(lambda messages: None, range(6), batch=3)
+        wait_until(lambda: started[0]() is None)
+    finally:
+        gc.enable()
 
 
 def test_a_call_has_no_more_messages_than_its_handler_accepts(rig, runs):
