@@ -29,6 +29,10 @@ _POSTGRESQL_BUSY = frozenset({"40001", "40P01", "55P03"})
 _LOCK_TIMEOUT = f"{LOCK_WAIT}s"
 #: Until the end of the transaction.
 _SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
+#: Of MySQL and MariaDB, after the rows: it ends with the transaction, whoever ends that.
+_SAVEPOINT = "mq_django_inbox"
+#: That of a transaction that can be committed, as libpq numbers them: PQTRANS_INTRANS.
+_IN_TRANSACTION = 2
 #: Rows of one statement.
 ROWS = 500
 
@@ -63,6 +67,8 @@ class Entries:
         self.writes_first = vendor in ("postgresql", "mysql")
         #: The database does not wait for another delivery of the message, so that the caller must.
         self.never_waits = vendor == "postgresql"
+        #: How many blocks of atomic() were open when the rows were written.
+        self._depth = 0
 
     def find(self, identity: Identity) -> Ack | None:
         """Return how a message was acked; None: it has no row."""
@@ -95,8 +101,33 @@ class Entries:
         for start in range(0, len(rows), ROWS):
             self._add(partial(self._write_all, rows[start : start + ROWS]))
 
-    @staticmethod
-    def _add(write: Callable[[], bool]) -> None:
+    def is_lost(self) -> bool:
+        """Return whether the transaction that add() was called in has ended, or can only be rolled back.
+
+        A database does that by itself when a statement fails, and not all of them say so in a way that Django knows:
+        PostgreSQL refuses all later statements, MySQL and MariaDB roll back after a deadlock, SQLite when the disk is
+        full. A handler that catches the error may go on, and what it has done is gone.
+        """
+        raw, vendor = self._connection.connection, self._connection.vendor
+        if raw is None:
+            return True
+        if vendor == "postgresql":
+            return int(raw.info.transaction_status) != _IN_TRANSACTION
+        if vendor == "sqlite":
+            return not raw.in_transaction
+        # If a block is left open, its own end says so, and it needs its savepoint.
+        is_open = len(self._connection.savepoint_ids) > self._depth
+        return vendor == "mysql" and not is_open and not self._released()
+
+    def _released(self) -> bool:
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        except DatabaseError:
+            return False
+        return True
+
+    def _add(self, write: Callable[[], bool]) -> None:
         try:
             is_written = write()
         except DatabaseError as error:
@@ -105,6 +136,10 @@ class Entries:
             raise
         if not is_written:
             raise Taken
+        if self._connection.vendor == "mysql":
+            self._depth = len(self._connection.savepoint_ids)
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
 
     def keep(self, identity: Identity, outcome: Ack) -> None:
         """Write to the row how the message was acked."""

@@ -122,7 +122,7 @@ class Once:
         # A step that was dropped has not run, and its run may be resumed.
         if not isinstance(outcome, Ack) or (isinstance(outcome, StepEnd) and outcome.event != "done"):
             raise _NotAcked(outcome)
-        if connections[self._using].needs_rollback:
+        if connections[self._using].needs_rollback or entries.is_lost():
             raise _NotAcked(Retry(error=ROLLED_BACK))
         if not entries.writes_first:
             if identity != self._in_pass():

@@ -1,14 +1,16 @@
 """One transaction around a handler, with a row that names its message."""
 
 import threading
+from contextlib import suppress
 
 import pytest
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from mq_django.core.exactly_once import current_database
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry, StepEnd
 from mq_django.inbox import once
 from mq_django.models import InboxMessage
+from tests.inbox.effects import Effects
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +91,98 @@ def test_a_transaction_that_is_marked_for_rollback_is_no_ack(consumer, effects, 
 
     consumer.handle(undo, once=using)
     assert "marked its transaction for rollback" in consumer.run().error
+    assert (effects.all(), rows()) == ([], [])
+
+
+def test_a_transaction_that_the_database_has_rolled_back_is_no_ack(consumer, effects, using, rows):
+    """After a deadlock on MariaDB, or a full disk on SQLite."""
+    if connections[using].vendor == "postgresql":
+        pytest.skip("PostgreSQL keeps a transaction that has failed, see below")
+
+    def lose(message):
+        effects.add(message)
+        with connections[using].cursor() as cursor:
+            cursor.execute("ROLLBACK")
+        Effects(using).add(message)
+
+    consumer.handle(lose, once=using)
+    assert "marked its transaction for rollback" in consumer.run().error
+    assert rows() == []
+
+
+def test_a_statement_that_fails_and_is_caught_is_an_ack_only_if_its_transaction_commits(consumer, effects, using, rows):
+    """PostgreSQL accepts no other statement in the transaction then, and rolls back at its commit without an error."""
+
+    def go_on(message):
+        effects.add(message)
+        with suppress(DatabaseError), connections[using].cursor() as cursor:
+            cursor.execute("SELECT message FROM effects WHERE there_is_no_such_column = 1")
+
+    consumer.handle(go_on, once=using)
+    outcome = consumer.run()
+    if connections[using].vendor == "postgresql":
+        assert "catching an error of the database" in outcome.error
+        assert (effects.all(), rows()) == ([], [])
+    else:
+        assert outcome == ACK
+        assert effects.all() == ["m"]
+        assert len(rows()) == 1
+
+
+def test_an_error_inside_an_atomic_block_of_the_handler_may_be_caught(consumer, effects, using):
+    def go_on(message):
+        effects.add(message)
+        with suppress(DatabaseError), transaction.atomic(using=using), connections[using].cursor() as cursor:
+            cursor.execute("SELECT message FROM effects WHERE there_is_no_such_column = 1")
+
+    consumer.handle(go_on, once=using)
+    assert consumer.run() == ACK
+    assert effects.all() == ["m"]
+
+
+def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
+    """MariaDB rolls back the whole transaction of one of both, and its next statement begins another one."""
+    if connections[using].vendor != "mysql":
+        pytest.skip("only MySQL and MariaDB go on after a deadlock")
+    with connections[using].cursor() as cursor:
+        cursor.executemany("INSERT INTO effects (message) VALUES (%s)", [["x"]] * 20)
+        cursor.execute("CREATE OR REPLACE TABLE pair (id integer PRIMARY KEY, n integer) ENGINE=InnoDB")
+        cursor.execute("INSERT INTO pair VALUES (1, 0), (2, 0)")
+    has_one, has_two = threading.Event(), threading.Event()
+
+    def change(row):
+        with connections[using].cursor() as cursor:
+            cursor.execute("UPDATE pair SET n = n + 1 WHERE id = %s", [row])
+
+    def other():
+        try:
+            with transaction.atomic(using=using):
+                with connections[using].cursor() as cursor:
+                    # Whoever has changed more rows goes on.
+                    cursor.execute("DELETE FROM effects WHERE message = 'x'")
+                change(2)
+                has_two.set()
+                assert has_one.wait(20)
+                change(1)
+        finally:
+            connections[using].close()
+
+    def meet(message):
+        effects.add(message)
+        change(1)
+        has_one.set()
+        assert has_two.wait(20)
+        with suppress(DatabaseError):
+            change(2)
+            raise AssertionError("there was no deadlock")
+        Effects(using).add(message)
+
+    consumer.handle(meet, once=using)
+    thread = threading.Thread(target=other)
+    thread.start()
+    outcome = consumer.run()
+    thread.join(20)
+    assert "catching an error of the database" in outcome.error
     assert (effects.all(), rows()) == ([], [])
 
 
