@@ -154,8 +154,16 @@ class OutboxTables:
             self._end_rows(claim, [row.pk for row in claim.rows], keeps=keeps, dropped=dropped)
         return True
 
-    def split(self, claim: Claim, done: int, refused: Mapping[int, str], destination: DeliveryOptions) -> bool:
-        """End a claim of another number of partitions: rows up to `done` are published, the others are unclaimed again.
+    def split(
+        self,
+        claim: Claim,
+        done: int,
+        refused: Mapping[int, str],
+        destination: DeliveryOptions,
+        *,
+        dropped: Collection[int] = (),
+    ) -> bool:
+        """End a claim that was ended in Redis: rows up to `done` are published, the others are unclaimed again.
 
         Returns:
             False, and nothing is changed, if somebody else has done it.
@@ -166,7 +174,7 @@ class OutboxTables:
                 return False
             self._set_aside(claim, refused)
             published = [row.pk for row in claim.rows if row.pk <= done]
-            self._end_rows(claim, published, keeps=destination.keeps_rows)
+            self._end_rows(claim, published, keeps=destination.keeps_rows, dropped=dropped)
             self._place(list(self._rows_of(claim)), destination)
         return True
 

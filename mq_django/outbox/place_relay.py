@@ -121,6 +121,10 @@ class PlaceRelay:
                 return False
             self.resume(claim)
         while self.claim is not None and (rows := [row for row in self.claim.rows if row.pk > self._done]):
+            if self._is_held_up(self.claim, rows):
+                # The next claim leaves out the rows of keys that were set aside.
+                self.end(self.destination)
+                return self.claim is None
             if not self._publish(self.claim, rows):
                 return False
         if self.claim is not None and not self._has_replica(self.claim):
@@ -131,11 +135,18 @@ class PlaceRelay:
             self.claim = None
         return True
 
+    def _is_held_up(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
+        """Return whether the rows that come next have the key of one that was refused, and must wait for it."""
+        if not self._refused or not getattr(self.destination, "ordered", False):
+            return False
+        keys = {row.key for row in claim.rows if row.pk in self._refused and row.key is not None}
+        return any(row.key in keys for row in rows)
+
     def end(self, whole: DeliveryOptions) -> None:
-        """End the open claim, which is for another number of partitions. What is not published gets new partitions.
+        """End the open claim before all of its rows are published. The others are unclaimed again.
 
         Args:
-            whole: the destination with the number of partitions that it has now.
+            whole: the destination with the number of partitions that it has now. Theirs are chosen again.
         """
         assert self.claim is not None
         self._begin_confirmation()
@@ -146,7 +157,7 @@ class PlaceRelay:
             return
         if self._replica is not None and not self._replica.is_confirmed():
             return
-        self._tables.split(self.claim, mark.done, mark.refused, whole)
+        self._tables.split(self.claim, mark.done, mark.refused, whole, dropped=self._dropped)
         self.claim = None
 
     def _publish(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
@@ -233,6 +244,9 @@ class PlaceRelay:
         if not self._tables.is_open(claim):
             # Another process has finished it meanwhile.
             return
+        if mark.word == "ENDED":
+            # Whoever has ended it may have been killed.
+            self._tables.split(claim, mark.done, mark.refused, self.destination, dropped=self._dropped)
         if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
             first = claim.rows[0].pk if claim.rows else 0
             logger.error(

@@ -1,6 +1,7 @@
 """The relay of one place: claims, marks and what becomes of rows, whoever crashes or goes back in time."""
 
 import pytest
+from django.db import transaction
 
 from mq_django import queues
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -226,6 +227,48 @@ def test_on_an_ordered_queue_only_rows_of_its_key_wait_for_one_that_was_set_asid
     rows(alias).filter(message_id=first[0]).delete()
     run(relay(alias))
     assert ready(redis_client, "mails") == others + waits
+
+
+@pytest.fixture
+def held_up(alias, mq_settings):
+    """Two messages with one unique key, of which the second is refused, and rows behind them. Return their ids."""
+    mq_settings(QUEUES={"mails": {"OUTBOX": True, "ORDERED": True}})
+    unique = {"key": "a", "unique": "u", "unique_for": "handled", "on_conflict": "error"}
+    with transaction.atomic(using=alias):
+        ids = [queues["mails"].publish("name", n, using=alias, **unique) for n in range(2)]
+        return ids + publish(alias, "mails", 3, key="a") + publish(alias, "mails", 2, key="b")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_on_an_ordered_queue_rows_of_the_same_claim_wait_for_one_that_is_refused(
+    alias, redis_client, held_up, monkeypatch, dies
+):
+    first, refused, *waits, three, four = held_up
+    if dies:
+        kill_at(place(alias, "mails"), "split", monkeypatch)
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == [first, three, four]
+    assert [row.message_id for row in rows(alias)] == [refused, *waits]
+    assert [row.error for row in rows(alias)] == [TAKEN, "", "", ""]
+
+    outbox_rows.discard(alias, [rows(alias).get(message_id=refused).pk])
+    run(relay(alias))
+    assert ready(redis_client, "mails") == [first, three, four, *waits]
+    assert not rows(alias).exists()
+
+
+def test_on_other_queues_nothing_waits_for_one_that_is_refused(alias, redis_client):
+    unique = {"key": "a", "unique": "u", "unique_for": "handled", "on_conflict": "error"}
+    with transaction.atomic(using=alias):
+        first, refused = (queues["mails"].publish("name", n, using=alias, **unique) for n in range(2))
+        others = publish(alias, "mails", 3, key="a")
+
+    run(relay(alias))
+
+    assert ready(redis_client, "mails") == [first, *others]
+    assert [row.message_id for row in rows(alias)] == [refused]
 
 
 def test_an_identity_is_made_once(alias):
