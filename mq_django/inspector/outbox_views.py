@@ -108,13 +108,15 @@ def _has_table(alias: str) -> bool:
     return True
 
 
-def outboxes(*, at_most: int | None = MAX_ROWS) -> list[OutboxView]:
+def outboxes(*, at_most: int | None = MAX_ROWS, database: str | None = None) -> list[OutboxView]:
     """Return what the outboxes of all databases have, by database and destination.
 
     Args:
         at_most: rows that are counted of one database; None: all.
+        database: the alias of the only database that is read; None: all that have an outbox.
     """
-    return [view for alias in outbox_databases() for view in _views(alias, at_most)]
+    aliases = outbox_databases() if database is None else [database]
+    return [view for alias in aliases for view in _views(alias, at_most)]
 
 
 def outboxes_of(queues: Collection[str]) -> list[OutboxView]:

@@ -45,6 +45,21 @@ def test_outboxes_are_listed():
     assert [row["destination"] for row in mq_json("outbox", "emails")] == ["emails"]
 
 
+def test_the_outboxes_of_one_database_are_listed():
+    outbox_row()
+    outbox_row("orders", using="other")
+
+    def listed(*args):
+        return [(row["database"], row["destination"]) for row in mq_json("outbox", *args)]
+
+    assert listed() == [("default", "emails"), ("other", "orders")]
+    assert listed("--database", "other") == [("other", "orders")]
+    assert listed("--database", "default") == [("default", "emails")]
+    assert listed("emails", "--database", "other") == []
+    text = "The database 'nope' has no outbox. Databases with one: default, other."
+    assert refused("--database", "nope") == (text, 2)
+
+
 def test_messages_are_listed():
     first, aside = outbox_row(message_id="one"), set_aside_row(message_id="two", error="no\x1b room")
     outbox_row(message_id="three")
