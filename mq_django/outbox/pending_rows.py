@@ -89,3 +89,9 @@ def _named(alias: str, destination: DeliveryOptions, named: str) -> QuerySet[Out
 def count_pending(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows wait for a relay, claimed or not."""
     return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch__lte=0).count()
+
+
+def count_set_aside(alias: str, destinations: Collection[str]) -> int:
+    """Return how many rows were set aside, because their messages cannot be published."""
+    aside = OutboxMessage.objects.using(alias).filter(batch=0, failed_ms__isnull=False)
+    return aside.filter(destination__in=destinations).count()
