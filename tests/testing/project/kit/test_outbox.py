@@ -63,6 +63,20 @@ def test_what_redis_did_not_get_is_relayed_later(mq):
     assert mq.relay() == 0
 
 
+def test_what_cannot_be_published_stays_in_the_outbox(mq):
+    options = {"unique": "u", "unique_for": "handled", "on_conflict": "error", "outbox": True}
+    queues["emails"].publish("welcome", 1, **options)
+    queues["emails"].publish("welcome", 2, **options)
+
+    mq.commit()
+
+    assert [each.data for each in mq.outbox] == [2]
+    assert OutboxMessage.objects.get(batch=0).error == "Another message has this unique key"
+    assert [each.message.data for each in mq.messages("emails")] == [1]
+    assert mq.relay() == 0
+    assert len(mq.outbox) == 1
+
+
 def test_a_rollback_takes_the_rows_back(mq):
     with pytest.raises(RuntimeError), transaction.atomic():
         queues["emails"].publish("welcome", 1, outbox=True)
