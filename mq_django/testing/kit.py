@@ -91,7 +91,7 @@ class MQ(Recorder):
     def outbox(self) -> list[Published]:
         """The messages in the outboxes of databases that are not published, in order.
 
-        Those that cannot be published stay there. `OutboxMessage.error` says why.
+        Those that cannot be published stay there. `mq outbox --set-aside` says why.
         """
         return relaying.waiting()
 
