@@ -91,6 +91,12 @@ def outbox_databases() -> list[str]:
     return sorted(found, key=lambda alias: (alias != DEFAULT_DB_ALIAS, alias))
 
 
+def publish_database() -> str:
+    """Return the alias of the database into which `publish()` writes rows, as the routers say."""
+    alias: str = router.db_for_write(_model("OutboxMessage"))
+    return alias
+
+
 def _has_table(alias: str) -> bool:
     """Return whether a database has the tables. If it cannot be reached, it is one of those that may."""
     if connections.databases[alias]["ENGINE"] == NO_DATABASE or not router.allow_migrate_model(
@@ -108,13 +114,15 @@ def _has_table(alias: str) -> bool:
     return True
 
 
-def outboxes(*, at_most: int | None = MAX_ROWS) -> list[OutboxView]:
+def outboxes(*, at_most: int | None = MAX_ROWS, database: str | None = None) -> list[OutboxView]:
     """Return what the outboxes of all databases have, by database and destination.
 
     Args:
         at_most: rows that are counted of one database; None: all.
+        database: the alias of the only database that is read; None: all that have an outbox.
     """
-    return [view for alias in outbox_databases() for view in _views(alias, at_most)]
+    aliases = outbox_databases() if database is None else [database]
+    return [view for alias in aliases for view in _views(alias, at_most)]
 
 
 def outboxes_of(queues: Collection[str]) -> list[OutboxView]:
@@ -161,7 +169,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
         .values_list("destination", "problem")
     )
     # Where publish() writes without `using`. Those without messages are shown there, with 0.
-    usual = _configured() if alias == router.db_for_write(_model("OutboxMessage")) else ()
+    usual = _configured() if alias == publish_database() else ()
     used = {name for name, count in retained.items() if count}
     for destination in sorted({*found, *stopped, *usual, *used}):
         row = found.get(destination, {"waiting": 0, "set_aside": 0, "oldest_ms": None})

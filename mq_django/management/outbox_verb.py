@@ -25,7 +25,9 @@ SHOWN = 20
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("destination", nargs="?", default="", help="Only messages for this queue or topic.")
-    parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="The alias of the database. Default: default.")
+    parser.add_argument(
+        "--database", help="The alias of the database. Default: default; without another option, all databases."
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--waiting", action="store_true", help="List messages that wait for their publication.")
     what.add_argument("--set-aside", action="store_true", help="List messages that cannot be published.")
@@ -61,6 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def outbox(options: Options, _: Terminal) -> VerbResult:
     """Show the outboxes, list messages of one, or act on those that were set aside."""
+    given = options["database"]
+    options = {**options, "database": DEFAULT_DB_ALIAS if given is None else given}
     if options["renew"]:
         return _renew(options["database"], is_confirmed=options["yes"])
     if options["republish"] or options["forget"]:
@@ -71,7 +75,7 @@ def outbox(options: Options, _: Terminal) -> VerbResult:
     if acts and bool(options["row"]) == options["all"]:
         raise CommandError("Give --row, or --all.", returncode=2)
     if not (acts or options["waiting"] or options["set_aside"]):
-        return _overview(options["destination"])
+        return _overview(options["destination"], given)
     _check_database(options["database"])
     return _act(options) if acts else _list(options)
 
@@ -111,8 +115,12 @@ def _act_on_retained(options: Options) -> VerbResult:
     return VerbResult({done: count}, [f"{done} {count}"], "")
 
 
-def _overview(destination: str) -> VerbResult:
-    views = [view for view in outboxes(at_most=None) if destination in ("", view.destination)]
+def _overview(destination: str, alias: str | None) -> VerbResult:
+    """Show the outboxes of all databases, or of one."""
+    if alias is not None:
+        _check_database(alias)
+    found = outboxes(at_most=None, database=alias)
+    views = [view for view in found if destination in ("", view.destination)]
     rows = [_view(view) for view in views]
     lines = table([{key: value for key, value in row.items() if key not in ("stopped", "error")} for row in rows])
     lines += [f"{row['destination']}: {escape(row['stopped'])}" for row in rows if row["stopped"]]

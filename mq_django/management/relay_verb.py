@@ -14,7 +14,7 @@ from mq_django.management.argument_types import duration
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
 from mq_django.outbox.outbox_databases import outbox_aliases
-from mq_django.outbox.pending_rows import count_pending
+from mq_django.outbox.pending_rows import count_pending, count_set_aside
 
 #: Seconds until a service must have ended its round.
 STOPS = 10.0
@@ -58,10 +58,16 @@ def _drain(seconds: float) -> VerbResult:
     finally:
         for service in services:
             service.close()
-    count = "1 row is" if left == 1 else f"{left} rows are"
-    return VerbResult(
-        {"left": left}, [f"{count} left in the outbox." if left else "The outbox is empty."], code=1 if left else 0
-    )
+    aside = sum(count_set_aside(alias, names) for alias in outbox_aliases())
+    empty = "No row waits in the outbox." if aside else "The outbox is empty."
+    lines = [f"{_rows(left)} left in the outbox." if left else empty]
+    if aside:
+        lines.append(f"{_rows(aside)} set aside and cannot be published: see manage.py mq outbox --set-aside.")
+    return VerbResult({"left": left, "set_aside": aside}, lines, code=1 if left else 0)
+
+
+def _rows(count: int) -> str:
+    return "1 row is" if count == 1 else f"{count} rows are"
 
 
 def _count(names: list[str]) -> int:

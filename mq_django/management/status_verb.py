@@ -74,22 +74,25 @@ def _status(options: Options) -> VerbResult:
     rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
     lines = table(rows) or ["No queue is configured."]
     lines += [busy_with(view) for view in views if view.is_starved]
-    lines += [line for found in outboxes_of(names or ()) for line in _outbox_lines(found)]
+    found_outboxes = outboxes_of(names or ())
+    are_several = len({each.database for each in found_outboxes}) > 1
+    lines += [line for each in found_outboxes for line in _outbox_lines(each, is_named=are_several)]
     away = {name: error for view in views for name, error in view.errors.items()}
     return VerbResult(found, lines, away_text(away))
 
 
-def _outbox_lines(view: OutboxView) -> Iterator[str]:
-    """Yield what the outbox of a queue or topic has; nothing while it is empty."""
+def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:
+    """Yield what the outbox of a queue or topic has; nothing while it is empty. `is_named`: with the database."""
     name = escape(view.destination or view.database)
+    outbox = f"the outbox of database {escape(view.database)}" if is_named and view.destination else "the outbox"
     if why := view.error or view.stopped:
-        yield f"{name}: the outbox {'cannot be read' if view.error else 'is stopped'}: {escape(why)}"
+        yield f"{name}: {outbox} {'cannot be read' if view.error else 'is stopped'}: {escape(why)}"
     more = "+" if view.is_more else ""
     if view.waiting:
         waited = (view.waited_ms or 0) // 1000
-        yield f"{name}: {view.waiting}{more} in the outbox, the oldest for {waited} s"
+        yield f"{name}: {view.waiting}{more} in {outbox}, the oldest for {waited} s"
     if view.set_aside:
-        yield f"{name}: {view.set_aside}{more} in the outbox cannot be published"
+        yield f"{name}: {view.set_aside}{more} in {outbox} cannot be published"
 
 
 def _row(view: QueueView) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Write publications into the outbox of a database, in the transaction that is open there."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import DatabaseError, connections, router, transaction
@@ -35,6 +36,21 @@ def database_of(using: str | None) -> str:
     return using or router.db_for_write(OutboxMessage)
 
 
+@contextmanager
+def table_needed(alias: str) -> Iterator[None]:
+    """Raise NoOutbox instead of the error of a database that has no table of the outbox.
+
+    Args:
+        alias: the alias of the database.
+    """
+    try:
+        yield
+    except DatabaseError as error:
+        if TABLE in str(error) and any(text in str(error) for text in _MISSING):
+            raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
+        raise
+
+
 def insert(publications: Sequence[Publication], alias: str, *, at_once: bool = False) -> None:
     """Write a row for each publication into a database, and have a relay notified after the commit.
 
@@ -47,17 +63,13 @@ def insert(publications: Sequence[Publication], alias: str, *, at_once: bool = F
         NoOutbox: the database has no outbox.
     """
     rows = values_of(publications)
-    try:
+    with table_needed(alias):
         if len(rows) == 1:
             _write(rows, alias)
         else:
             with transaction.atomic(using=alias, savepoint=False):
                 for statement in _statements(rows, alias):
                     _write(statement, alias)
-    except DatabaseError as error:
-        if TABLE in str(error) and any(text in str(error) for text in _MISSING):
-            raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
-        raise
     committed = RowsCommitted(publications, alias)
     if at_once and test_mode.relay is not None:
         committed()

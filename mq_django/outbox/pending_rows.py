@@ -12,7 +12,7 @@ from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.publication import Publication
 from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
-from mq_django.outbox.insertion import database_of
+from mq_django.outbox.insertion import database_of, table_needed
 from mq_django.outbox.outbox_databases import aliases_with_rows
 from mq_django.outbox.place_relay import with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
@@ -28,7 +28,8 @@ def find_row(destination: DeliveryOptions, named: str) -> Publication | None:
         named: the id of the message, or `u:` and its unique key: then the latest one.
     """
     for alias in aliases_with_rows():
-        row = _named(alias, destination, named).exclude(batch__lte=0).order_by("pk").last()
+        with table_needed(alias):
+            row = _named(alias, destination, named).exclude(batch__lte=0).order_by("pk").last()
         if row is not None:
             with suppress(DecodeError):
                 return publication_of(row, with_parts(destination, row.parts))
@@ -42,8 +43,13 @@ def cancel_row(using: str | None, destination: DeliveryOptions, named: str) -> b
         using: the alias of the database; None: as the routers say.
         destination: the queue.
         named: the id of the message, or `u:` and its unique key: then of all with this key.
+
+    Raises:
+        NoOutbox: the database has no outbox.
     """
-    deleted, _ = _named(database_of(using), destination, named).filter(batch=None).delete()
+    alias = database_of(using)
+    with table_needed(alias):
+        deleted, _ = _named(alias, destination, named).filter(batch=None).delete()
     return deleted > 0
 
 
@@ -58,10 +64,15 @@ def reschedule_row(
         named: as for cancel_row().
         delay_ms: milliseconds from now; None: `due_ms`.
         due_ms: milliseconds since 1970.
+
+    Raises:
+        NoOutbox: the database has no outbox.
     """
     new_ms = due_ms if delay_ms is None else clock.now_ms() + delay_ms
-    rows = _named(database_of(using), destination, named).filter(batch=None, due_ms__isnull=False)
-    return rows.update(due_ms=new_ms) > 0
+    alias = database_of(using)
+    with table_needed(alias):
+        rows = _named(alias, destination, named).filter(batch=None, due_ms__isnull=False)
+        return rows.update(due_ms=new_ms) > 0
 
 
 def _named(alias: str, destination: DeliveryOptions, named: str) -> QuerySet[OutboxMessage]:
@@ -78,3 +89,9 @@ def _named(alias: str, destination: DeliveryOptions, named: str) -> QuerySet[Out
 def count_pending(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows wait for a relay, claimed or not."""
     return OutboxMessage.objects.using(alias).filter(destination__in=destinations).exclude(batch__lte=0).count()
+
+
+def count_set_aside(alias: str, destinations: Collection[str]) -> int:
+    """Return how many rows were set aside, because their messages cannot be published."""
+    aside = OutboxMessage.objects.using(alias).filter(batch=0, failed_ms__isnull=False)
+    return aside.filter(destination__in=destinations).count()

@@ -45,8 +45,8 @@ WAITS = (
 )
 
 COPIED = (
-    "Redis knows another claim {number} of this outbox: the database is a copy of another one, or was restored. Give a "
-    "copy an identity of its own, or let no relay use it"
+    "Redis knows another claim {number} of this outbox: the database is a copy of another one, has a copy, or was "
+    "restored. Give a copy an identity of its own, or let no relay use it"
 )
 WENT_BACK = (
     "Database %r went back in time: Redis knows claim %d of the outbox for %s, and the database claim %d. Up to %d "

@@ -71,6 +71,7 @@ class WaitingMessages(ProgressReader):
             InvalidMessage: both an id and a unique key are given, or none, or it is not text; or `force` is given
                 without `running`.
             NotSupported: with `running`: the queue has RSMQ's format.
+            NoOutbox: with OUTBOX: the database has no table of the outbox.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named = _named(message_id, unique)
@@ -119,6 +120,7 @@ class WaitingMessages(ProgressReader):
 
         Raises:
             InvalidMessage: not exactly one of `delay` and `deliver_at`, or of an id and a unique key, is given.
+            NoOutbox: with OUTBOX: the database has no table of the outbox.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
         named, (delay_ms, due_ms) = _named(message_id, unique), due(delay, deliver_at)

@@ -89,7 +89,10 @@ class MQ(Recorder):
 
     @property
     def outbox(self) -> list[Published]:
-        """The messages that wait in the outboxes of databases for a relay, in order."""
+        """The messages in the outboxes of databases that are not published, in order.
+
+        Those that cannot be published stay there. `mq outbox --set-aside` says why.
+        """
         return relaying.waiting()
 
     # What is in the queues.

@@ -25,10 +25,10 @@ _HIDDEN = -3
 
 
 def waiting() -> list[Published]:
-    """Return the messages that wait in the outboxes of this test, in order, without those that were set aside."""
+    """Return the messages in the outboxes of this test that are not published, in order, also those set aside."""
     found = []
     for alias in sorted(test_mode.outboxes):
-        for row in OutboxMessage.objects.using(alias).exclude(batch__lte=0).order_by("id"):
+        for row in OutboxMessage.objects.using(alias).exclude(batch__lt=0).order_by("id"):
             publication = _publication(row)
             if publication is not None:
                 found.append(published_of(publication))

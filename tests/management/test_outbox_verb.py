@@ -31,6 +31,19 @@ def test_the_status_of_a_group_shows_the_outbox_of_its_topic(mq_settings):
     assert "emails: 1 in the outbox, the oldest for 7" in mq("status")
 
 
+def test_the_status_names_the_database_if_several_have_messages(mq_settings):
+    mq_settings(QUEUES={"emails": {"OUTBOX": True}})
+    outbox_row()
+    assert "emails: 1 in the outbox, the oldest for" in mq("status")
+
+    outbox_row(using="other")
+    set_aside_row(using="other")
+
+    assert "emails: 1 in the outbox of database default, the oldest for" in mq("status")
+    assert "emails: 1 in the outbox of database other, the oldest for" in mq("status")
+    assert "emails: 1 in the outbox of database other cannot be published" in mq("status")
+
+
 def test_outboxes_are_listed():
     assert mq("outbox") == "No messages in an outbox.\n"
     outbox_row(age=75)
@@ -43,6 +56,21 @@ def test_outboxes_are_listed():
     assert emails.split()[:3] == ["default", "emails", "1"]
     assert (orders.split(), why) == (["default", "orders", "0", "-", "0", "0"], "orders: a copy")
     assert [row["destination"] for row in mq_json("outbox", "emails")] == ["emails"]
+
+
+def test_the_outboxes_of_one_database_are_listed():
+    outbox_row()
+    outbox_row("orders", using="other")
+
+    def listed(*args):
+        return [(row["database"], row["destination"]) for row in mq_json("outbox", *args)]
+
+    assert listed() == [("default", "emails"), ("other", "orders")]
+    assert listed("--database", "other") == [("other", "orders")]
+    assert listed("--database", "default") == [("default", "emails")]
+    assert listed("emails", "--database", "other") == []
+    text = "The database 'nope' has no outbox. Databases with one: default, other."
+    assert refused("--database", "nope") == (text, 2)
 
 
 def test_messages_are_listed():

@@ -7,10 +7,11 @@ from django.db import connections
 
 from mq_django import CancelResult, Place, get_result, queues, wait
 from mq_django.conf import get_config
-from mq_django.errors import CannotWait
+from mq_django.errors import CannotWait, NoOutbox
 from mq_django.inspector import outbox_rows
 from mq_django.outbox import outbox_databases
 from mq_django.outbox.claims import OutboxTables
+from tests.databases.fixtures import known
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
 from tests.testapp import tasks
 
@@ -114,6 +115,17 @@ def test_a_row_is_rescheduled_while_it_is_delayed_and_unclaimed(alias, redis_cli
     run(relay(alias))
     assert emails.find(second).due_ms == 1_893_456_000_000
     assert emails.reschedule(second, delay=5, using=alias) is CancelResult.RESCHEDULED
+
+
+@pytest.mark.parametrize("named", [{"message_id": "m1"}, {"unique": "k"}])
+def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, named):
+    options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
+    text = "Database 'empty' has no table 'mq_django_outbox'.* migrate mq_django --database empty"
+    with django_db_blocker.unblock(), known("empty", options):
+        with pytest.raises(NoOutbox, match=text):
+            queues["emails"].cancel(**named, using="empty")
+        with pytest.raises(NoOutbox, match=text):
+            queues["emails"].reschedule(**named, delay=5, using="empty")
 
 
 def test_a_message_in_the_outbox_is_found(sqlite):

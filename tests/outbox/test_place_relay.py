@@ -1,7 +1,9 @@
 """The relay of one place: claims, marks and what becomes of rows, whoever crashes or goes back in time."""
 
+import shutil
+
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from mq_django import queues
 from mq_django.core.keys import UNIQUE_PREFIX
@@ -10,6 +12,7 @@ from mq_django.models import OutboxIdentity
 from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.place_relay import PlaceRelay
 from mq_django.stores.outbox_marks import TAKEN
+from tests.databases.fixtures import known
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -165,6 +168,36 @@ def test_a_copy_with_an_identity_of_its_own_goes_on(alias, redis_client):
 
     assert ready(redis_client, "mails") == other + ids
     assert not rows(alias).exists()
+
+
+def test_the_original_is_stopped_if_its_copy_publishes_first_and_goes_on_when_it_is_renewed(
+    sqlite, redis_client, tmp_path
+):
+    """Redis does not know which of the two is the copy."""
+    publish(sqlite, "mails", 1)
+    run(relay(sqlite))
+    connections[sqlite].close()
+    file = shutil.copy(connections[sqlite].settings_dict["NAME"], tmp_path / "copy.db")
+    with known("copy", {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}):
+        publish("copy", "mails", 1)
+        run(relay("copy"))
+        ids = publish(sqlite, "mails", 2)
+        before = ready(redis_client, "mails")
+        run(relay(sqlite))
+        assert states(sqlite).get().problem
+        assert not states("copy").get().problem
+
+        # An identity for the copy does not change what is written in the original.
+        assert outbox_rows.renew("copy") == 0
+        run(relay(sqlite))
+        assert ready(redis_client, "mails") == before
+
+        assert outbox_rows.renew(sqlite) == 1
+        run(relay(sqlite))
+        assert ready(redis_client, "mails") == before + ids
+        (later,) = publish("copy", "mails", 1)
+        run(relay("copy"))
+        assert ready(redis_client, "mails")[-1] == later
 
 
 def test_a_message_whose_unique_key_is_taken_is_set_aside(sqlite, redis_client):

@@ -1,5 +1,7 @@
 """`manage.py mq relay`."""
 
+import json
+
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -26,11 +28,16 @@ def test_drain_publishes_all_rows(sqlite, redis_client, capsys):
     assert capsys.readouterr().out == "The outbox is empty.\n"
 
 
-def test_drain_leaves_what_was_set_aside(sqlite, capsys):
+def test_drain_leaves_what_was_set_aside_and_says_how_many(sqlite, capsys):
     publish(sqlite, "mails", 1)
-    rows(sqlite).update(batch=0, error="no")
+    rows(sqlite).update(batch=0, error="no", failed_ms=1)
+
+    call_command("mq", "relay", "--drain")
+    text = "1 row is set aside and cannot be published: see manage.py mq outbox --set-aside."
+    assert capsys.readouterr().out == f"No row waits in the outbox.\n{text}\n"
+
     call_command("mq", "relay", "--drain", "--json")
-    assert '"left": 0' in capsys.readouterr().out
+    assert json.loads(capsys.readouterr().out) == {"left": 0, "set_aside": 1}
     assert rows(sqlite).count() == 1
 
 

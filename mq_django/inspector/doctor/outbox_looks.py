@@ -6,7 +6,7 @@ from functools import partial
 from mq_django.inspector.doctor.code_looks import ProjectFacts
 from mq_django.inspector.doctor.findings import DoctorFinding, Level, Look
 from mq_django.inspector.outbox_sentences import outbox_sentence
-from mq_django.inspector.outbox_views import OutboxProblem, outbox_databases, outboxes, uses_outbox
+from mq_django.inspector.outbox_views import OutboxProblem, outbox_databases, outboxes, publish_database, uses_outbox
 
 #: A problem -> its code, its level, and what to do about it.
 _ABOUT: dict[OutboxProblem, tuple[str, Level, str]] = {
@@ -30,13 +30,17 @@ _ABOUT: dict[OutboxProblem, tuple[str, Level, str]] = {
 
 
 def _of_tables(project: ProjectFacts) -> Iterator[DoctorFinding]:
-    """Report an outbox that is used in no database."""
-    if project.is_readable and uses_outbox() and not outbox_databases():
+    """Report a database without the tables of the outbox, where messages are published. Others may have them."""
+    if not project.is_readable or not uses_outbox():
+        return
+    alias = publish_database()
+    if alias not in outbox_databases():
         yield DoctorFinding(
             code="D601",
             level="error",
-            seen="A queue or topic has OUTBOX, and no database has the tables of it: publishing raises NoOutbox.",
-            advice="Run manage.py migrate.",
+            seen=f"A queue or topic has OUTBOX, and database {alias} has no table of it: publishing raises NoOutbox.",
+            advice=f"Run manage.py migrate mq_django --database {alias}, and let DATABASE_ROUTERS allow that.",
+            where=f"database {alias}",
         )
 
 

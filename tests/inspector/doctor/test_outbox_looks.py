@@ -39,6 +39,24 @@ def test_tables_that_are_missing_are_reported(found, monkeypatch):
     assert levels(found()) == [("D601", "error")]
 
 
+class ToOther:
+    """A router: all rows go to the database `other`, which may have no tables."""
+
+    def db_for_write(self, model, **hints):
+        return "other"
+
+    def allow_migrate(self, db, app_label, **hints):
+        return db != "other"
+
+
+def test_tables_that_the_database_of_publishes_does_not_have_are_reported(found, settings, monkeypatch):
+    monkeypatch.setattr("mq_django.inspector.outbox_views._with_tables", set())
+    settings.DATABASE_ROUTERS = [f"{__name__}.ToOther"]
+    (finding,) = found()
+    assert (finding.code, finding.level, finding.where) == ("D601", "error", "database other")
+    assert finding.seen.startswith("A queue or topic has OUTBOX, and database other has no table of it")
+
+
 def test_a_database_that_cannot_be_read_is_reported(found):
     lose_tables()
     assert levels(found()) == [("D602", "error"), ("D602", "error")]

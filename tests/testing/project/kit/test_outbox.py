@@ -1,6 +1,7 @@
 """The outboxes of a test: the messages in them, and publishing them."""
 
 import pytest
+from django.core.management import call_command
 from django.db import transaction
 from shop.tasks import confirm
 
@@ -61,6 +62,21 @@ def test_what_redis_did_not_get_is_relayed_later(mq):
     assert mq.outbox == []
     assert [each.message.name for each in mq.messages("default")] == ["reminder"]
     assert mq.relay() == 0
+
+
+def test_what_cannot_be_published_stays_in_the_outbox(mq, capsys):
+    options = {"unique": "u", "unique_for": "handled", "on_conflict": "error", "outbox": True}
+    queues["emails"].publish("welcome", 1, **options)
+    queues["emails"].publish("welcome", 2, **options)
+
+    mq.commit()
+
+    assert [each.data for each in mq.outbox] == [2]
+    call_command("mq", "outbox", "--set-aside")
+    assert "Another message has this unique key" in capsys.readouterr().out
+    assert [each.message.data for each in mq.messages("emails")] == [1]
+    assert mq.relay() == 0
+    assert len(mq.outbox) == 1
 
 
 def test_a_rollback_takes_the_rows_back(mq):
