@@ -17,7 +17,7 @@ from mq_django.core.ids import token
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber, is_mysql
 from mq_django.outbox.rows import place_for, sizes_fit
-from mq_django.stores.outbox_marks import ClaimName
+from mq_django.stores.outbox_marks import ClaimName, Mark
 
 #: The most rows of a claim, and the most bytes of their bodies unless one alone has more.
 ROWS, BYTES = 500, 2 * 1024 * 1024
@@ -154,16 +154,8 @@ class OutboxTables:
             self._end_rows(claim, [row.pk for row in claim.rows], keeps=keeps, dropped=dropped)
         return True
 
-    def split(
-        self,
-        claim: Claim,
-        done: int,
-        refused: Mapping[int, str],
-        destination: DeliveryOptions,
-        *,
-        dropped: Collection[int] = (),
-    ) -> bool:
-        """End a claim that was ended in Redis: rows up to `done` are published, the others are unclaimed again.
+    def split(self, claim: Claim, mark: Mark, destination: DeliveryOptions, *, dropped: Collection[int] = ()) -> bool:
+        """End a claim that was ended in Redis: by its mark some rows are published, the others are unclaimed again.
 
         Returns:
             False, and nothing is changed, if somebody else has done it.
@@ -172,8 +164,8 @@ class OutboxTables:
             self._lock(claim.destination)
             if not self._state_of(claim).update(token=""):
                 return False
-            self._set_aside(claim, refused)
-            published = [row.pk for row in claim.rows if row.pk <= done]
+            self._set_aside(claim, mark.refused)
+            published = [row.pk for row in claim.rows if row.pk <= mark.done]
             self._end_rows(claim, published, keeps=destination.keeps_rows, dropped=dropped)
             self._place(list(self._rows_of(claim)), destination)
         return True

@@ -157,7 +157,7 @@ class PlaceRelay:
             return
         if self._replica is not None and not self._replica.is_confirmed():
             return
-        self._tables.split(self.claim, mark.done, mark.refused, whole, dropped=self._dropped)
+        self._tables.split(self.claim, mark, whole, dropped=self._dropped)
         self.claim = None
 
     def _publish(self, claim: Claim, rows: Sequence[OutboxMessage]) -> bool:
@@ -246,7 +246,7 @@ class PlaceRelay:
             return
         if mark.word == "ENDED":
             # Whoever has ended it may have been killed.
-            self._tables.split(claim, mark.done, mark.refused, self.destination, dropped=self._dropped)
+            self._tables.split(claim, mark, self.destination, dropped=self._dropped)
         if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
             first = claim.rows[0].pk if claim.rows else 0
             logger.error(

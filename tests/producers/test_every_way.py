@@ -145,7 +145,12 @@ def test_publications_are_made_in_one_module():
 
 
 def test_messages_are_made_by_the_factory_and_by_what_reads_them_from_redis():
-    assert set(calls("Message", given=True)) == {"core/publication", "core/wire", "core/rsmq_format"}
+    assert set(calls("Message", given=True)) == {
+        "core/publication",
+        "core/wire",
+        "core/entry_lists",
+        "core/rsmq_format",
+    }
 
 
 def test_the_factory_is_asked_by_who_publishes():
