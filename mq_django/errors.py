@@ -4,7 +4,7 @@ MQError
 ├── ConfigurationError        a setting that cannot be used (also Django's ImproperlyConfigured)
 │   ├── MissingDependency     an optional package is needed and not installed
 │   ├── NoServer              no Redis server was found on this machine
-│   └── NoOutbox              a database has no tables of the outbox
+│   └── NoOutbox              a database has no tables of the outbox, or is read-only
 ├── PublishError              a publish was refused; nothing was written
 │   ├── InvalidMessage        data, a name or an option that cannot be sent, also in a task's using() (also ValueError)
 │   │   ├── MessageTooLarge   more bytes than the queue accepts
@@ -84,7 +84,7 @@ class NoServer(ConfigurationError):
 
 
 class NoOutbox(ConfigurationError):
-    """A database has no tables of the outbox: `migrate` has not run there."""
+    """A database has no tables of the outbox, because `migrate` has not run there; or it is read-only."""
 
 
 class PublishError(MQError):

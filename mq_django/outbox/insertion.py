@@ -1,5 +1,6 @@
 """Write publications into the outbox of a database, in the transaction that is open there."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,9 @@ _TEXTS = 6
 #: What databases say of a table that they do not have.
 _MISSING = ("no such table", "does not exist", "doesn't exist")
 
+#: What they say of a write that they do not accept: a replica, a file without the right to write, a setting.
+_READ_ONLY = re.compile("read[- ]?only", re.IGNORECASE)
+
 _NO_TABLE = (
     "Database {alias!r} has no table {table!r}, which queues and topics with OUTBOX need: run "
     "`manage.py migrate mq_django --database {alias}`, and let DATABASE_ROUTERS allow that"
@@ -38,7 +42,7 @@ def database_of(using: str | None) -> str:
 
 @contextmanager
 def table_needed(alias: str) -> Iterator[None]:
-    """Raise NoOutbox instead of the error of a database that has no table of the outbox.
+    """Raise NoOutbox instead of the error of a database that has no table of the outbox, or is read-only.
 
     Args:
         alias: the alias of the database.
@@ -48,6 +52,8 @@ def table_needed(alias: str) -> Iterator[None]:
     except DatabaseError as error:
         if TABLE in str(error) and any(text in str(error) for text in _MISSING):
             raise NoOutbox(_NO_TABLE.format(alias=alias, table=TABLE)) from error
+        if _READ_ONLY.search(str(error)):
+            raise NoOutbox(f"Database {alias!r} is read-only, and an outbox is written to: {error}") from error
         raise
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from mq_django import queues, topics
 from mq_django.conf import get_config
@@ -80,6 +80,22 @@ def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, mq_s
         pytest.raises(NoOutbox, match="migrate mq_django --database empty"),
     ):
         queues["emails"].publish("x", 1, using="empty", outbox=True)
+
+
+def test_a_database_that_is_read_only_is_named(alias, mq_settings):
+    statements = {
+        "sqlite": ("PRAGMA query_only = 1", "PRAGMA query_only = 0"),
+        "postgresql": ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
+        "mysql": ("SET SESSION TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ WRITE"),
+    }
+    begin, end = statements[connections[alias].vendor]
+    with connections[alias].cursor() as cursor:
+        cursor.execute(begin)
+        try:
+            with pytest.raises(NoOutbox, match=f"Database '{alias}' is read-only"):
+                publish(alias, "emails", 1, outbox=True)
+        finally:
+            cursor.execute(end)
 
 
 def test_an_ordered_queue_uses_the_outbox_for_all_messages_or_none(mq_settings):
