@@ -51,6 +51,7 @@ class Databases:
 
 
 @pytest.fixture(scope="session")
-def databases() -> Iterator[Databases]:
+def databases(django_db_setup: None) -> Iterator[Databases]:
+    # After Django's own, which code that looks at all databases finds, too.
     with ExitStack() as stack:
         yield Databases(stack)

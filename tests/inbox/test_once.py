@@ -162,7 +162,7 @@ def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
                     cursor.execute("DELETE FROM effects WHERE message = 'x'")
                 change(2)
                 has_two.set()
-                assert has_one.wait(20)
+                assert has_one.wait(60)
                 change(1)
         finally:
             connections[using].close()
@@ -171,7 +171,6 @@ def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
         effects.add(message)
         change(1)
         has_one.set()
-        assert has_two.wait(20)
         with suppress(DatabaseError):
             change(2)
             raise AssertionError("there was no deadlock")
@@ -180,8 +179,9 @@ def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
     consumer.handle(meet, once=using)
     thread = threading.Thread(target=other)
     thread.start()
+    assert has_two.wait(60)
     outcome = consumer.run()
-    thread.join(20)
+    thread.join(60)
     assert "catching an error of the database" in outcome.error
     assert (effects.all(), rows()) == ([], [])
 
