@@ -1,10 +1,11 @@
 """Handlers with `@exactly_once` and a batch: one transaction for the messages of a call."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
@@ -67,6 +68,20 @@ def test_messages_that_were_handled_before_are_left_out(consumer, calls, effects
     assert run(consumer, "a", "b", "c") == [ACK] * 3
     assert run(consumer, "a", "b", "c") == [ACK] * 3
     assert (calls.sizes, effects.all()) == ([2, 1], ["a", "b", "c"])
+
+
+def test_a_call_whose_transaction_the_database_has_given_up_acks_nothing(consumer, effects, using, rows):
+    def lose(messages):
+        for message in messages:
+            effects.add(message)
+        fails = connections[using].vendor == "postgresql"
+        with suppress(DatabaseError), connections[using].cursor() as cursor:
+            cursor.execute("SELECT message FROM there_is_no_such_table" if fails else "ROLLBACK")
+
+    consumer.handle(lose, once=using, batch=10)
+    outcomes = run(consumer, "a", "b")
+    assert [type(outcome) for outcome in outcomes] == [Retry] * 2
+    assert (effects.all(), ids_of(rows)) == ([], [])
 
 
 def test_a_message_that_comes_twice_in_a_call_is_handled_once(consumer, calls, effects, using):
