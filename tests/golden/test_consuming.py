@@ -31,7 +31,8 @@ FEATURES = {
     "move": ("A dead letter was moved to another queue.", "{moved}:*", "{gathered}:*"),
     "job": ("All dead letters were put back in the background, and failed again.", "{worked}:*"),
     "set-aside": ("Nobody had a handler of that name.", "{unknown}:*"),
-    "limits": ("The second of two messages of one key was over its limit.", "{limited}:*"),
+    # Without {limited}:freed: whether somebody was woken depends on when the consumer looked.
+    "limits": ("The second of two messages of one key was over its limit.", "{limited}:[^f]*"),
     "paused": ("The queue was paused.", "{paused}:*"),
     "schedule": ("Three ticks of a schedule were missed.", "{scheduled}:*"),
     "tasks": ("Two tasks returned, and one failed and is tried again.", "{default}:*", "{emails}:*"),
