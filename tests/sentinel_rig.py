@@ -37,14 +37,19 @@ class Pair:
         with client_of(self.replica) as client:
             client.replicaof("127.0.0.1", self.master.port)
             wait_until(lambda: client.info("replication")["master_link_status"] == "up")
+        self.wait_for_replica()
 
     def wait_for_replica(self) -> None:
-        """Wait until the replica has what the master has: what has not reached it is lost with its master."""
+        """Wait until the replica has what the master has: what has not reached it is lost with its master.
+
+        The master must know, too. A replica calls its link up before the master has seen the end of the first copy,
+        and until then WAIT counts no replica.
+        """
 
         def has_all() -> bool:
             with client_of(self.master) as master, client_of(self.replica) as replica:
                 there = master.info("replication")["master_repl_offset"]
-                return bool(replica.info("replication")["slave_repl_offset"] >= there)
+                return bool(replica.info("replication")["slave_repl_offset"] >= there and master.wait(1, 100))
 
         wait_until(has_all)
 
