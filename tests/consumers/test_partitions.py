@@ -166,10 +166,10 @@ def most_at_once(history):
 
 def test_all_partitions_have_one_limit_of_concurrency(trees, history, mq_settings):
     mq_settings(QUEUES=partitioned(CONCURRENCY=3))
-    ids = queues["default"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 100, message_ids=map(str, range(100)))
+    ids = queues["default"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 40, message_ids=map(str, range(40)))
     for _ in range(2):
         trees("--threads", "8")
-    wait_until(lambda: len(history.counts()) == 100)
+    wait_until(lambda: len(history.counts()) == 40)
     assert history.counts() == dict.fromkeys(ids, 1)
     assert most_at_once(history) == 3
 

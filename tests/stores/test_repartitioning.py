@@ -102,7 +102,9 @@ def killed_at(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "after", [pytest.param(False, id="before"), pytest.param(True, id="after", marks=pytest.mark.slow)]
+)
 def test_a_killed_process_loses_nothing_and_doubles_nothing(
     seeded, small_steps, killed_at, redis_client, namespace, after
 ):

@@ -73,7 +73,7 @@ def test_a_round_ends_although_another_consumer_sets_everything_aside_again(rele
     releaser._stores[0].config = replace(releaser._stores[0].config, consume=False)
     releaser.announced(0, {"a"})
     releaser.seen(0, 1200)
-    assert releaser.run_once() == AGAIN
+    assert AGAIN <= releaser.run_once() < TICK
     assert calls == [500] * 3
 
 
@@ -81,5 +81,5 @@ def test_a_round_ends_although_another_consumer_sets_everything_aside_again(rele
 def test_a_queue_that_our_consumers_share_gets_small_portions(releaser, calls, names, limit):
     releaser.announced(0, names)
     releaser.seen(0, 1200)
-    assert releaser.run_once() == AGAIN
+    assert AGAIN <= releaser.run_once() < TICK
     assert calls == [limit]
