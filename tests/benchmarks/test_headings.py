@@ -2,6 +2,7 @@ import pytest
 import redis
 
 from benchmarks import headings
+from mq_django.transport.private_server import PrivateServer
 
 HEADING = """/// script
 dependencies = ["queue==1.0", "hiredis"]
@@ -30,8 +31,9 @@ def written(tmp_path):
 
 
 @pytest.fixture
-def client(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
+def client():
+    """A client of a Redis of its own: the names of the queues are those of all benchmarks."""
+    with PrivateServer() as server, redis.Redis.from_url(server.url) as client:
         yield client
 
 

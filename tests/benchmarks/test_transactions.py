@@ -12,6 +12,7 @@ from benchmarks.contenders import AT_COMMIT, BY_OUTBOX
 from benchmarks.trees import ROOT
 from benchmarks.trial import Failed, Note
 from mq_django.models import OutboxMessage
+from mq_django.transport.private_server import PrivateServer
 from tests.databases.database_servers import KINDS
 from tests.databases.fixtures import known
 
@@ -38,12 +39,19 @@ def database():
 
 
 @pytest.fixture
-def write(database, redis_url):
+def server():
+    """A Redis of its own: the names of the queues are those of all benchmarks."""
+    with PrivateServer() as server:
+        yield server
+
+
+@pytest.fixture
+def write(database, server):
     """Run the program that writes, as ours."""
 
     def write(contender, verb, count):
         command = [sys.executable, "-m", "benchmarks.in_django.writer", contender.module, verb, str(count)]
-        own = {"BENCH_DATABASE": json.dumps(database), "BENCH_REDIS_URL": redis_url, **contender.variables}
+        own = {"BENCH_DATABASE": json.dumps(database), "BENCH_REDIS_URL": server.url, **contender.variables}
         env = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.ours.settings", **own}
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=True)
         return json.loads(done.stdout)

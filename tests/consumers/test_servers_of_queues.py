@@ -35,11 +35,11 @@ def apart(other):
     }
 
 
-def names_on(client):
-    return {key.decode().split("}")[0].split("{")[-1] for key in client.scan_iter("*{*")}
+def names_on(client, namespace):
+    return {key.decode().split("}")[0].split("{")[-1] for key in client.scan_iter(f"{namespace}:*{{*")}
 
 
-def test_messages_of_both_servers_are_handled(trees, publish, history, apart, other, redis_client):
+def test_messages_of_both_servers_are_handled(trees, publish, history, apart, other, redis_client, namespace):
     trees(**apart)
     for queue in ("default", APART):
         publish(queue=queue)
@@ -48,8 +48,8 @@ def test_messages_of_both_servers_are_handled(trees, publish, history, apart, ot
     topics["news"].publish("act", {"do": []})
     history.wait_for("effect", 5)
     assert sorted(line["queue"] for line in history.lines("effect")) == ["default"] * 2 + [APART] * 2 + ["news:readers"]
-    assert names_on(redis_client) == {"default"}
-    assert names_on(get_client("inspect", other.url)) == {APART, "news"}
+    assert names_on(redis_client, namespace) == {"default"}
+    assert names_on(get_client("inspect", other.url), namespace) == {APART, "news"}
 
 
 def test_a_server_that_is_down_stops_no_queue_of_another(trees, publish, history, apart, other):
