@@ -1,16 +1,21 @@
-"""How long the pieces of handling a message take in Python: in one thread and without Redis, so that noise says little.
+"""What the pieces of handling a message take in Python, in one thread and without Redis.
 
 python -m benchmarks.pieces
+
+Microseconds depend on the machine. Instructions of the interpreter depend on the version of Python alone.
 """
 
 import itertools
 import os
 import statistics
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import django
@@ -122,8 +127,36 @@ class Pieces:
         self._jobs.clear()
 
 
+def instructions(kind: str, batches: int = 5) -> dict[str, float]:
+    """Return how many instructions of Python a message takes, by piece, when caches have been filled."""
+    pieces, counted = Pieces(), Counter[str]()
+
+    def counter(name: str) -> Callable[..., Any]:
+        def count(frame: FrameType, event: str, _: object) -> Any:
+            if event == "call":
+                frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            elif event == "opcode":
+                counted[name] += 1
+            return count
+
+        return count
+
+    for batch in range(batches):
+        moments = pieces.moments(reply(kind, batch))
+        next(moments)
+        for name in NAMES:
+            if batch == batches - 1:
+                sys.settrace(counter(name))
+            try:
+                next(moments)
+            finally:
+                sys.settrace(None)
+        next(moments, None)
+    return {name: number / BATCH for name, number in counted.items()}
+
+
 def main() -> None:
-    """Print microseconds a message, by piece."""
+    """Print instructions and microseconds a message, by piece."""
     for kind in KINDS:
         pieces, found = Pieces(), []
         for batch in range(ROUNDS):
@@ -133,6 +166,9 @@ def main() -> None:
         micros = [statistics.quantiles(values, n=5)[0] for values in zip(*found, strict=True)]
         told = ", ".join(f"{name} {value:.2f}" for name, value in zip(NAMES, micros, strict=True))
         print(f"{kind}: {told}, together {sum(micros):.2f} us a message")
+        counts = instructions(kind)
+        told = ", ".join(f"{name} {count:.0f}" for name, count in counts.items())
+        print(f"{kind}: {told}, together {sum(counts.values()):.0f} instructions a message")
 
 
 if __name__ == "__main__":

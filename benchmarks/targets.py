@@ -165,8 +165,3 @@ TARGETS = (
     ),
     Target("workflow: slowest script, ms", TASK, workflow_runs.SLOWEST_SCRIPT, 5, "at most", by=None),
 )
-
-#: What the regression guard holds, by this share of its bound: so far below what is reached that a noisy machine does
-#: not fail it.
-GUARDED = [target for target in TARGETS if target.by == RAW.name and target.is_ == "at least"]
-LOOSE = 0.55
