@@ -26,10 +26,6 @@ CHAOS_SEED ?=
 CHAOS ?=
 # How long `make slow` goes on.
 SLOW_MINUTES ?= 60
-# Which tests `make test` runs, by their marks.
-MARKS ?= not slow
-# Files and folders that `make test` leaves out.
-IGNORED ?=
 # Arguments for pytest, e.g. PYTEST='-k waiting -x'.
 PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
@@ -46,49 +42,46 @@ BUNDLED := $(if $(REDIS)$(MQ_REDIS_URL),,$(VENV)/.redis)
 
 # The server program of clusters; empty for the one of all other tests.
 CLUSTER_SERVER ?=
-# Which tests `make cluster` runs.
-# Those of consumers are the ones that send commands, and trees that fetch and settle.
-CLUSTER_TESTS ?= tests/stores tests/producers tests/workflows tests/inspector tests/management tests/consumers/worker \
-	$(addprefix tests/consumers/supervisor/test_,extender.py heartbeat.py listener.py next_checks.py promoter.py \
-		reclaimer.py redriver.py releaser.py scheduler.py trimmer.py history_trimmer.py) \
-	$(addprefix tests/consumers/test_,asking.py cancelling.py order.py pausing.py resuming.py \
-		running_tasks_of_trees.py settlements.py stacks.py topics.py) \
-	$(addprefix tests/admin/,consumers dead_letters messages queues topics workflows)
+# What `make mutations` tries, such as settle outbox; empty for all.
+TOPICS ?=
 
 # Seconds that `make compat` publishes.
 COMPAT_SECONDS ?= 60
 
-.PHONY: help demo test test-slow cluster e2e lint install-matrix compat chaos slow docs bench guard clean
+.PHONY: help demo test versions cluster e2e lint wheel compat chaos mutations slow docs bench guard clean
 
 help:
-	@echo "make demo            run the example shop (DEMO_SECONDS=20 to stop by itself)"
-	@echo "make test            run the tests, each process of them with a Redis of its own (WORKERS=4)"
-	@echo "make test-slow       run those that need many processes, other programs, the network, or long waits"
-	@echo "make cluster         run the tests of queues, consumers and the admin on a Redis Cluster (CLUSTER_SERVER=/path)"
-	@echo "make e2e             try the admin and the documentation in a Chromium, which must be installed"
-	@echo "make lint            run ruff and mypy"
-	@echo "make install-matrix  install the wheel in several environments, and try every way to connect"
-	@echo "make compat          run an older version and this one on the same keys: nothing is lost or doubled"
-	@echo "make chaos           kill, stop and mislead everything for a few minutes: nothing is lost"
-	@echo "make slow            the same, all of it, for an hour (SLOW_MINUTES=240), after the pages for other queues' users"
-	@echo "make docs            write the tables of options in the documentation, and build the site in build/site"
-	@echo "make bench           measure beside the raw limit and other queues (PEERS=none for the short form)"
-	@echo "make guard           see that the speed holds, by ratios to the raw limit"
-	@echo "make clean           remove the environments and what was built"
+	@echo "make demo       run the example shop (DEMO_SECONDS=20 to stop by itself)"
+	@echo "make test       run all tests of behaviour, each process of them with a Redis of its own (WORKERS=4)"
+	@echo "make lint       run ruff and mypy"
+	@echo "make versions   run the tests of what a version of Python, Django, redis-py or the server may change"
+	@echo "make cluster    run the tests of what a Redis Cluster may change, on one (CLUSTER_SERVER=/path)"
+	@echo "make e2e        try the admin and the documentation in a Chromium, which must be installed"
+	@echo "make wheel      install the wheel in several environments, and try every way to connect"
+	@echo "make compat     run an older version and this one on the same keys: nothing is lost or doubled"
+	@echo "make chaos      kill, stop and mislead everything for a few minutes: nothing is lost"
+	@echo "make guard      see that the speed holds"
+	@echo "make docs       write the tables of options in the documentation, and build the site in build/site"
+	@echo "make mutations  take out one safeguard after another: a test must fail each time (TOPICS='settle outbox')"
+	@echo "make slow       everything on every server, for as long as you like (SLOW_MINUTES=240)"
+	@echo "make bench      measure beside the raw limit and other queues (PEERS=none for the short form)"
+	@echo "make clean      remove the environments and what was built"
 
 demo: $(VENV)/.ready $(BUNDLED)
 	$(BIN)/python -m example_project.demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
-test: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest -m '$(MARKS)' -n $(WORKERS) --dist worksteal $(IGNORED:%=--ignore=%) $(PYTEST)
-
-test-slow: $(VENV)/.test $(BUNDLED)
-	$(BIN)/python -m pytest -m 'slow and not coming_from' -n $(WORKERS) --dist worksteal $(PYTEST)
-
+RUN_TESTS = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Each process of the tests starts a cluster of three masters. What needs one server is left out, and says why.
+ON_CLUSTER = MQ_REDIS_URL= MQ_CLUSTER_URL=own MQ_CLUSTER_SERVER='$(CLUSTER_SERVER)' $(RUN_TESTS)
+
+test: $(VENV)/.test $(BUNDLED)
+	$(RUN_TESTS) -m 'not slow' $(PYTEST)
+
+versions: $(VENV)/.test $(BUNDLED)
+	$(RUN_TESTS) -m 'versions and not slow' $(PYTEST)
+
 cluster: $(VENV)/.test $(BUNDLED)
-	MQ_REDIS_URL= MQ_CLUSTER_URL=own MQ_CLUSTER_SERVER='$(CLUSTER_SERVER)' $(BIN)/python -m pytest \
-		-m 'not slow and not single_server' -n $(WORKERS) --dist worksteal $(PYTEST) $(CLUSTER_TESTS)
+	$(ON_CLUSTER) -m 'cluster and not slow and not single_server' $(PYTEST)
 
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -96,7 +89,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/python -m mypy
 
 # The wheel in environments of its own, with every Python that is found.
-install-matrix: $(VENV)/.test $(BUNDLED)
+wheel: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.install
 
 # Strict: every warning fails, and so does each reference that leads nowhere.
@@ -120,12 +113,19 @@ chaos: $(VENV)/.test $(VENV)/.chaos
 compat: $(VENV)/.test $(BUNDLED)
 	$(BIN)/python -m tests.compat --seconds $(COMPAT_SECONDS)
 
-# One process: tests of the same page share an environment, which the first of them makes.
+# In one process: tests of the same page share an environment, which the first of them makes.
 slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
+	$(RUN_TESTS) -m 'slow and not coming_from'
+	$(ON_CLUSTER) -m 'not slow and not single_server' tests/stores tests/producers tests/workflows tests/inspector \
+		tests/management tests/consumers/worker tests/admin
 	$(BIN)/python -m pytest -m coming_from tests/coming_from
 	$(BIN)/python -m pytest tests/e2e -m slow -o addopts=
+	$(MAKE) mutations
 	$(BIN)/python -m tests.chaos.web
 	$(MAKE) chaos TIER=nightly CHAOS_MINUTES=$(SLOW_MINUTES)
+
+mutations: $(VENV)/.test $(BUNDLED)
+	$(BIN)/python -m tests.mutations $(TOPICS)
 
 # MQ_E2E_PICTURES=1 also renews the pictures of the documentation.
 e2e: $(VENV)/.e2e $(BUNDLED)

@@ -24,7 +24,7 @@ from mq_django import registry
 from mq_django.errors import NoServer
 from mq_django.transport.private_server import PrivateServer, configured_url
 from mq_django.transport.servers import find_server
-from tests import on_cluster, one_slot
+from tests import leftovers, on_cluster, one_slot
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.clusters import cluster_binary, delete_keys
 
@@ -93,6 +93,28 @@ def reasons_of(item: pytest.Item, name: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
+def _leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves something behind. It comes first, so that it looks when all others have ended."""
+    before = leftovers.Before()
+    yield
+    left = before.left()
+    if "session_client" in request.node.funcargs or "redis_client" in request.node.funcargs:
+        left += leftovers.keys_in(request.getfixturevalue("session_client"))
+    assert not left, "; ".join(left)
+
+
+@pytest.fixture
+def monkeypatch(_leaves_nothing: None, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Undo what it has changed before the test is looked at."""
+    return monkeypatch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _database_first(django_db_setup: None) -> None:
+    """Make the database of the tests before any test can open another one, whose connection Django would keep."""
+
+
+@pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give pages and searches time, so that none ends early on a busy machine. A test of these limits sets its own."""
     monkeypatch.setattr("mq_django.inspector.scan.SECONDS", 30.0)
@@ -120,14 +142,6 @@ def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 def _routed(request: pytest.FixtureRequest) -> None:
     if on_cluster.URL:
         on_cluster.route_wires(request.getfixturevalue("redis_url"))
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
-    """Close connections of earlier tests. Django keeps those to a memory database, and would use one for its tables."""
-    for found in connections.all(initialized_only=True):
-        found._close()
-        del connections[found.alias]
 
 
 @pytest.fixture(scope="session")

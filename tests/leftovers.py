@@ -1,0 +1,86 @@
+"""What a test must not leave behind: the test that leaves it fails, not a later one that finds it."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from mq_django import registry
+
+#: Seconds that threads get to end by themselves, when what they served has ended.
+GRACE = 5.0
+#: Signals whose handlers the project sets.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGALRM)
+#: Changed by pytest itself, and by the fixtures of a session.
+FREE_VARIABLES = {"PYTEST_CURRENT_TEST", "MQ_DJANGO_TEST_DATABASE", "COLUMNS", "LINES"}
+
+
+def _environment() -> Mapping[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in FREE_VARIABLES}
+
+
+def _registered() -> Mapping[str, Any]:
+    return {
+        "handlers": dict(registry._handlers),
+        "schedules": dict(registry._schedules),
+        "starts": dict(registry._starts),
+    }
+
+
+def _threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+#: What is compared, and how it is read.
+STATES: Mapping[str, Callable[[], Any]] = {
+    "environment variables": _environment,
+    "signal handlers": lambda: {number.name: signal.getsignal(number) for number in SIGNALS},
+    "the working folder": Path.cwd,
+    "what is registered": _registered,
+}
+
+
+class Before:
+    """The state before a test."""
+
+    def __init__(self) -> None:
+        self._states = {name: read() for name, read in STATES.items()}
+        self._threads = _threads()
+
+    def left(self) -> list[str]:
+        """Return a sentence for each thing that the test has left."""
+        found = [
+            f"{name} differ: {_difference(self._states[name], now)}"
+            for name, read in STATES.items()
+            if (now := read()) != self._states[name]
+        ]
+        return [*found, *self._left_threads()]
+
+    def _left_threads(self) -> list[str]:
+        more = [thread for thread in _threads() - self._threads if not _is_of_a_pool(thread)]
+        for thread in more:
+            thread.join(GRACE)
+        return [f"the thread {thread.name} runs" for thread in more if thread.is_alive()]
+
+
+def _is_of_a_pool(thread: threading.Thread) -> bool:
+    # Kept for the next call by asgiref, concurrent.futures and asyncio.
+    return thread.name.startswith(("ThreadPoolExecutor", "asyncio_", "asgiref"))
+
+
+def _difference(before: object, now: object) -> object:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        return {name: now.get(name) for name in {*before, *now} if before.get(name) != now.get(name)}
+    return now
+
+
+def keys_in(client: redis.Redis) -> list[str]:
+    """Return a sentence if the server of the tests has keys, which are removed: each test removes its own."""
+    found = list(client.scan_iter(count=1000))
+    for key in found:
+        client.delete(key)
+    return [f"keys are left: {found[:5]}"] if found else []
