@@ -98,8 +98,8 @@ def _leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     before = leftovers.Before()
     yield
     left = before.left()
-    if "session_client" in request.node.funcargs or "redis_client" in request.node.funcargs:
-        left += leftovers.keys_in(request.getfixturevalue("session_client"))
+    if (client := request.node.funcargs.get("redis_client")) is not None:
+        left += leftovers.keys_in(client)
     assert not left, "; ".join(left)
 
 

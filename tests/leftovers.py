@@ -13,8 +13,8 @@ from mq_django import registry
 
 #: Seconds that threads get to end by themselves, when what they served has ended.
 GRACE = 5.0
-#: Signals whose handlers the project sets.
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGALRM)
+#: Signals whose handlers `runconsumer` sets, and leaves to a process that ends with it. Here the process goes on.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 #: Changed by pytest itself, and by the fixtures of a session.
 FREE_VARIABLES = {"PYTEST_CURRENT_TEST", "MQ_DJANGO_TEST_DATABASE", "COLUMNS", "LINES"}
 
@@ -38,7 +38,6 @@ def _threads() -> set[threading.Thread]:
 #: What is compared, and how it is read.
 STATES: Mapping[str, Callable[[], Any]] = {
     "environment variables": _environment,
-    "signal handlers": lambda: {number.name: signal.getsignal(number) for number in SIGNALS},
     "the working folder": Path.cwd,
     "what is registered": _registered,
 }
@@ -50,9 +49,12 @@ class Before:
     def __init__(self) -> None:
         self._states = {name: read() for name, read in STATES.items()}
         self._threads = _threads()
+        self._handlers = {number: signal.getsignal(number) for number in SIGNALS}
 
     def left(self) -> list[str]:
-        """Return a sentence for each thing that the test has left."""
+        """Return a sentence for each thing that the test has left, and put the handlers of signals back."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         found = [
             f"{name} differ: {_difference(self._states[name], now)}"
             for name, read in STATES.items()
