@@ -208,8 +208,8 @@ def namespace(redis_client: redis.Redis) -> Iterator[str]:
     """A namespace for this test alone; its keys go when the test ends."""
     name = f"t{secrets.token_hex(6)}"
     yield name
-    # Every key of a namespace starts with it, some inside a hash tag.
-    for pattern in (f"{name}:*", f"{{{name}*"):
+    # Every key of a namespace starts with it, some inside a hash tag; so do namespaces that are made of it.
+    for pattern in (f"{name}*", f"{{{name}*"):
         keys = list(redis_client.scan_iter(match=pattern, count=1000))
         for start in range(0, len(keys), 500):
             if isinstance(redis_client, redis.RedisCluster):
