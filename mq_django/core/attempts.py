@@ -2,7 +2,7 @@
 
 They are stored in two places. The history of a failed message is an attribute of the message and a field of its dead
 letter, and is deleted with them. The result of a task is a key of its own, which stays after the message has succeeded
-until its TTL ends. Some fields have different names in the two, because other versions and programs read them.
+until its TTL ends. Some fields have different names in the two, because other programs read them.
 """
 
 from collections.abc import Mapping

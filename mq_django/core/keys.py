@@ -174,16 +174,6 @@ class QueueKeys(PartitionKeys):
         return self._key(f"counters:h:{day}")
 
     @property
-    def earlier_parked(self) -> str:
-        """ZSET: what earlier versions have in the place of `parked`. They cannot read what is there."""
-        return self._key("parked")
-
-    @property
-    def earlier_checks(self) -> str:
-        """ZSET: what earlier versions had in the place of `next_checks`, by keys in the place of their hashes."""
-        return self._key("turns")
-
-    @property
     def totals(self) -> str:
         """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
         return self._key("counters:total")

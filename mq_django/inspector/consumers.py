@@ -119,7 +119,7 @@ class ConsumerView:
 
     @property
     def busy(self) -> int | None:
-        """Return how many threads run a handler, of any queue; None if its supervisor has an older version."""
+        """Return how many threads run a handler, of any queue; None if it does not announce that."""
         return _busy(self.described.get("busy"))[0]
 
     @property

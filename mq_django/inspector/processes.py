@@ -49,7 +49,7 @@ class ProcessView:
     id: str
     pid: int | None
     threads: int | None
-    #: Threads and coroutines that run a handler; None if a supervisor of an older version runs it.
+    #: Threads and coroutines that run a handler; None if that is not announced.
     busy: int | None
     coroutines: int
     #: Milliseconds since 1970.

@@ -102,7 +102,7 @@ def _view(config: QueueConfig, reply: Any, hour: int, hours: Sequence[Sequence[b
     return QueueView(
         name=config.name,
         now_ms=now_ms,
-        # Redis 6.2 may count deleted entries as pending.
+        # Another program may have deleted entries that are pending.
         ready=max(0, deliverable - pending),
         pending=pending,
         delayed=delayed,

@@ -67,7 +67,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused a queue, why, and since when. All unknown if another program, or an older version, paused it."""
+    """Who paused a queue, why, and since when. All unknown if another program paused it."""
 
     who: str = ""
     reason: str = ""
@@ -186,7 +186,7 @@ class QueueView:
     def threads(self) -> tuple[int, int] | None:
         """Return how many threads of its consumers run a handler, of any queue, and how many there are.
 
-        None if a supervisor of an older version runs one of them.
+        None if one of them does not announce that.
         """
         live = [consumer for consumer in self.consumers if consumer.is_fetching]
         busy = [consumer.busy for consumer in live if consumer.busy is not None]

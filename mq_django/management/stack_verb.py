@@ -17,7 +17,7 @@ from mq_django.management.verb import Options, Verb, VerbResult
 
 NO_ANSWER = (
     "{consumer} did not answer within {wait:g} s. A handler may hold the GIL, in a call that is not Python; or the "
-    "process is suspended, is starting, or has an older version of mq_django."
+    "process is suspended, or is starting."
 )
 
 

@@ -185,7 +185,7 @@ class LineStore(StreamStore):
         keys, limits, fair = self.keys, self._limits, self._limits.fair
         args = [*self._arguments(consumer), count, self._turn, _flag(limits.ordered), _flag(fair is not None)]
         args += self._weights
-        key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags, keys.earlier_parked]
+        key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
         if limits.of_keys:
             key_names.append(keys.noisy(clock.now_ms() // 3_600_000))
         return scripts.command("lines_fetch", keys=key_names, args=args)

@@ -247,7 +247,7 @@ def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
 
 def _take(part: QueueConfig) -> Command:
     keys = part.keys
-    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked, keys.earlier_parked]
+    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
     key_names = [keys.control, keys.moving, *places, *index, keys.permits, keys.step_notes]
     return scripts.command("repartition_take", keys=key_names, args=[keys.group, BATCH, BYTES])

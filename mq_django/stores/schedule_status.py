@@ -240,8 +240,7 @@ def _status(found: _Found, now_ms: int, entry: Scheduled | None) -> PlannedSched
         created_by=stamps["created"][1],
         changed_ms=stamps["changed"][0],
         changed_by=stamps["changed"][1],
-        # Earlier versions wrote only 1.
-        paused_ms=stamps["paused"][0] if b" " in state.get("paused", b"") else None,
+        paused_ms=stamps["paused"][0],
         paused_by=stamps["paused"][1],
         entry=entry,
         now_ms=now_ms,

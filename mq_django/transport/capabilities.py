@@ -10,8 +10,8 @@ from redis import exceptions
 from mq_django.transport.failures import SENTINEL_ADVICE, translated
 from mq_django.transport.sessions import Session
 
-#: The newest command that is required. It was added in 6.2.
-NEEDED_COMMAND = "XAUTOCLAIM"
+#: The oldest supported version, and a command that it was the first to have. Servers that hide INFO have that, too.
+OLDEST, COMMAND_OF_OLDEST = "7.0", "EXPIRETIME"
 
 #: The first and last 8.10 whose RDB and AOF files may not load after an exact trim by MINID.
 BROKEN_FILES = ((8, 10, 0), (8, 10, 2))
@@ -43,7 +43,7 @@ def examine(client: redis.Redis) -> list[Finding]:
         StoreError: Redis cannot be reached, or refuses INFO.
     """
     # First, because its errors explain why a connection cannot be made.
-    known = _knows(client, NEEDED_COMMAND)
+    known = _knows(client, COMMAND_OF_OLDEST)
     with translated():
         info: dict[str, Any] = client.info()
     # As Redis and older versions of Valkey say it, and as Valkey 9 does.
@@ -79,9 +79,8 @@ def _config(client: redis.Redis, name: str) -> str | None:
 def _of_version(info: Mapping[str, Any], known: bool) -> Finding | None:
     if known:
         return None
-    return Finding(
-        "version", f"Redis {info.get('redis_version')} is too old: mq_django needs 6.2 or newer.", fatal=True
-    )
+    seen = f"Redis {info.get('redis_version')} is too old: mq_django needs {OLDEST} or newer."
+    return Finding("version", seen, fatal=True)
 
 
 def _of_eviction(info: Mapping[str, Any]) -> Finding | None:

@@ -26,7 +26,7 @@ from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
 
-#: The longest blocking read. Short, because Redis 6.2 does not wake a blocked reader when its stream is deleted.
+#: The longest blocking read. Short, because a consumer notices at its end that a connection was lost without a notice.
 BLOCK_MS = 5000
 
 #: (connect, reply) in seconds. A publish fails within 5 s in total; a read may block first; a page sends several

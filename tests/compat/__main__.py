@@ -5,8 +5,10 @@ as in a rolling deploy. Nothing may be lost, and without a fault nothing may be 
 """
 
 import argparse
+import json
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,15 +40,19 @@ def run(seconds: float, folder: Path) -> list[str]:
         began = time.monotonic()
         # The old one first, as in a deploy: the new one finds keys that it did not write.
         consumers = {old: old.consumer(), new: new.consumer()}
-        producers = [version.producer(seconds) for version in (old, new)]
+        producers: list[subprocess.Popen[bytes]] = []
         found = []
         try:
+            found += _load(server.url)
+            producers += [version.producer(seconds) for version in (old, new)]
+            loaded = time.monotonic()
             for part, version in enumerate((old, new), start=1):
-                _sleep_until(began + seconds * part / 3)
+                _sleep_until(loaded + seconds * part / 3)
                 code = stop(consumers[version])
                 if code:
                     found.append(f"the {version.label} supervisor ended with {code}")
                 consumers[version] = version.consumer()
+                found += _load(server.url)
             found += ["a producer failed" for producer in producers if producer.wait(seconds + 60)]
             found += _come_to_rest(folder, server.url)
             elapsed = time.monotonic() - began
@@ -61,6 +67,19 @@ def run(seconds: float, folder: Path) -> list[str]:
 
 def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _load(url: str) -> Iterator[str]:
+    """Wait until a consumer of each version has loaded the project, which takes its time on a busy machine."""
+    with redis.Redis.from_url(url, protocol=2, socket_timeout=10) as client:
+
+        def are_loaded() -> bool:
+            found = client.hgetall("mq:{plain}:consumers")
+            told = [json.loads(value) for name, value in found.items() if name.startswith(b"consumer:")]
+            return len(told) == 2 and not any(each.get("starting") for each in told)
+
+        if not becomes_true(are_loaded, within=DRAIN):
+            yield "the consumers of both versions did not start"
 
 
 def _come_to_rest(folder: Path, url: str) -> Iterator[str]:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 
-#: The older version: the last one before the protocol's next changes.
-OLD_COMMIT = "ceb43c480e8f1cfd1004d83ba21a76bb31b91399"
+#: The older version: the commit in this file.
+BASELINE = Path(__file__).parent / "BASELINE"
+OLD_COMMIT = next(line for line in BASELINE.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
 
 _ENTER = "import sys, django; django.setup(); from tests.compat.{module} import main; main(*map(float, sys.argv[1:]))"
 

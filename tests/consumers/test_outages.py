@@ -34,9 +34,7 @@ class Site:
             tcp=True,
             directory=self.directory,
             append_only=True,
-            settings={"appendfsync": "always", "lua-time-limit": "100", "enable-debug-command": "yes"}
-            if newer()
-            else {"appendfsync": "always", "lua-time-limit": "100"},
+            settings={"appendfsync": "always", "lua-time-limit": "100", "enable-debug-command": "yes"},
         ).start()
         self.proxy = Proxy(self.server.port)
 
@@ -46,12 +44,6 @@ class Site:
     def close(self):
         self.proxy.close()
         self.server.stop()
-
-
-def newer():
-    """Tell whether the server guards its DEBUG command, as 7.0 and later do."""
-    with PrivateServer() as server, redis.Redis.from_url(server.url) as client:
-        return int(client.info("server")["redis_version"].split(".")[0]) >= 7
 
 
 @pytest.fixture

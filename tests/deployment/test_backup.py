@@ -96,8 +96,6 @@ def restored_from_append_only_files(target):
     ids=["snapshot", "append-only files"],
 )
 def test_what_is_restored_is_handled_once(server, trees, mq_settings, history, tmp_path, copy, restore):
-    if copy is append_only_files and not (server.directory / "appendonlydir").exists():
-        pytest.skip("the append-only file is one file before Redis 7")
     door = tmp_path / "door"
     ids, dead = fill(server, trees, mq_settings, history, door)
     copy(server, tmp_path / "copy")

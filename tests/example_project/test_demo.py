@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import BUNDLES
+from mq_django.transport.servers import BUNDLE
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
@@ -211,9 +211,8 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start_demo: StartDemo) -> 
 
 
 def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
-    for package in BUNDLES:
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / BUNDLE).mkdir()
+    (tmp_path / BUNDLE / "__init__.py").touch()
     answer = subprocess.run(
         [sys.executable, "-m", "example_project.demo", "--folder", str(tmp_path / "demo")],
         cwd=ROOT,

@@ -92,7 +92,7 @@ def test_the_one_that_has_run_longest_is_named():
 @pytest.mark.parametrize(
     "other",
     [{"busy": [3, 0]}, {}, {"busy": [4, 0], "full": {"coroutines": ["imports", 0, "1-1", 1, 1]}}],
-    ids=["has a free thread", "of an older version", "has coroutines only"],
+    ids=["has a free thread", "does not announce that", "has coroutines only"],
 )
 def test_one_consumer_with_a_free_thread_is_enough(other):
     told, _ = held()

@@ -422,24 +422,6 @@ def test_what_was_parked_is_ready_again_when_the_limit_is_taken_away(open_queue,
     ack(free, held)
 
 
-def test_what_an_earlier_version_has_parked_comes_next(open_queue, redis_client):
-    store = open_queue(CONCURRENCY={"key": 1})
-    member = "p:001795000000000-0000000000-0"
-    redis_client.hset(keys().waiting, member, '{"partitionkey":"a","type":"sms","data":"old"}')
-    redis_client.hset(keys().unique, mapping={member: "id1", "id1": member})
-    redis_client.zadd(keys().earlier_parked, {member: key_hash("a")})
-    # It is found when nothing else can be taken.
-    assert store.take("c1", count=10) == []
-    publish("a")
-    order = []
-    while held := store.take("c1", count=10):
-        order += [(item.message.id, item.message.data) for item in held]
-        ack(store, held)
-    assert order[0] == ("id1", "old")
-    assert [text for _, text in order] == ["old", "a"]
-    assert not redis_client.exists(keys().earlier_parked, keys().unique, keys().waiting)
-
-
 @pytest.mark.parametrize("kind", ["next_checks", "tags", "permits", "parked"])
 @pytest.mark.parametrize("options", [{"ORDERED": True}, {"FAIR": True}, {"CONCURRENCY": {"key": 1}}], ids=str)
 def test_members_that_other_programs_write_stop_nothing(open_queue, redis_client, options, kind):

@@ -112,11 +112,11 @@ def test_a_tick_needs_the_definition_that_is_in_redis(keys, runtime, redis_clien
     assert redis_client.xlen(keys.ready) == 2
 
 
-def test_what_an_earlier_version_does_to_its_own_schedules_leaves_these_alone(emails, keys, runtime, wire):
+def test_what_is_done_to_schedules_of_code_leaves_these_alone(emails, keys, runtime, wire):
     runtime.define("nightly", HOURLY, before=b"", who="", paused=True)
-    earlier = Schedules(emails.config, wire)
-    earlier.resume("nightly")
-    earlier.forget("nightly")
+    of_code = Schedules(emails.config, wire)
+    of_code.resume("nightly")
+    of_code.forget("nightly")
     assert status_of(emails, wire).paused
 
 

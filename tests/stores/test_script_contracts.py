@@ -1,8 +1,7 @@
 """The contract of each script: what it replies and writes, in every case that matters, as `contracts/golden/` has it.
 
 `MQ_CONTRACTS=write python -m pytest tests/stores/test_script_contracts.py` writes these files anew, when a change is
-meant; what is different in them is then to be reviewed like code. Where Redis 6.2 tells or allows less, it has files of
-its own; `tests/stores/test_oldest_server.py -k contract` writes these.
+meant; what is different in them is then to be reviewed like code.
 """
 
 import difflib
@@ -48,7 +47,6 @@ PARTS = (
     outboxes,
 )
 GOLDEN = Path(__file__).parent / "contracts" / "golden"
-OF_6_2 = GOLDEN / "redis-6.2"
 WRITES = os.environ.get("MQ_CONTRACTS") == "write"
 
 Texts = Mapping[str, str]
@@ -73,12 +71,11 @@ def contracts(mq_settings, namespace, redis_client, declared_keys) -> Contracts:
 
 
 @pytest.mark.single_server(why="the contracts have the keys of RSMQ without a hash tag")
-def test_every_script_keeps_its_contract(contracts, redis_client):
+def test_every_script_keeps_its_contract(contracts):
     texts = contracts.texts()
-    is_6_2 = redis_client.info("server")["redis_version"].startswith("6.2.")
     if WRITES and not contracts.ended:
-        write(texts, is_6_2=is_6_2)
-    agreed = {**read(GOLDEN), **(read(OF_6_2) if is_6_2 else {})}
+        write(texts)
+    agreed = read(GOLDEN)
     different = [text for name in sorted({*agreed, *texts}) for text in compared(name, agreed, texts)]
     if different or contracts.ended:
         pytest.fail("\n".join([*different, *contracts.ended]), pytrace=False)
@@ -101,12 +98,8 @@ def title_at(was: Sequence[str], hunk: str) -> str:
     return next((line for line in reversed(was[:first]) if line.startswith("## ")), "")
 
 
-def write(texts: Texts, *, is_6_2: bool) -> None:
-    folder = OF_6_2 if is_6_2 else GOLDEN
-    newer = read(GOLDEN) if is_6_2 else {}
-    folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.txt"):
+def write(texts: Texts) -> None:
+    for path in GOLDEN.glob("*.txt"):
         path.unlink()
     for name, text in texts.items():
-        if newer.get(name) != text:
-            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+        (GOLDEN / f"{name}.txt").write_text(text, encoding="utf-8")

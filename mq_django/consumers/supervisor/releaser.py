@@ -63,7 +63,7 @@ class AnnouncedReleaser(Service):
         if store.config.consume:
             self._released += store.release_unhandled(found, limit=max(1, PORTION // len(found or [ANY_NAME])))
             return
-        # No more than there were: consumers of an older version may set messages aside again at once.
+        # No more than there were: consumers with older code may set messages aside again at once.
         left = self._unhandled[number]
         while left > 0 and not self.stopping and (moved := store.release_unhandled(found, limit=BATCH)):
             left -= moved

@@ -27,7 +27,7 @@ _OWN = QueueKeys("", "").ready.removesuffix("ready")
 _KINDS = {
     str(getattr(QueueKeys("", ""), kind)).removeprefix(_OWN)
     for kind in (
-        *(*KINDS, "earlier_parked", "earlier_checks", "waiters", "handled", "handled_ids", "stacks"),
+        *(*KINDS, "waiters", "handled", "handled_ids", "stacks"),
         *("asleep", "moving", "arrived", "shares", "outbox"),
     )
     if kind != "wake"

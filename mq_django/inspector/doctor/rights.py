@@ -1,8 +1,7 @@
 """Try which commands a Redis user may run, without running any.
 
 The commands are queued in a transaction that is never executed. Redis checks the rights of a command when it queues it,
-on all versions, and forgets the queue when the connection is closed. `ACL DRYRUN` would need a right of its own, and
-Redis 7.
+and forgets the queue when the connection is closed. `ACL DRYRUN` would need a right of its own.
 """
 
 from collections.abc import Iterator, Sequence

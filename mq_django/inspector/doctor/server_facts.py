@@ -146,12 +146,8 @@ def _seconds(seconds: bytes, micros: bytes) -> float:
 
 
 def _settings(wire: Wire, refused: dict[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in SETTINGS:
-        # One by one: before Redis 7 CONFIG GET takes one name.
-        reply = _ask(wire, ("CONFIG", "GET", name), refused) or ()
-        found |= dict(zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True))
-    return found
+    reply = _ask(wire, ("CONFIG", "GET", *SETTINGS), refused) or ()
+    return dict(zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True))
 
 
 def _ask(wire: Wire, command: Command, refused: dict[str, str]) -> Any:

@@ -23,7 +23,7 @@ SLOW_SCRIPT_US, RECENTLY = 50_000, 3600
 
 #: The findings that `runconsumer` logs at its start, too: by their ids the code, the level, and what to do.
 _RISKS: dict[str, tuple[str, Level, str]] = {
-    "version": ("D101", "error", "Upgrade to Redis 6.2 or newer, or to Valkey."),
+    "version": ("D101", "error", "Upgrade to Redis 7.0 or newer, or to Valkey."),
     "eviction": ("D102", "error", "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf."),
     "persistence": ("D103", "warning", "CONFIG SET appendonly yes, and the same in redis.conf."),
     "files": ("D104", "warning", "Upgrade Redis."),

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  control   {queue}:control   HASH
 -- ARGV[1]  wake      channel
--- ARGV[2]  who       may be missing
--- ARGV[3]  reason    may be missing
+-- ARGV[2]  who
+-- ARGV[3]  reason
 --
 -- Returns 'PAUSED', or 'WAS_PAUSED' if it was paused before; the supervisors are notified in both cases.
 
@@ -17,8 +17,7 @@ end
 local before = redis.call('hget', KEYS[1], 'paused')
 if before ~= '1' then
   local now = string.format('%.0f', now_ms())
-  local who, reason = ARGV[2] or '', ARGV[3] or ''
-  redis.call('hset', KEYS[1], 'paused', '1', 'paused-by', who, 'paused-reason', reason, 'paused-at', now)
+  redis.call('hset', KEYS[1], 'paused', '1', 'paused-by', ARGV[2], 'paused-reason', ARGV[3], 'paused-at', now)
 end
 redis.call('publish', ARGV[1], 'paused')
 return before == '1' and 'WAS_PAUSED' or 'PAUSED'

@@ -13,16 +13,15 @@
 -- KEYS[6]  due        {queue.p.x}:due          ZSET    score: due time, ms
 -- KEYS[7]  unhandled  {queue.p.x}:unhandled    ZSET
 -- KEYS[8]  parked     {queue.p.x}:lines        ZSET
--- KEYS[9]  earlier    {queue.p.x}:parked       ZSET    lines of an earlier version
--- KEYS[10] waiting    {queue.p.x}:waiting      HASH    member -> body
--- KEYS[11] unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
--- KEYS[12] claims     {queue.p.x}:claims       HASH    see waiting_claim
--- KEYS[13] cancels    {queue.p.x}:cancels      ZSET
--- KEYS[14] dead       {queue.p.x}:dead         STREAM
--- KEYS[15] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[16] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
--- KEYS[17] permits    {queue.p.x}:permits      ZSET    see parts/tokens
--- KEYS[18] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
+-- KEYS[9]  waiting    {queue.p.x}:waiting      HASH    member -> body
+-- KEYS[10] unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
+-- KEYS[11] claims     {queue.p.x}:claims       HASH    see waiting_claim
+-- KEYS[12] cancels    {queue.p.x}:cancels      ZSET
+-- KEYS[13] dead       {queue.p.x}:dead         STREAM
+-- KEYS[14] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[15] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[16] permits    {queue.p.x}:permits      ZSET    see parts/tokens
+-- KEYS[17] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  bytes      it ends after the message that exceeds them
@@ -37,12 +36,12 @@
 -- with forget_member
 -- with line_fields
 -- with dead_letters
-local control, moving, ready, urgent, priority, due, unhandled, parked, earlier = unpack(KEYS, 1, 9)
-local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 10, 18)
+local control, moving, ready, urgent, priority, due, unhandled, parked = unpack(KEYS, 1, 8)
+local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 17)
 local group, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local wrong = wrong_type({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [urgent] = 'stream' })
-  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset', [earlier] = 'zset' })
+  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
   or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream' })
   or wrong_type({ [ids] = 'hash', [permits] = 'zset', [notes] = 'hash' })
 if wrong then
@@ -166,8 +165,7 @@ end
 
 take_entries(urgent)
 take_members(parked, 'ready')
-take_members(earlier, 'ready')
-if redis.call('exists', parked, earlier) == 0 then
+if redis.call('exists', parked) == 0 then
   take_entries(ready)
 end
 if taken == 0 then

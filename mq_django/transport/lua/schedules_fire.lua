@@ -9,15 +9,15 @@
 -- KEYS[5]  control     {queue}:control             HASH
 -- KEYS[6]  minutes     {queue}:counters:m:<hour>   HASH    counters
 -- KEYS[7]  hours       {queue}:counters:h:<day>    HASH    counters
--- KEYS[8]  urgent      {queue}:urgent              STREAM  optional; only with a limit
+-- KEYS[8]  urgent      {queue}:urgent              STREAM
 -- ARGV[1]  name
 -- ARGV[2]  tick        ms since 1970, or '' to publish now, even if paused
 -- ARGV[3]  minute      slot of the counters in `minutes`
 -- ARGV[4]  hour        slot of the counters in `hours`
 -- ARGV[5]  group
 -- ARGV[6..8]           the message's id, name and body
--- ARGV[9]  limit       optional: messages the queue may hold; 0: no limit
--- ARGV[10] definition  optional: of a schedule that was created at run time; '' for one of code or settings
+-- ARGV[9]  limit       messages the queue may hold; 0: no limit
+-- ARGV[10] definition  of a schedule that was created at run time; '' for one of code or settings
 -- ARGV[11] earlier     optional: '1' if an earlier tick was missed, too. It fires when this one is skipped
 --
 -- Returns {word, now in ms}: 'FIRED', 'DONE' (by another caller), 'PAUSED', 'SKIPPED', 'EARLY', 'FULL', or 'CHANGED' when
@@ -31,7 +31,7 @@
 -- with ready
 -- with skips
 local schedules, ready, priority, waiting, control, minutes, hours, urgent = unpack(KEYS)
-local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9] or 0)
+local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9])
 
 local wrong = wrong_type({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
   or wrong_type({ [control] = 'hash' })
@@ -40,7 +40,7 @@ if wrong then
 end
 
 local now = now_ms()
-local definition = ARGV[10] or ''
+local definition = ARGV[10]
 if definition ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= definition then
   return { 'CHANGED', now }
 end

@@ -7,7 +7,7 @@
 --
 -- Returns for each finding {kind, stream, number of messages}, each once:
 --   'DELETED'  the stream was deleted with undelivered messages
---   'TRIMMED'  undelivered messages were trimmed (Redis 7 and later)
+--   'TRIMMED'  undelivered messages were trimmed
 --   'REMOVED'  messages were removed while consumers hold them
 --   'SKIPPED'  messages before the group's position are neither delivered nor deleted; up to 100 are counted
 --   'AHEAD'    the last id is far in the future
@@ -58,7 +58,7 @@ local function check(n, stream, old)
     redis.call('hsetnx', control, 'grouped', 1)
   end
   local pending, delivered = state.group.pending, state.group['last-delivered-id']
-  local new = { added = state['entries-added'] or 0, removed = pending, ahead = 0, told = '-' }
+  local new = { added = state['entries-added'], removed = pending, ahead = 0, told = '-' }
   if state.length > 0 and pending > 0 then
     new.removed = #redis.call('xpending', stream, group, '-', '(' .. state['first-entry'][1], 1000)
   end
@@ -70,7 +70,7 @@ local function check(n, stream, old)
   -- XTRIM does not change the largest deleted id. XDEL does, and is also how a purge deletes.
   local deleted = state['max-deleted-entry-id']
   local was = old.first ~= '-' and sortable(old.first)
-  local is_known = was and deleted and was <= sortable(state['last-generated-id'])
+  local is_known = was and was <= sortable(state['last-generated-id'])
   local gone = is_known and sortable(delivered) < was and sortable(deleted) < was
   gone = gone and redis.pcall('xrange', stream, old.first, old.first)
   if gone and not gone.err and #gone == 0 then

@@ -8,10 +8,10 @@
 -- ARGV[1]  group
 --
 -- Returns for each finding {kind, stream, number of messages, from, to}, each once:
---   'MOVED'       XGROUP SETID moved the group from one entry to a later one (Redis 7 and later). Up to 100 messages
---                 between are counted. Not found by the first check after a restart of Redis
+--   'MOVED'       XGROUP SETID moved the group from one entry to a later one. Up to 100 messages between are
+--                 counted. Not found by the first check after a restart of Redis
 --   'MOVED_BACK'  the same, to an earlier one
---   'LOST'        unread messages were removed, and not by the retention (Redis 7 and later)
+--   'LOST'        unread messages were removed, and not by the retention
 --   'AHEAD'       the last id is far in the future
 
 -- with clock
@@ -77,10 +77,10 @@ if state.group.pending > 0 then
 end
 
 -- SETID forgets how many entries the group has read. So does reading up to entries that were deleted one by one.
-local deleted = state['max-deleted-entry-id'] or '0-0'
+local deleted = state['max-deleted-entry-id']
 local back = old and old.delivered and sortable(delivered) < sortable(old.delivered)
-local counts = counts_reads(control, old) or not added
-local forgot = counts and old and old.read and added and not read and sortable(deleted) <= sortable(old.delivered)
+local counts = counts_reads(control, old)
+local forgot = counts and old and old.read and not read and sortable(deleted) <= sortable(old.delivered)
 if not counts then
   read = recounted_reads(log, state, old)
   -- Without a number, Redis counts again when the group has read to the end of the log.
@@ -104,9 +104,9 @@ end
 -- Unread entries that were removed. The retention counts those that it removes as `lost`.
 local removed, lost = old and old.removed or 0, number_of(redis.call('hget', control, 'lost'))
 local first = state['first-entry'] and state['first-entry'][1]
-if added and read and (not first or sortable(delivered) < sortable(first)) then
+if read and (not first or sortable(delivered) < sortable(first)) then
   removed = math.max(0, added - read - state.length)
-elseif added and read and delivered == state['last-generated-id'] then
+elseif read and delivered == state['last-generated-id'] then
   -- Redis 7.0 goes on to count removed entries as unread.
   removed = math.max(0, added - read)
 end

@@ -35,7 +35,7 @@ redis.call('xrange', log, after, after, 'count', 1)
 -- blocked readers again, which it does not do after SETID.
 redis.call('xgroup', 'destroy', log, ARGV[1])
 local entries_read = {}
-if (ARGV[3] or '') ~= '' and info['entries-added'] and info['first-entry'] and info['first-entry'][1] == ARGV[4] then
+if (ARGV[3] or '') ~= '' and info['first-entry'] and info['first-entry'][1] == ARGV[4] then
   -- With ENTRIESREAD Redis can report the lag itself.
   entries_read = { 'entriesread', info['entries-added'] - info.length + ARGV[3] }
 end

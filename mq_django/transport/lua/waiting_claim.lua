@@ -37,7 +37,7 @@ end
 local now = now_ms()
 local due_ms = mode == '!' and now or due_at(mode, ARGV[9], now)
 local ends, holder = string.match(redis.call('hget', claims, 'k:' .. key) or '', '^(%d+):(.*)$')
-if holder and (ends == '0' or number_of(ends) > now) then
+if holder and number_of(ends) > now then
   return { 'TAKEN', holder }
 end
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then

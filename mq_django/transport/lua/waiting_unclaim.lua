@@ -1,7 +1,7 @@
 -- Release the unique keys that deliveries claim, before they are acked, expired or buried.
 --
 -- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
--- KEYS[2]  claims    {queue}:claims             HASH   'k:' key -> 'until:id' (ms, or 0), and 'i:' id -> key
+-- KEYS[2]  claims    {queue}:claims             HASH   'k:' key -> 'until:id' (ms), and 'i:' id -> key
 -- ARGV[1]  group
 -- ARGV[2]  consumer  must still hold each delivery
 -- then for each delivery: the entry's id, the message's id

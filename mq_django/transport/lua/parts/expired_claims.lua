@@ -12,7 +12,7 @@ local function remove_expired_claims(claims, control, now)
   local fields = found[2] or {}
   for at = 1, #fields, 2 do
     local key, ends, id = string.match(fields[at], '^k:(.*)$'), string.match(fields[at + 1], '^(%d+):(.*)$')
-    if key and ends and ends ~= '0' and number_of(ends) <= now then
+    if key and ends and number_of(ends) <= now then
       redis.call('hdel', claims, 'k:' .. key, 'i:' .. id)
     end
   end

@@ -16,7 +16,7 @@ local function position_text(generation, after, delivered, read, removed, lost, 
   return table.concat({ generation, after, delivered or '-', read or '-', removed or 0, lost or 0, ahead or 0 }, ' ')
 end
 
--- Return the position, or nil if there is none of this generation: an older version has moved the group since.
+-- Return the position, or nil if there is none of this generation: the group was created anew since.
 local function position_of(control)
   local found = redis.call('hmget', control, 'position', 'log-generation')
   local generation, after, delivered, read, removed, lost, ahead =

@@ -1,7 +1,7 @@
 -- with entry_key
 -- with packed_fields
--- The messages in lines. An earlier version has put JSON there, and another program may have put anything: that becomes a
--- message that cannot be decoded, and is not lost.
+-- The messages in lines. Another program may have put anything there: that becomes a message that cannot be decoded, and is
+-- not lost.
 
 local function fields_in(body, id)
   return unpacked(body) or { 'id', id, 'message', body }

@@ -193,16 +193,6 @@ local function take_due(taking, left)
   return released > 0 and read_released(taking, left, released) or left
 end
 
--- Move messages to the lines that an earlier version has parked. It cannot read the lines, and may still run.
-local function adopt_parked(earlier)
-  local found = redis.call('exists', earlier) == 1 and redis.call('zrange', earlier, 0, 99, 'withscores') or {}
-  for at = 1, #found, 2 do
-    redis.call('zadd', parked, found[at + 1], found[at])
-    redis.call('zadd', checks, at_once, found[at + 1])
-    redis.call('zrem', earlier, found[at])
-  end
-end
-
 -- Wake another consumer if there is something left for it; if nothing is, note that this one will wait. The group `wake`
 -- then begins where the group of the queue is, so that a message that comes before it waits wakes it at once.
 local function settle_waiters(found, left, concurrent)
@@ -223,6 +213,5 @@ local function settle_waiters(found, left, concurrent)
       end
     end
     redis.call('hset', limits, 'w', string.format('%.0f', ms + WAIT_MS))
-    adopt_parked(KEYS[17])
   end
 end

@@ -32,7 +32,7 @@ end
 local function entries_between(stream, state, from, to)
   local found = redis.pcall('xrange', stream, '(' .. from, to, 'count', 100)
   local first, deleted = state['first-entry'] and state['first-entry'][1], state['max-deleted-entry-id']
-  local is_whole = first and deleted and sortable(first) <= sortable(from) and sortable(deleted) <= sortable(from)
+  local is_whole = first and sortable(first) <= sortable(from) and sortable(deleted) <= sortable(from)
   return #found, is_whole and #found < 100
 end
 

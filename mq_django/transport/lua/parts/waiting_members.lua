@@ -1,5 +1,5 @@
 -- Return the member of a waiting message. `unique` has it by the id if it is not the id itself. It is only valid if
--- `unique` also leads back: an older program that replaced a message leaves the link from the old id.
+-- `unique` also leads back: another program that replaced a message may have left the link from the old id.
 local function member_under(unique, id)
   local member = redis.call('hget', unique, id)
   return member and redis.call('hget', unique, member) == id and member or id
