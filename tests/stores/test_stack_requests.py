@@ -71,14 +71,11 @@ def test_a_request_is_counted_for_the_heartbeats(requests, config, redis_client)
     assert counts() == before
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"\n", b"x\n{}", b"-1\n{}", b"9" * 15, b"9" * 5000 + b"\n{}", b"\xff" * 99],
-    ids=lambda text: repr(text)[:20],
-)
-def test_what_another_program_has_written_is_no_answer(requests, config, redis_client, text):
-    redis_client.set(config.keys.stacks_of("c"), text)
-    assert requests.read("c", 1) is None
+def test_what_another_program_has_written_is_no_answer(requests, config, redis_client, subtests):
+    for text in (b"", b"\n", b"x\n{}", b"-1\n{}", b"9" * 15, b"9" * 5000 + b"\n{}", b"\xff" * 99):
+        with subtests.test(text=text):
+            redis_client.set(config.keys.stacks_of("c"), text)
+            assert requests.read("c", 1) is None
 
 
 def test_a_key_of_another_type_is_no_answer_and_the_next_answer_replaces_it(requests, config, redis_client):
@@ -94,11 +91,12 @@ def test_a_long_answer_is_not_read_to_its_end(requests, config, redis_client):
     assert len(requests.read("c", 1)) <= MAX_BYTES + 16
 
 
-@pytest.mark.parametrize("value", ["x", "", "-1", "9" * 400, "inf"])
-def test_a_request_of_another_program_is_none(requests, config, redis_client, value):
-    redis_client.hset(config.keys.stacks, "c", value)
-    assert requests.asked("c") is None
-    assert requests.ask("c") > 1_600_000_000_000
+def test_a_request_of_another_program_is_none(requests, config, redis_client, subtests):
+    for value in ("x", "", "-1", "9" * 400, "inf"):
+        with subtests.test(value=value):
+            redis_client.hset(config.keys.stacks, "c", value)
+            assert requests.asked("c") is None
+            assert requests.ask("c") > 1_600_000_000_000
 
 
 def test_requests_of_another_type_are_an_error(requests, config, redis_client):
