@@ -7,6 +7,8 @@ import sys
 from datetime import datetime
 
 MINUTE = 60_000
+#: Times are told in steps of so many minutes, so that it does not matter how long a test takes.
+STEP = 5
 #: A number that is further from now than this, in ms, is no time.
 FAR = 400 * 24 * 60 * MINUTE
 
@@ -32,8 +34,8 @@ _UNITS = {10: 1000.0, 13: 1.0, 16: 0.001}
 
 
 def minutes(ms: float) -> int:
-    """Return a distance in minutes, of which 45 seconds may have passed since."""
-    return math.ceil(ms / MINUTE - 0.25)
+    """Return a distance in minutes, a multiple of five, of which four and a half may have passed since."""
+    return STEP * math.ceil(ms / MINUTE / STEP - 0.1)
 
 
 class Normal:

@@ -31,8 +31,6 @@ FEATURES = {
     "move": ("A dead letter was moved to another queue.", "{moved}:*", "{gathered}:*"),
     "job": ("All dead letters were put back in the background, and failed again.", "{worked}:*"),
     "set-aside": ("Nobody had a handler of that name.", "{unknown}:*"),
-    # Without {limited}:freed: whether somebody was woken depends on when the consumer looked.
-    "limits": ("The second of two messages of one key was over its limit.", "{limited}:[^f]*"),
     "paused": ("The queue was paused.", "{paused}:*"),
     "schedule": ("Three ticks of a schedule were missed.", "{scheduled}:*"),
     "tasks": ("Two tasks returned, and one failed and is tried again.", "{default}:*", "{emails}:*"),
@@ -52,8 +50,6 @@ ENDS = {
     "{moved}:dead": 1,
     "{worked}:dead": 2,
     "{unknown}:unhandled": 1,
-    "{limited}:ready": 0,
-    "{limited}:lines": 1,
     "{scheduled}:ready": 1,
     "{default}:ready": 0,
     "{default}:due": 1,
@@ -114,7 +110,6 @@ def publish(client, namespace):
     queues["moved"].publish("end", {"end": "raise"}, key="user:7", headers={"tenant": "a"})
     queues["worked"].publish_many([("end", {"end": "raise"}), ("end", {"end": "raise"})])
     queues["unknown"].publish("nobody", {"n": 1}, key="user:7", headers={"tenant": "a"})
-    queues["limited"].publish_many([("end", {"n": 1}), ("end", {"n": 2})], key="user:7")
     queues["paused"].publish("end", {"n": 1})
     seconds, _ = client.time()
     client.hset(f"{namespace}:{{scheduled}}:schedules", "last:rarely", (seconds - 3 * PERIOD) * 1000)
@@ -167,7 +162,6 @@ def move(client, namespace):
     call_command("mq", "move", "moved", "gathered", letter[b"id"].decode())
 
 
-@pytest.mark.retried(why="times of more than 45 s ago are not now, which a busy machine may need")
 def test_what_a_consumer_writes(project, redis_url, redis_client, namespace, tmp_path, capsys):
     publish(redis_client, namespace)
     with consumer(redis_url, namespace, tmp_path / "log"):

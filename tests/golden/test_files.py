@@ -46,14 +46,13 @@ def test_each_file_has_its_feature():
     assert {path.stem for path in Path(KEYS).iterdir()} <= published | consumed
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
+def test_what_differs_between_runs_has_a_name():
+    expected = [
         ("teri1d9m1fz836 teri1d9m1fz837 teri1d9m1fz836", "<id 1> <id 2> <id 1>"),
         ("o7nuebr38y2z2", "<token 1>"),
         ("hoe2cfby3i29dur0BjaxR3GA5ZIVdKjq:rc", "<rsmq 1>:rc"),
         (f"{NOW}-0", "<entry>"),
-        (f"{NOW - 40_000} {NOW + 60 * MINUTE - 40_000} {NOW - 2 * MINUTE}", "<now> <now +60 min> <past>"),
+        (f"{NOW - 4 * MINUTE} {NOW + 56 * MINUTE} {NOW - 6 * MINUTE}", "<now> <now +60 min> <past>"),
         (f"{NOW // 1000} {NOW * 1000}", "<now> <now>"),
         ("4122935603728068 9007199254740992 -1759218604441598", "4122935603728068 9007199254740992 -1759218604441598"),
         ("2026-11-18T12:06:40Z", "<now +60 min>"),
@@ -64,10 +63,8 @@ def test_each_file_has_its_feature():
             "<traceback>ValueError: 1",
         ),
         ("welcome user:7 u:cart-3 my-own {}", "welcome user:7 u:cart-3 my-own {}"),
-    ],
-)
-def test_what_differs_between_runs_has_a_name(raw, expected):
-    assert Normal(NOW).text(raw) == expected
+    ]
+    assert [(raw, Normal(NOW).text(raw)) for raw, _ in expected] == expected
 
 
 def test_names_do_not_depend_on_which_id_is_smaller():
@@ -75,17 +72,19 @@ def test_names_do_not_depend_on_which_id_is_smaller():
     assert normal.alike("a teri1d9m1fz83f") == normal.alike("a b4riw3mm1fz8310") == "a <id>"
 
 
-@pytest.mark.parametrize("order", [("teri1d9m1fz836", "teri1d9m1fz837"), ("teri1d9m1fz837", "teri1d9m1fz836")])
-def test_what_two_batches_wrote_at_once_is_shown_in_one_order(redis_client, namespace, order):
-    for number, message_id in enumerate(order, 1):
-        redis_client.xadd(f"{namespace}:dead", {"id": message_id}, id=f"{NOW}-{number}")
-        redis_client.hset(f"{namespace}:dead-ids", message_id, f"{NOW}-{number}")
-    assert dump(redis_client, namespace).split("\n") == [
-        "mq:dead  stream",
-        *("    <entry>", "        id <id 1>"),
-        *("    <entry>", "        id <id 2>"),
-        "mq:dead-ids  hash",
-        "    <id 1> -> <entry>",
-        "    <id 2> -> <entry>",
-        "",
-    ]
+def test_what_two_batches_wrote_at_once_is_shown_in_one_order(redis_client, namespace):
+    ids = ["teri1d9m1fz836", "teri1d9m1fz837"]
+    for queue, order in (("mq:a", ids), ("mq:b", ids[::-1])):
+        for number, message_id in enumerate(order, 1):
+            redis_client.xadd(f"{namespace}:{queue}:dead", {"id": message_id}, id=f"{NOW}-{number}")
+            redis_client.hset(f"{namespace}:{queue}:dead-ids", message_id, f"{NOW}-{number}")
+        found = dump(redis_client, namespace, f"{queue}:*").replace(f"{queue}:", "")
+        assert found.split("\n") == [
+            "mq:dead  stream",
+            *("    <entry>", "        id <id 1>"),
+            *("    <entry>", "        id <id 2>"),
+            "mq:dead-ids  hash",
+            "    <id 1> -> <entry>",
+            "    <id 2> -> <entry>",
+            "",
+        ]

@@ -55,3 +55,14 @@ def open_queue(mq_settings):
     yield open_with
     for session in sessions:
         session.close()
+
+
+@pytest.fixture
+def forget(redis_client, namespace):
+    """Delete what the rows of a table have left before, for the next one."""
+
+    def forget():
+        for key in list(redis_client.scan_iter(match=f"*{namespace}*", count=1000)):
+            redis_client.delete(key)
+
+    return forget

@@ -12,12 +12,12 @@ from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import make_due, take_all
-from tests.stores.cases import CASES, STREAM, outgoing
+from tests.stores.cases import RSMQ, STREAM, TOPIC, outgoing
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(params=[STREAM, TOPIC, RSMQ], ids=lambda case: case.name)
 def case(request, mq_settings, namespace):
     mq_settings(**request.param.namespaced(namespace))
     return request.param
@@ -40,14 +40,6 @@ def fail(store, outcome, redis_client, consumer="c1"):
 def make_ready(store, redis_client, message_id):
     make_due(redis_client, store.keys, message_id)
     store.promote(limit=10)
-
-
-def test_a_message_that_never_failed_has_none(case, store):
-    case.publish(store, outgoing())
-
-    (delivery,) = take_all(store)
-
-    assert delivery.history == ""
 
 
 def test_retries_and_burial_are_told_in_order(case, store, redis_client):

@@ -11,13 +11,13 @@ from mq_django.stores.dead_letter_queue import JobStep, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import take_all
-from tests.stores.cases import CASES, outgoing
+from tests.stores.cases import RSMQ, STREAM, outgoing
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(params=[STREAM, RSMQ], ids=lambda case: case.name)
 def case(request, mq_settings, namespace):
     mq_settings(**request.param.namespaced(namespace))
     return request.param

@@ -1,33 +1,19 @@
 """Pausing and resuming a queue."""
 
-import json
-import os
-import signal
 import time
 
 import pytest
 
-from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.errors import WrongKeyType
-from mq_django.producers import queues
 from mq_django.stores.control import Control
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.peers.programs import Project
-from tests.waiting import wait_until
 
 
 @pytest.fixture
 def control(mq_settings):
     return Control(get_config().queue("emails"), Pooled(get_client("produce")))
-
-
-@pytest.fixture
-def shop(mq_settings, redis_client):
-    made = Project(mq_settings(), redis_client)
-    yield made
-    made.stop()
 
 
 def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(emails, store, control):
@@ -77,51 +63,3 @@ def test_a_strangers_key_is_left_as_it_is(control, keys, redis_client):
     with pytest.raises(WrongKeyType):
         control.pause()
     assert redis_client.get(keys.control) == b"mine"
-
-
-@pytest.mark.retried(why="a busy machine may keep a process waiting for longer than 100 ms")
-def test_no_handler_starts_later_than_100_ms_after_a_pause(shop, control, redis_client):
-    """A stream of messages into a real consumer: what a blocked read still brings goes back, with its attempt."""
-    shop.runconsumer("emails")
-    queues["emails"].publish("welcome", "first")
-    shop.wait_handled(1)
-    for n in range(300):
-        queues["emails"].publish("welcome", n)
-    control.pause()
-    paused_ms = time.time() * 1000
-    for n in range(300, 320):
-        queues["emails"].publish("welcome", n)
-    # A consumer may take those before it hears of the pause, and none of these.
-    wait_until(lambda: time.time() * 1000 > paused_ms + 100)
-    for n in range(320, 340):
-        queues["emails"].publish("welcome", n)
-    wait_until(lambda: inspector.queue("emails").pending == 0)
-    left = inspector.queue("emails").ready
-
-    handled = [json.loads(line) for line in redis_client.lrange(f"{shop.namespace}:handled", 0, -1)]
-    assert max(told["at_ms"] for told in handled) <= paused_ms + 100
-    assert len(handled) + left == 341
-    assert left >= 20
-
-    control.resume()
-    handled = shop.wait_handled(341)
-    assert {told["attempt"] for told in handled} == {1}
-    assert {told["data"] for told in handled} == {"first", *range(340)}
-
-
-def test_a_consumer_that_starts_in_a_pause_handles_nothing(shop, control, redis_client):
-    """It sets a message of another queue aside, so that it is known to be at work."""
-    shop.runconsumer("emails", "default")
-    queues["emails"].publish("welcome", "first")
-    shop.wait_handled(1)
-    control.pause()
-    (old,) = {consumer.pid for consumer in inspector.queue("emails").consumers}
-    os.kill(old, signal.SIGKILL)
-    queues["emails"].publish("welcome", "second")
-    queues["default"].publish("nobody", 1)
-    wait_until(lambda: inspector.queue("default").unhandled == 1, timeout=20)
-
-    wait_until(lambda: inspector.queue("emails").pending == 0)
-    assert redis_client.llen(f"{shop.namespace}:handled") == 1
-    control.resume()
-    assert [told["attempt"] for told in shop.wait_handled(2)] == [1, 1]

@@ -20,15 +20,6 @@ ME = "host-1-me"
 LAST_ID = "18446744073709551615-18446744073709551615"
 
 
-@pytest.fixture
-def is_seven(redis_client):
-    """Redis counts the entries of a stream from version 7 on."""
-    redis_client.xadd("probe", {"a": "b"})
-    counts = "entries-added" in redis_client.xinfo_stream("probe")
-    redis_client.delete("probe")
-    return counts
-
-
 class Damaged:
     """A queue or group, its streams, and what is found to be wrong with it."""
 
@@ -90,12 +81,12 @@ def test_a_queue_that_works_is_not_damaged(emails, mq_settings):
     assert not emails.client.hexists(emails.keys.control, "damage")
 
 
-def test_trimmed_messages_are_counted_once(emails, is_seven):
+def test_trimmed_messages_are_counted_once(emails):
     publish(100)
     emails.ack(emails.take(10))
     assert emails.found() == []
     emails.client.xtrim(emails.keys.ready, maxlen=30, approximate=False)
-    assert emails.found() == ([("TRIMMED", 60)] if is_seven else [])
+    assert emails.found() == [("TRIMMED", 60)]
     assert emails.found() == []
     emails.ack(emails.take(100))
     assert emails.found() == []
@@ -253,16 +244,15 @@ def test_a_group_whose_log_was_deleted_too_skips_nothing(billing):
     assert billing.numbers() == [77]
 
 
-def test_a_group_that_was_moved_by_others_is_named_with_both_places(billing, is_seven):
+def test_a_group_that_was_moved_by_others_is_named_with_both_places(billing):
     announce(50)
     billing.ack(billing.take(10))
     assert billing.found() == []
     before = billing.client.xinfo_groups(billing.keys.topic.log)[0]["last-delivered-id"].decode()
     billing.client.xgroup_setid(billing.keys.topic.log, "billing", "$")
     damage = billing.check.find()
-    if is_seven:
-        assert [(each.kind, each.messages, each.moved_from) for each in damage] == [("MOVED", 40, before)]
-        assert f"moved by XGROUP SETID from {before}" in str(damage[0])
+    assert [(each.kind, each.messages, each.moved_from) for each in damage] == [("MOVED", 40, before)]
+    assert f"moved by XGROUP SETID from {before}" in str(damage[0])
     assert billing.found() == []
     # A seek of ours is no damage.
     topics["orders"].group("billing").seek("beginning")
@@ -281,16 +271,15 @@ def test_reading_past_an_entry_that_was_deleted_is_no_move(billing):
     assert "MOVED" not in [each.kind for each in billing.check.find()]
 
 
-def test_unread_messages_that_others_trim_are_lost_and_those_beyond_the_retention_are_not_damage(billing, is_seven):
+def test_unread_messages_that_others_trim_are_lost_and_those_beyond_the_retention_are_not_damage(billing):
     announce(500)
     billing.ack(billing.take(100))
     assert billing.found() == []
     log = Log(get_config().topic("orders"), Session(get_client("chores")))
     billing.client.xtrim(billing.keys.topic.log, maxlen=150, approximate=False)
-    assert billing.found() == ([("LOST", 250)] if is_seven else [])
+    assert billing.found() == [("LOST", 250)]
     assert billing.found() == []
-    if is_seven:
-        assert log.groups()[0].lost == 250
+    assert log.groups()[0].lost == 250
     billing.ack(billing.take(1000))
     assert billing.found() == []
     announce(2500)
@@ -313,28 +302,27 @@ def test_a_group_that_reads_past_a_deleted_message_was_not_moved(billing):
 
 
 @pytest.mark.parametrize("to", [20, 40])
-def test_what_is_trimmed_after_a_move_is_seen_before_the_group_has_read_to_the_end(billing, is_seven, to):
+def test_what_is_trimmed_after_a_move_is_seen_before_the_group_has_read_to_the_end(billing, to):
     announce(100)
     billing.ack(billing.take(30))
     assert billing.found() == []
     log = billing.keys.topic.log
     entries = [entry.decode() for entry, _ in billing.client.xrange(log)]
     billing.client.xgroup_setid(log, "billing", entries[to - 1])
-    (moved,) = billing.check.find() if is_seven or to < 30 else [None]
-    if moved:
-        assert (moved.kind, moved.messages) == ("MOVED_BACK" if to < 30 else "MOVED", 10)
-        assert "back to" in str(moved) if to < 30 else "10 messages are skipped; mq seek moves it back" in str(moved)
+    (moved,) = billing.check.find()
+    assert (moved.kind, moved.messages) == ("MOVED_BACK" if to < 30 else "MOVED", 10)
+    assert "back to" in str(moved) if to < 30 else "10 messages are skipped; mq seek moves it back" in str(moved)
     billing.client.xtrim(log, maxlen=40, approximate=False)
-    assert billing.found() == ([("LOST", 60 - to)] if is_seven else [])
+    assert billing.found() == [("LOST", 60 - to)]
     billing.ack(billing.take(5))
     assert billing.found() == []
     billing.client.xtrim(log, maxlen=25, approximate=False)
-    assert billing.found() == ([("LOST", 10)] if is_seven else [])
+    assert billing.found() == [("LOST", 10)]
     billing.ack(billing.take(100))
     assert billing.found() == []
 
 
-def test_what_is_trimmed_after_a_group_was_removed_is_seen_before_it_has_read_to_the_end(billing, is_seven):
+def test_what_is_trimmed_after_a_group_was_removed_is_seen_before_it_has_read_to_the_end(billing):
     announce(100)
     billing.ack(billing.take(30))
     held = billing.take(3)
@@ -343,7 +331,7 @@ def test_what_is_trimmed_after_a_group_was_removed_is_seen_before_it_has_read_to
     billing.client.xgroup_destroy(log, "billing")
     billing.store.create_groups()
     billing.client.xtrim(log, maxlen=60, approximate=False)
-    assert billing.found() == ([("LOST", 10)] if is_seven else [])
+    assert billing.found() == [("LOST", 10)]
     assert billing.found() == []
     assert billing.numbers() == [*range(40, 100)]
     assert billing.found() == []
@@ -368,7 +356,7 @@ def restarted(mq_settings, tmp_path):
 
 
 @pytest.mark.parametrize("unchecked", [0, 10])
-def test_numbers_that_redis_forgot_at_a_restart_are_no_damage(restarted, unchecked, is_seven):
+def test_numbers_that_redis_forgot_at_a_restart_are_no_damage(restarted, unchecked):
     billing, restart = restarted
     announce(100)
     # The file of Redis has this count, and not those of later reads.
@@ -384,13 +372,12 @@ def test_numbers_that_redis_forgot_at_a_restart_are_no_damage(restarted, uncheck
     # Removed messages that the group has read, and then five that it has not.
     billing.client.xtrim(log, maxlen=60 - unchecked, approximate=False)
     assert billing.found() == []
-    if is_seven:
-        assert billing.client.xinfo_groups(log)[0]["entries-read"] == 40 + unchecked
+    assert billing.client.xinfo_groups(log)[0]["entries-read"] == 40 + unchecked
     billing.client.xtrim(log, maxlen=55 - unchecked, approximate=False)
-    assert billing.found() == ([("LOST", 5)] if is_seven else [])
+    assert billing.found() == [("LOST", 5)]
 
 
-def test_a_group_that_read_much_before_a_restart_is_checked_again_from_the_end_of_the_log(restarted, is_seven):
+def test_a_group_that_read_much_before_a_restart_is_checked_again_from_the_end_of_the_log(restarted):
     billing, restart = restarted
     announce(400)
     eleventh = billing.client.xrange(billing.keys.topic.log)[10][0].decode()
@@ -406,4 +393,4 @@ def test_a_group_that_read_much_before_a_restart_is_checked_again_from_the_end_o
     announce(20)
     assert billing.found() == []
     billing.client.xtrim(billing.keys.topic.log, maxlen=15, approximate=False)
-    assert billing.found() == ([("LOST", 5)] if is_seven else [])
+    assert billing.found() == [("LOST", 5)]

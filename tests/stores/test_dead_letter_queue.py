@@ -81,20 +81,20 @@ def test_a_message_that_expired_while_it_was_dead_is_handled_all_the_same(dead, 
     assert delivery.message.expires_ms is None
 
 
-@pytest.mark.parametrize(("error", "counted_as"), FOREIGN_ERRORS)
-def test_a_class_of_another_language_is_counted_and_found_by_its_whole_name(
-    dead, redis_client, keys, error, counted_as
-):
-    message_id = bury("emails", error=error)
+def test_a_class_of_another_language_is_counted_and_found_by_its_whole_name(dead, redis_client, keys, subtests, forget):
+    for error, counted_as in FOREIGN_ERRORS:
+        with subtests.test(error=error, counted_as=counted_as):
+            forget()
+            message_id = bury("emails", error=error)
 
-    (counted,) = dead_letters.groups("emails")
+            (counted,) = dead_letters.groups("emails")
 
-    assert counted.group == FailureGroup("welcome", counted_as)
-    assert Filter(group=counted.group).matches(
-        dead_letters.get("emails", dead_letters.find("emails", message_id)).message, error
-    )
-    assert dead.redrive([dead_letters.find("emails", message_id)]) == ["REDRIVEN"]
-    assert not redis_client.exists(keys.dead_groups)
+            assert counted.group == FailureGroup("welcome", counted_as)
+            assert Filter(group=counted.group).matches(
+                dead_letters.get("emails", dead_letters.find("emails", message_id)).message, error
+            )
+            assert dead.redrive([dead_letters.find("emails", message_id)]) == ["REDRIVEN"]
+            assert not redis_client.exists(keys.dead_groups)
 
 
 def test_redriving_twice_does_it_once(dead, redis_client, keys):
@@ -181,9 +181,8 @@ def test_scripts_survive_a_server_that_forgot_them(dead, redis_client: redis.Red
     assert dead.redrive([entry]) == ["REDRIVEN"]
 
 
-@pytest.mark.parametrize(
-    ("text", "possible"),
-    [
+def test_only_what_can_be_an_entry_goes_to_redis(subtests):
+    for text, possible in (
         ("1-0", True),
         ("18446744073709551615-18446744073709551615", True),
         ("18446744073709551616-0", False),
@@ -192,7 +191,6 @@ def test_scripts_survive_a_server_that_forgot_them(dead, redis_client: redis.Red
         ("(1-0", False),
         ("\u0661-0", False),
         ("", False),
-    ],
-)
-def test_only_what_can_be_an_entry_goes_to_redis(text, possible):
-    assert is_entry(text) is possible
+    ):
+        with subtests.test(text=text, possible=possible):
+            assert is_entry(text) is possible

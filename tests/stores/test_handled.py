@@ -63,9 +63,8 @@ def test_a_handled_message_is_kept_with_its_times(keep, redis_client):
         assert 0 < redis_client.pttl(key) <= DAY.total_seconds() * 1000
 
 
-@pytest.mark.parametrize(
-    ("outcome", "ending"),
-    [
+def test_what_ends_a_message_is_kept(keep, subtests, forget):
+    for outcome, ending in (
         (ACK, "handled"),
         (Ack(b"1"), "handled"),
         (Expire(), "expired"),
@@ -73,12 +72,12 @@ def test_a_handled_message_is_kept_with_its_times(keep, redis_client):
         (Retry(), None),
         (HandBack(), None),
         (SetAside(), None),
-    ],
-)
-def test_what_ends_a_message_is_kept(keep, outcome, ending):
-    store = keep()
-    settle(store, taken(store, outgoing(id="m1")), outcome)
-    assert [found.ending for found in newest(store)] == ([ending] if ending else [])
+    ):
+        with subtests.test(outcome=outcome, ending=ending):
+            forget()
+            store = keep()
+            settle(store, taken(store, outgoing(id="m1")), outcome)
+            assert [found.ending for found in newest(store)] == ([ending] if ending else [])
 
 
 def test_a_queue_without_history_sends_and_keeps_nothing(mq_settings, redis_client):
@@ -217,14 +216,16 @@ def test_the_trim_of_an_old_entry_keeps_what_was_handled_again(keep):
     assert history(store).find("m1").ending == "handled"
 
 
-@pytest.mark.parametrize("total", ["x", "", "9" * 400, "1e999", "nan", "-5"])
-def test_a_broken_total_removes_nothing_that_is_to_be_kept(keep, redis_client, total):
-    store = keep()
-    settle(store, taken(store, outgoing(id="m1")))
-    redis_client.hset(store.keys.handled_ids, "total", total)
-    assert history(store).trim() == (0, False)
-    settle(store, taken(store, outgoing(id="m2")))
-    assert [found.id for found in newest(store)] == ["m2", "m1"]
+def test_a_broken_total_removes_nothing_that_is_to_be_kept(keep, redis_client, subtests, forget):
+    for total in ("x", "", "9" * 400, "1e999", "nan", "-5"):
+        with subtests.test(total=total):
+            forget()
+            store = keep()
+            settle(store, taken(store, outgoing(id="m1")))
+            redis_client.hset(store.keys.handled_ids, "total", total)
+            assert history(store).trim() == (0, False)
+            settle(store, taken(store, outgoing(id="m2")))
+            assert [found.id for found in newest(store)] == ["m2", "m1"]
 
 
 def test_an_index_without_history_is_deleted(keep, redis_client):
@@ -243,9 +244,8 @@ def test_a_history_that_cannot_be_written_settles_all_the_same(keep, redis_clien
     assert not redis_client.exists(store.keys.handled_ids)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_foreign_line_is_no_message(subtests):
+    for line in (
         b"",
         b"x",
         b"[]",
@@ -254,10 +254,9 @@ def test_a_history_that_cannot_be_written_settles_all_the_same(keep, redis_clien
         b'{"name":"a","ending":{}}',
         b'{"name":"a","ending":"other"}',
         70_000,
-    ],
-)
-def test_a_foreign_line_is_no_message(line):
-    assert read_handled("1-1", "m1", line) is None
+    ):
+        with subtests.test(line=line):
+            assert read_handled("1-1", "m1", line) is None
 
 
 def test_wrong_values_in_a_line_are_left_out():

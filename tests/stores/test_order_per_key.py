@@ -77,22 +77,22 @@ def test_plain_entries_with_a_partitionkey_have_the_same_order(store, redis_clie
     assert data(store.take("c1", count=10)) == ["a2"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_the_key_is_found_in_an_object_however_it_is_written(store, redis_client, subtests, forget):
+    for body in (
         '{"partitionkey":"ä","type":"sms","data":1}',
         '{"type":"sms","data":1,"partitionkey":"\\u00e4"}',
         ' { "type" : "sms" , "partitionkey" : "ä" , "data" : {"partitionkey":"other"} }',
-    ],
-)
-def test_the_key_is_found_in_an_object_however_it_is_written(store, redis_client, body):
-    queues["emails"].publish("sms", 0, key="ä")
-    redis_client.xadd(keys().ready, {"message": body})
-    held = store.take("c1", count=10)
-    assert data(held) == [0]
-    assert store.depths().parked == 1
-    settle(store, held)
-    assert [item.message.key for item in store.take("c1", count=10)] == ["ä"]
+    ):
+        with subtests.test(body=body):
+            forget()
+            store.create_groups()
+            queues["emails"].publish("sms", 0, key="ä")
+            redis_client.xadd(keys().ready, {"message": body})
+            held = store.take("c1", count=10)
+            assert data(held) == [0]
+            assert store.depths().parked == 1
+            settle(store, held)
+            assert [item.message.key for item in store.take("c1", count=10)] == ["ä"]
 
 
 def test_messages_without_a_key_have_no_order(store):
@@ -143,11 +143,14 @@ def test_a_name_that_nobody_knows_keeps_its_key_waiting_until_somebody_does(stor
     assert data(store.take("c1", count=10)) == ["a2"]
 
 
-@pytest.mark.parametrize("outcome", [ACK, Expire(), Bury("no"), Cancel()])
-def test_every_end_lets_the_next_message_of_the_key_run(store, outcome):
-    publish("a1", "a2")
-    settle(store, store.take("c1", count=10), outcome)
-    assert data(store.take("c1", count=10)) == ["a2"]
+def test_every_end_lets_the_next_message_of_the_key_run(store, subtests, forget):
+    for outcome in (ACK, Expire(), Bury("no"), Cancel()):
+        with subtests.test(outcome=outcome):
+            forget()
+            store.create_groups()
+            publish("a1", "a2")
+            settle(store, store.take("c1", count=10), outcome)
+            assert data(store.take("c1", count=10)) == ["a2"]
 
 
 def test_a_dead_letter_that_is_redriven_after_its_key_went_on_comes_last(store):
@@ -198,20 +201,23 @@ def test_with_hold_a_corrected_dead_letter_keeps_its_place(held_key):
     assert data(store.take("c1", count=10)) == ["a2"]
 
 
-@pytest.mark.parametrize("place", ["ready", "delayed", "unhandled", ""])
-def test_a_purge_of_the_head_lets_its_key_go_on(store, place):
-    publish("a1")
-    held = store.take("c1", count=10)
-    outcome = {"ready": HandBack(), "unhandled": SetAside()}.get(place, Retry())
-    publish("a2")
-    if place != "ready":
-        # In the line of the key, unless everything is purged.
-        assert store.take("c1", count=10) == []
-    settle(store, held, outcome, delay_ms=60_000)
-    while store.purge(limit=10, place=place):
-        pass
-    publish("a3")
-    assert data(store.take("c1", count=1)) == (["a3"] if place in ("ready", "") else ["a2"])
+def test_a_purge_of_the_head_lets_its_key_go_on(store, subtests, forget):
+    for place in ("ready", "delayed", "unhandled", ""):
+        with subtests.test(place=place):
+            forget()
+            store.create_groups()
+            publish("a1")
+            held = store.take("c1", count=10)
+            outcome = {"ready": HandBack(), "unhandled": SetAside()}.get(place, Retry())
+            publish("a2")
+            if place != "ready":
+                # In the line of the key, unless everything is purged.
+                assert store.take("c1", count=10) == []
+            settle(store, held, outcome, delay_ms=60_000)
+            while store.purge(limit=10, place=place):
+                pass
+            publish("a3")
+            assert data(store.take("c1", count=1)) == (["a3"] if place in ("ready", "") else ["a2"])
 
 
 def test_the_deliveries_of_a_dead_consumer_keep_their_places(opened):
@@ -339,6 +345,12 @@ def test_a_priority_is_refused_before_anything_is_written(store, redis_client):
     assert redis_client.xlen(keys().ready) == 0
 
 
+@pytest.fixture
+def asks_again_at_once(monkeypatch):
+    monkeypatch.setattr("mq_django.stores.order_switch.ASK_AGAIN", 0.0)
+
+
+@pytest.mark.usefixtures("asks_again_at_once")
 def test_order_is_switched_off_only_when_nobody_goes_by_the_other_setting(opened, redis_client, caplog):
     ordered = opened()
     publish("a1", "a2", "a3")
@@ -357,6 +369,7 @@ def test_order_is_switched_off_only_when_nobody_goes_by_the_other_setting(opened
     assert data(plain.take("c1", count=10)) == ["a2", "a3"]
 
 
+@pytest.mark.usefixtures("asks_again_at_once")
 def test_order_is_switched_on_only_when_nobody_goes_by_the_other_setting(opened, redis_client, caplog):
     plain = opened(ORDERED=False)
     publish("a1", "a2")

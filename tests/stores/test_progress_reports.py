@@ -137,11 +137,13 @@ def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
     assert redis_client.get(config.keys.progress("m1")) == b"foreign"
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"x"', b"\xff", b"x" * 70_000])
-def test_positions_that_another_program_has_written_are_none(config, wire, redis_client, text):
-    begin(wire, config, report_of(config))
-    redis_client.hset(config.keys.progress("m1"), mapping={"positions": text, "run": "x"})
-    assert begin(wire, config, report_of(config)) == {}
+def test_positions_that_another_program_has_written_are_none(config, wire, redis_client, subtests, forget):
+    for text in (b"", b"{", b"[]", b'"x"', b"\xff", b"x" * 70_000):
+        with subtests.test(text=text):
+            forget()
+            begin(wire, config, report_of(config))
+            redis_client.hset(config.keys.progress("m1"), mapping={"positions": text, "run": "x"})
+            assert begin(wire, config, report_of(config)) == {}
 
 
 def test_positions_that_are_no_text_are_left_out(config, wire, redis_client):

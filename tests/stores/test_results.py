@@ -126,11 +126,11 @@ def test_data_over_several_lines_stay_one_line(config, wire):
     assert result.status == "SUCCESSFUL"
 
 
-@pytest.mark.parametrize(
-    "text", [b"[1e999,\n10000000000000000000000]", b"[" * 1015 + b"\n" + b"]" * 1015], ids=["infinite", "deep"]
-)
-def test_a_line_is_written_whatever_the_data_are(config, wire, text):
-    note(config, wire, settlement(Ack(), text=text))
+def test_a_line_is_written_whatever_the_data_are(config, wire, subtests, forget):
+    for text in (b"[1e999,\n10000000000000000000000]", b"[" * 1015 + b"\n" + b"]" * 1015):
+        with subtests.test(text=text):
+            forget()
+            note(config, wire, settlement(Ack(), text=text))
 
 
 def test_what_runs_no_task_and_what_settles_nothing_leaves_no_line(config, wire):
@@ -335,17 +335,18 @@ def test_a_copy_in_another_queue_is_not_running(config, wire, redis_client, name
     assert (result.queue, result.status, [each.number for each in result.attempts]) == ("default", "READY", [1])
 
 
-@pytest.mark.parametrize("consumer", ['""', "7", '"\\ud800"', '"c\\u0000"'])
-def test_a_consumer_that_cannot_be_is_not_there(config, wire, redis_client, consumer):
-    begin(config, wire)
-    line = '{"status":"RUNNING","entry":"1-0","consumer":' + consumer + "}"
-    redis_client.append(config.keys.result("m1"), f"\n{line}")
-    assert found(config, wire).status == "READY"
+def test_a_consumer_that_cannot_be_is_not_there(config, wire, redis_client, subtests, forget):
+    for consumer in ('""', "7", '"\\ud800"', '"c\\u0000"'):
+        with subtests.test(consumer=consumer):
+            forget()
+            begin(config, wire)
+            line = '{"status":"RUNNING","entry":"1-0","consumer":' + consumer + "}"
+            redis_client.append(config.keys.result("m1"), f"\n{line}")
+            assert found(config, wire).status == "READY"
 
 
-@pytest.mark.parametrize(
-    ("told", "path"),
-    [
+def test_the_class_of_an_error_is_read_from_what_is_told_of_it(subtests):
+    for told, path in (
         ("ValueError: no", "builtins.ValueError"),
         ("ValueError: ", "builtins.ValueError"),
         ("KeyError", "builtins.KeyError"),
@@ -354,18 +355,15 @@ def test_a_consumer_that_cannot_be_is_not_there(config, wire, redis_client, cons
         ("gateway: slow", "builtins.Exception"),
         ("", "builtins.Exception"),
         ("\n", "builtins.Exception"),
-    ],
-)
-def test_the_class_of_an_error_is_read_from_what_is_told_of_it(told, path):
-    assert error_path(told) == path
+    ):
+        with subtests.test(told=told, path=path):
+            assert error_path(told) == path
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"x", b"[]", b"{}", b'{"name":"a"}', b'{"name":1,"queue":"q"}', b"\xff", b"[" * 100_000],
-)
-def test_what_is_no_result_reads_as_none(text):
-    assert read_result(text) is None
+def test_what_is_no_result_reads_as_none(subtests):
+    for text in (b"", b"x", b"[]", b"{}", b'{"name":"a"}', b'{"name":1,"queue":"q"}', b"\xff", b"[" * 100_000):
+        with subtests.test(text=text):
+            assert read_result(text) is None
 
 
 def test_numbers_that_make_no_sense_are_none():

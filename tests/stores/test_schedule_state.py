@@ -330,12 +330,14 @@ def test_what_is_no_tick_since_the_code_has_changed_is_not_shown(emails, keys, r
 
 
 @pytest.mark.usefixtures("in_code")
-@pytest.mark.parametrize("text", [b"", b"x", b"\xff\n\n", b"-5 5 ann", b"9" * 400, b"1e3", b" 7"])
-def test_skips_that_another_program_wrote_stop_no_tick(emails, schedules, keys, redis_client, ticks, text):
-    redis_client.hset(keys.schedules, "skips:nightly", text)
-    assert list(plan_of(emails).skips) == []
-    assert schedules.fire(REPORT, ticks[2])[0] is Firing.FIRED
-    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+def test_skips_that_another_program_wrote_stop_no_tick(emails, schedules, keys, redis_client, ticks, subtests, forget):
+    for text in (b"", b"x", b"\xff\n\n", b"-5 5 ann", b"9" * 400, b"1e3", b" 7"):
+        with subtests.test(text=text):
+            forget()
+            redis_client.hset(keys.schedules, "skips:nightly", text)
+            assert list(plan_of(emails).skips) == []
+            assert schedules.fire(REPORT, ticks[2])[0] is Firing.FIRED
+            assert not redis_client.hexists(keys.schedules, "skips:nightly")
 
 
 def test_the_skips_of_a_schedule_that_left_the_code_are_forgotten_with_it(emails, schedules, keys, redis_client, ticks):

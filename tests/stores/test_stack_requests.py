@@ -29,6 +29,8 @@ def requests(config):
 
 
 def test_a_request_is_answered(requests, config, redis_client):
+    assert requests.ask("gone") is None
+    assert redis_client.exists(config.keys.stacks) == 0
     assert requests.asked("c") is None
     asked = requests.ask("c")
     assert requests.asked("c") == asked
@@ -40,24 +42,14 @@ def test_a_request_is_answered(requests, config, redis_client):
         assert 0 < redis_client.pttl(key) <= KEPT_MS
 
 
-def test_two_who_ask_at_once_get_the_same_answer(requests):
+def test_two_who_ask_at_once_get_the_same_answer_which_is_too_old_for_a_later_one(requests):
     first, second = requests.ask("c"), requests.ask("c")
     assert first < second
     requests.answer("c", second, b"both")
     assert requests.read("c", first) == requests.read("c", second) == b"both"
-
-
-def test_an_answer_to_an_earlier_request_is_too_old(requests):
-    first = requests.ask("c")
-    requests.answer("c", first, b"old")
-    second = requests.ask("c")
-    assert requests.read("c", second) is None
-    assert requests.read("c", first) == b"old"
-
-
-def test_who_is_gone_is_not_asked(requests, config, redis_client):
-    assert requests.ask("gone") is None
-    assert redis_client.exists(config.keys.stacks) == 0
+    third = requests.ask("c")
+    assert requests.read("c", third) is None
+    assert requests.read("c", first) == b"both"
 
 
 def test_a_request_is_counted_for_the_heartbeats(requests, config, redis_client):
@@ -71,14 +63,11 @@ def test_a_request_is_counted_for_the_heartbeats(requests, config, redis_client)
     assert counts() == before
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"\n", b"x\n{}", b"-1\n{}", b"9" * 15, b"9" * 5000 + b"\n{}", b"\xff" * 99],
-    ids=lambda text: repr(text)[:20],
-)
-def test_what_another_program_has_written_is_no_answer(requests, config, redis_client, text):
-    redis_client.set(config.keys.stacks_of("c"), text)
-    assert requests.read("c", 1) is None
+def test_what_another_program_has_written_is_no_answer(requests, config, redis_client, subtests):
+    for text in (b"", b"\n", b"x\n{}", b"-1\n{}", b"9" * 15, b"9" * 5000 + b"\n{}", b"\xff" * 99):
+        with subtests.test(text=text):
+            redis_client.set(config.keys.stacks_of("c"), text)
+            assert requests.read("c", 1) is None
 
 
 def test_a_key_of_another_type_is_no_answer_and_the_next_answer_replaces_it(requests, config, redis_client):
@@ -87,6 +76,11 @@ def test_a_key_of_another_type_is_no_answer_and_the_next_answer_replaces_it(requ
     assert requests.read("c", asked) is None
     requests.answer("c", asked, b"{}")
     assert requests.read("c", asked) == b"{}"
+    redis_client.delete(config.keys.stacks)
+    redis_client.set(config.keys.stacks, "x")
+    for ask in (requests.ask, requests.asked):
+        with pytest.raises(StoreError):
+            ask("c")
 
 
 def test_a_long_answer_is_not_read_to_its_end(requests, config, redis_client):
@@ -94,16 +88,9 @@ def test_a_long_answer_is_not_read_to_its_end(requests, config, redis_client):
     assert len(requests.read("c", 1)) <= MAX_BYTES + 16
 
 
-@pytest.mark.parametrize("value", ["x", "", "-1", "9" * 400, "inf"])
-def test_a_request_of_another_program_is_none(requests, config, redis_client, value):
-    redis_client.hset(config.keys.stacks, "c", value)
-    assert requests.asked("c") is None
-    assert requests.ask("c") > 1_600_000_000_000
-
-
-def test_requests_of_another_type_are_an_error(requests, config, redis_client):
-    redis_client.set(config.keys.stacks, "x")
-    with pytest.raises(StoreError):
-        requests.ask("c")
-    with pytest.raises(StoreError):
-        requests.asked("c")
+def test_a_request_of_another_program_is_none(requests, config, redis_client, subtests):
+    for value in ("x", "", "-1", "9" * 400, "inf"):
+        with subtests.test(value=value):
+            redis_client.hset(config.keys.stacks, "c", value)
+            assert requests.asked("c") is None
+            assert requests.ask("c") > 1_600_000_000_000

@@ -185,20 +185,22 @@ def test_a_seek_of_a_group_that_is_not_there_is_an_error(log):
         log.seek("nobody", "beginning")
 
 
-@pytest.mark.parametrize("outcome", [ACK, Retry(), HandBack(), Bury("no"), SetAside()], ids=lambda o: type(o).__name__)
-def test_a_late_settle_of_the_first_pass_changes_nothing_in_the_second(log, outcome):
-    store = group()
-    publish(log, 1)
-    (first,) = store.take(ME, count=10)
-    log.seek("billing", "beginning")
-    (second,) = store.take(ME, count=10)
-    # The same consumer holds the same entry, delivered for the first time: only the generation tells them apart.
-    assert (first.stream, first.message) == (second.stream, second.message)
-    assert settle(store, first, outcome=outcome) == [first.message.id]
-    assert numbers(store.held_by(ME, limit=10)) == [1]
-    assert (store.depths().delayed, store.depths().dead, store.depths().unhandled) == (0, 0, 0)
-    assert settle(store, second) == []
-    assert store.depths().pending == 0
+def test_a_late_settle_of_the_first_pass_changes_nothing_in_the_second(log, subtests, forget):
+    for outcome in (ACK, Retry(), HandBack(), Bury("no"), SetAside()):
+        with subtests.test(outcome=outcome):
+            forget()
+            store = group()
+            publish(log, 1)
+            (first,) = store.take(ME, count=10)
+            log.seek("billing", "beginning")
+            (second,) = store.take(ME, count=10)
+            # The same consumer holds the same entry, delivered once: only the generation tells them apart.
+            assert (first.stream, first.message) == (second.stream, second.message)
+            assert settle(store, first, outcome=outcome) == [first.message.id]
+            assert numbers(store.held_by(ME, limit=10)) == [1]
+            assert (store.depths().delayed, store.depths().dead, store.depths().unhandled) == (0, 0, 0)
+            assert settle(store, second) == []
+            assert store.depths().pending == 0
 
 
 def test_a_seek_acks_what_was_pending_and_leaves_the_other_groups(log):

@@ -81,11 +81,15 @@ def random_graph(rand, size):
 
 
 @pytest.mark.parametrize("policy", ["stop", "continue"])
-@pytest.mark.parametrize("seed", range(40))
-def test_random_workflows_end_as_they_must(home, policy, seed):
+def test_random_workflows_end_as_they_must(home, policy):
+    for seed in range(12):
+        end_a_random_workflow(home, f"{seed:x}run", policy, seed)
+
+
+def end_a_random_workflow(home, run_id, policy, seed):
     rand = random.Random(seed)
     before = random_graph(rand, rand.randrange(1, 40))
-    play = Play(home, "0run", before, policy=policy, chance=rand.choice([0, 0.1, 0.4]), seed=seed)
+    play = Play(home, run_id, before, policy=policy, chance=rand.choice([0, 0.1, 0.4]), seed=seed)
     play.apply(Event("begin", added=f"1-{len(before)}"))
     rounds = 0
     while True:

@@ -5,7 +5,7 @@ from tests.golden.project import tasks  # noqa: F401 - registered here as in the
 
 QUEUES = (
     *("acked", "retried", "buried", "refused", "undecodable", "expired"),
-    *("redriven", "moved", "worked", "limited", "paused", "legacy"),
+    *("redriven", "moved", "worked", "paused", "legacy"),
 )
 
 

@@ -34,7 +34,6 @@ def options(connection: str, namespace: str) -> dict[str, Any]:
             "gathered": {},
             "worked": {"MAX_ATTEMPTS": 1},
             "unknown": {},
-            "limited": {"RATE_LIMIT": {"key": "1/h"}, "CONCURRENCY": {"queue": 5, "key": 1}},
             "paused": {},
             "scheduled": {},
             "legacy": {"STORE": "rsmq", "NAMESPACE": namespace, "MAX_ATTEMPTS": 2, **_LATER},

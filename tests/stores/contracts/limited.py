@@ -5,9 +5,9 @@ from typing import Any
 
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside, StepEnd
-from mq_django.inspector.limit_use import limit_use
+from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement, Store
+from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letter_queue import open_dead_letters
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
@@ -18,7 +18,7 @@ from tests.stores.everything import ME, OTHER
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (of_queue_by_rate, of_queue_at_once, of_key_at_once, of_key_by_rate, of_all, past_the_limits)
-    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting)
+    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting, checked)
 
 
 def of_queue_by_rate(stage: Stage) -> None:
@@ -33,8 +33,6 @@ def of_queue_by_rate(stage: Stage) -> None:
         assert store.take(ME, count=10) == []
     with stage.under("later than the one before"):
         store.take(OTHER, count=10)
-    with stage.under("of the queue, by time"):
-        limit_use(store.config, stage.wire())
     many = stage.queue(RATE_LIMIT="100/s")
     stage.client.hset(many.keys.limits, "r", f"{NOW_MS - 1}000:5")
     with stage.under("more than 64 in a window share words"):
@@ -67,8 +65,6 @@ def of_key_at_once(stage: Stage) -> None:
     with stage.under("one of each key, and one without a key"):
         taken = store.take(ME, count=10)
     assert len(taken) == 3
-    with stage.under("keys with parked messages"):
-        limit_use(store.config, stage.wire())
     with stage.under("the next of its key is ready, and nothing stands before it"):
         store.settle(ME, [Settlement(taken[0], ACK)])
     store.publish([message_of(6)])
@@ -105,8 +101,6 @@ def of_key_by_rate(stage: Stage) -> None:
         assert len(store.take(ME, count=10)) == 1
     with stage.under("settled, with a rate and without a limit at once"):
         stage.settle(store, ACK, store.held_by(ME, limit=1))
-    with stage.under("granted by key"):
-        limit_use(store.config, stage.wire())
 
 
 def of_all(stage: Stage) -> None:
@@ -114,8 +108,6 @@ def of_all(stage: Stage) -> None:
     store.publish([message_of(n, key="a") for n in range(1, 7)])
     with stage.under("of the queue and of keys, by time and at once"):
         assert len(store.take(ME, count=10)) == 2
-    with stage.under("of all limits"):
-        limit_use(store.config, stage.wire())
 
 
 def past_the_limits(stage: Stage) -> None:
@@ -174,12 +166,7 @@ def of_order(stage: Stage) -> None:
         store.cancel(message_of(2).message.id)
     with stage.under("the last of the key"):
         last = store.take(ME, count=5)
-    with stage.under("a step of a workflow ends"):
-        stage.settle(store, StepEnd(), last)
-    store.publish([message_of(n, key="a") for n in (5, 6)])
-    stage.settle(store, HandBack(), store.take(ME, count=5))
-    with stage.under("purged with the tokens"):
-        assert store.purge(limit=5) == 2
+    stage.settle(store, ACK, last)
 
 
 def of_order_that_holds(stage: Stage) -> None:
@@ -188,17 +175,14 @@ def of_order_that_holds(stage: Stage) -> None:
         stage.settle(store, Bury("no"), [first])
     dead = open_dead_letters(store.config, stage.wire())
     (entry,) = dead.find([first.message.id])
-    with stage.under("redriven in its place"):
-        dead.redrive([str(entry)])
+    dead.redrive([str(entry)])
     stage.settle(store, Bury("no"), store.take(ME, count=5))
     (entry,) = dead.find([first.message.id])
-    with stage.under("corrected in its place"):
-        dead.resubmit(str(entry), message_id="corrected", text=b"5")
+    dead.resubmit(str(entry), message_id="corrected", text=b"5")
     again = store.take(ME, count=5)
     stage.settle(store, Bury("no"), again)
     (entry,) = dead.find(["corrected"])
-    with stage.under("deleted: the next of its key may run"):
-        dead.delete([str(entry)])
+    dead.delete([str(entry)])
     with stage.under("the next"):
         assert len(store.take(ME, count=5)) == 1
 
@@ -213,8 +197,6 @@ def of_turns(stage: Stage) -> None:
         assert not store.line_up(ME)
     with stage.under("by turns"):
         store.take(ME, count=2)
-    with stage.under("of lines that wait for their turn"):
-        limit_use(store.config, stage.wire())
     with stage.under("the rest by turns"):
         assert len(store.take(ME, count=10)) == 4
 
@@ -228,3 +210,18 @@ def of_another_setting(stage: Stage) -> None:
         assert limited.take(ME, count=5) == []
     with stage.under("the setting that it has"):
         stage.queue(ORDERED=True)
+
+
+def checked(stage: Stage) -> None:
+    store = stage.queue(ORDERED=True, AFTER_BURY="hold")
+    store.publish([message_of(number, key="a") for number in (1, 2, 3)])
+    find = DamageCheck(store.config, stage.wire()).find
+    store.take(ME, count=1)
+    with stage.under("one is held with its token"):
+        assert find() == []
+    store.publish([message_of(4), message_of(5, key="b")])
+    stage.client.xreadgroup(store.keys.group, OTHER, {store.keys.ready: ">"})
+    with stage.under("another program holds one of a key, and one without a key"):
+        assert [damage.kind for damage in find()] == ["UNORDERED"]
+    with stage.under("and still does"):
+        assert find() == []

@@ -1,40 +1,46 @@
-"""Calls of scripts, recorded under titles and run again as they were, twice, and under worse conditions."""
+"""Calls of scripts, recorded under titles and run again as they were, and under worse conditions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
 
-from mq_django.transport.scripts import Command
-from tests.stores.contracts.states import Detail, View, by_key, difference, packed, shortened
+from tests.stores.contracts.states import Detail, Lines, View, difference, of_keys, packed, shown
 from tests.stores.everything import ME
 from tests.stores.recording import Call, Recorder
 
 #: A consumer that never held anything.
 NOBODY = "host-9-nobody"
-AGAIN, FULL = "once more", "with a full Redis"
 #: What some scripts change besides what all servers tell alike.
-DETAILS: Mapping[str, Detail] = {
-    "topic_seek": "entries read",
-    "topic_skip": "consumers",
-    "members_leave": "consumers",
-}
-#: Keys of a call that are replaced by another type: one script has all the counters of 35 days.
-MOST_KEYS = 20
+DETAILS: Mapping[str, Detail] = {"topic_seek": "entries read", "members_leave": "consumers"}
 
-#: What calls do, with the conditions under which they do so.
-Alike = dict[tuple[str, ...], list[str]]
+
+@dataclass(frozen=True)
+class Effect:
+    """What a call replied, and what was in Redis before and after it."""
+
+    reply: list[str]
+    before: Lines
+    after: Lines
+    refused: bool
+
+    def text(self) -> list[str]:
+        """Return the reply, and what is gone and what is new."""
+        return [*self.reply, *difference(self.before, self.after)]
 
 
 class Contracts(Recorder):
-    """Keeps the calls that are made under a title, and tells what each does."""
+    """Keeps the calls of some scripts that are made under a title, and tells what each does."""
 
-    def __init__(self, client: redis.Redis, namespace: str) -> None:
+    def __init__(self, client: redis.Redis, namespace: str, names: set[str]) -> None:
         super().__init__(client, namespace)
-        self.titled: list[tuple[str, Call]] = []
+        self.titled: list[tuple[int, str, Call]] = []
+        #: The number of the scene that is played.
+        self.scene = 0
         self._title = ""
+        self._names = names
         #: Why scenes ended before their end.
         self.ended: list[str] = []
         self._view = View(client, namespace)
@@ -51,78 +57,83 @@ class Contracts(Recorder):
 
     def keep(self, call: Call, reply: Any) -> None:
         """Keep a call that has a title."""
-        if self._title:
-            self.titled.append((self._title, call))
+        if self._title and call.name in self._names:
+            self.titled.append((self.scene, self._title, call))
 
     def texts(self) -> dict[str, str]:
         """Return for each script what its calls do."""
-        by_name: dict[str, list[str]] = {}
-        for title, call in self.titled:
-            lines = by_name.setdefault(call.name, [])
-            lines += ["", *self._contract(title, call, is_first=not lines)]
-        return {name: "\n".join([f"# {name}", *lines, ""]) for name, lines in by_name.items()}
+        by_name: dict[str, list[tuple[int, str, Call]]] = {}
+        for scene, title, call in self.titled:
+            by_name.setdefault(call.name, []).append((scene, title, call))
+        return {name: "\n".join([f"# {name}", *self._contract(calls), ""]) for name, calls in by_name.items()}
 
-    def _contract(self, title: str, call: Call, *, is_first: bool) -> Iterator[str]:
-        self._view.detail = DETAILS.get(call.name)
-        yield f"## {title}"
-        args = call.command[3 + int(call.command[2]) :]
-        for what, words in (("keys", call.keys), ("args", args)):
-            yield from shortened(packed(what, [self._view.text(word) for word in words]))
-        self.restore(call.before)
-        yield from by_key(self._view.state(self._there(call)))
-        before = self._view.state(self.keys())
-        effect = self._effect(call, before)
-        yield from effect
-        for found, names in self._otherwise(call, before, effect, is_first=is_first).items():
-            yield from (f"### {name}" for name in names)
-            yield from ["the same"] if list(found) == effect else found
+    def _contract(self, calls: Sequence[tuple[int, str, Call]]) -> Iterator[str]:
+        """Yield what each call does. Keys, and what was in Redis before, are told where they differ from the last."""
+        keys: list[str] = []
+        known, known_scene = Lines(), -1
+        for place, (scene, title, call) in enumerate(calls):
+            self._view.detail = DETAILS.get(call.name)
+            effect = self._effect(call)
+            changed = effect.after != effect.before
+            yield from ("", f"## {title}" + (self._when_full(call, effect) if changed else ""))
+            if (named := [self._view.text(key) for key in call.keys]) != keys:
+                keys = named
+                yield from packed("keys", keys)
+            yield from packed("args", [self._view.text(word) for word in call.command[3 + int(call.command[2]) :]])
+            was = of_keys(known if scene == known_scene else Lines(), keys)
+            yield from (f"  {line}" for line in difference(was, of_keys(effect.before, keys), signs=("without ", "")))
+            yield from effect.text()
+            known, known_scene = effect.after, scene
+            yield from self._again(call, effect)
+            if not place:
+                yield from self._otherwise(call, effect)
 
-    def _otherwise(self, call: Call, before: Sequence[str], effect: Sequence[str], *, is_first: bool) -> Alike:
-        """Return what a call does under other conditions, with the names of these."""
-        alike: Alike = {}
-        changes = any(line.startswith(("-", "+")) for line in effect)
-        for name, other, commands in self._variants(call, is_first=is_first, changes=changes):
+    def _effect(self, call: Call, *, anew: bool = True) -> Effect:
+        if anew:
             self.restore(call.before)
-            if name == AGAIN:
-                self.run(call)
-            for command in commands:
-                self.client.execute_command(*command)
-            was = self._view.state(self.keys()) if name == AGAIN or commands else before
-            with self._full() if name == FULL else nullcontext():
-                alike.setdefault(tuple(self._effect(other, was)), []).append(name)
-        return alike
-
-    def _there(self, call: Call) -> list[bytes]:
-        """Return those keys of a call that were there before it."""
-        return [key for key in dict.fromkeys(key.encode() for key in call.keys) if key in call.before]
-
-    def _effect(self, call: Call, before: Sequence[str]) -> list[str]:
+        before = self._view.state(self.keys())
         reply = self.run(call)
-        told = self._view.reply(reply)
-        return [*shortened([f"= {told[0]}", *told[1:]]), *difference(before, self._view.state(self.keys()))]
+        return Effect(self._view.reply(reply), before, self._view.state(self.keys()), isinstance(reply, Exception))
 
-    @contextmanager
-    def _full(self) -> Iterator[None]:
-        """Let Redis have no memory left."""
+    def _again(self, call: Call, first: Effect) -> Iterator[str]:
+        """Yield what a call does after itself, if that is anything."""
+        self.restore(call.before)
+        self.run(call)
+        again = self._effect(call, anew=False)
+        if again.before != again.after or again.reply != first.reply:
+            yield from shown("once more", again.text())
+
+    def _otherwise(self, call: Call, usual: Effect) -> Iterator[str]:
+        """Yield what a call does for somebody else, with nothing there, and beside keys of another type."""
+        if ME in call.command:
+            command = tuple(NOBODY if part == ME else part for part in call.command)
+            yield from shown("by a consumer that holds nothing", self._effect(replace(call, command=command)).text())
+        if call.before:
+            yield from shown("with nothing there", self._effect(replace(call, before={})).text())
+        refused, too_late = [], []
+        for key in dict.fromkeys(call.keys):
+            self.restore(call.before)
+            self.client.delete(key)
+            self.client.execute_command(*(("HSET", key, "a", "b") if ":result:" in key else ("SET", key, "x")))
+            found = self._effect(call, anew=False)
+            if found.refused:
+                wrong = refused if found.before == found.after else too_late
+                wrong.append(self._view.text(key))
+        yield from packed("refused when another type has", refused)
+        yield from packed("refused, after something is done, when another type has", too_late)
+
+    def _when_full(self, call: Call, usual: Effect) -> str:
+        """Return what differs when Redis has no memory left."""
         before = {name: self.client.config_get(name)[name] for name in ("maxmemory-policy", "maxmemory")}
+        self.restore(call.before)
         try:
             self.client.config_set("maxmemory-policy", "noeviction")
             self.client.config_set("maxmemory", 1)
-            yield
+            found = self._effect(call, anew=False)
         finally:
             for name, value in before.items():
                 self.client.config_set(name, value)
-
-    def _variants(self, call: Call, *, is_first: bool, changes: bool) -> Iterator[tuple[str, Call, Sequence[Command]]]:
-        """Yield the conditions under which a call is run again."""
-        yield AGAIN, call, []
-        if changes:
-            yield FULL, call, []
-        if ME in call.command:
-            arguments = tuple(NOBODY if part == ME else part for part in call.command)
-            yield "by a consumer that holds nothing", replace(call, command=arguments), []
-        if call.before:
-            yield "with nothing there", call, [("DEL", *call.before)]
-        for key in list(dict.fromkeys(call.keys))[:MOST_KEYS] if is_first else []:
-            other: Command = ("HSET", key, "a", "b") if ":result:" in key else ("SET", key, "x")
-            yield f"with another type of {self._view.text(key)}", call, [("DEL", key), other]
+        if found.text() == usual.text():
+            return ""
+        ends, writes = "refused" if found.refused else "done", "nothing" if found.before == found.after else "less"
+        return f" (when Redis is full: {ends}, {writes} is written)"

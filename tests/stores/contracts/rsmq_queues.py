@@ -1,4 +1,4 @@
-"""Queues in RSMQ's format: RSMQ's own operations, and what stores do beside settling."""
+"""Queues in RSMQ's format: RSMQ's own operations, and what consumers do beside settling."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,8 @@ import pytest
 
 from mq_django.core.outcomes import HandBack, Retry, SetAside
 from mq_django.errors import AlreadyPublished, MessageTooLarge, QueueExists, QueueFull, QueueNotFound
-from mq_django.stores.base import Store
 from mq_django.stores.members import Members
 from mq_django.stores.rsmq_queues import RsmqQueues
-from mq_django.stores.rsmq_store import RsmqStore
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of, rsmq_id
 from tests.stores.everything import ME, OTHER
@@ -20,7 +18,7 @@ MINUTE = 60_000
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (attributes, send, send_as_rsmq, receive, receive_as_rsmq, change, waits, purge, tidy, hold, members)
+    yield from (attributes, send, send_as_rsmq, receive, receive_as_rsmq, change, members)
 
 
 def queues(stage: Stage, **options: Any) -> RsmqQueues:
@@ -136,79 +134,9 @@ def change(stage: Stage) -> None:
         assert rsmq.delete("emails", [rsmq_id(1), rsmq_id(2)]) == 2
 
 
-#: What each of these messages waits for.
-WAITS = {1: "can be seen", 2: "delayed", 3: "held", 4: "unhandled", 5: "retried", 6: "retried, and hidden by another"}
-
-
-def everywhere(stage: Stage) -> Store:
-    """Let a message be in every place."""
-    store = stage.rsmq(VT=20)
-    taken = stage.taken(store, *(message_of(number) for number in (3, 4, 5, 6)))
-    stage.settle(store, SetAside(), taken[1:2])
-    stage.settle(store, Retry(error="no"), taken[2:], delay_ms=MINUTE, alone=True)
-    stage.client.zadd(store.keys.zset, {rsmq_id(6): NOW_MS + 1}, xx=True)
-    store.publish([message_of(1), message_of(2, delay_ms=MINUTE)])
-    return store
-
-
-def waits(stage: Stage) -> None:
-    store = everywhere(stage)
-    for number, title in WAITS.items():
-        with stage.under(title):
-            store.find(rsmq_id(number))
-            store.reschedule(rsmq_id(number), delay_ms=2 * MINUTE)
-            store.cancel(rsmq_id(number))
-    store.publish([message_of(7, delay_ms=MINUTE)])
-    with stage.under("at a fixed time"):
-        store.reschedule(rsmq_id(7), due_ms=NOW_MS + 5)
-
-
-def purge(stage: Stage) -> None:
-    for place in ("", "ready", "delayed", "unhandled"):
-        store = everywhere(stage)
-        with stage.under(f"what is {place or 'anywhere'}"):
-            assert store.purge(limit=10, place=place)
-        stage.clear()
-    store = everywhere(stage)
-    with stage.under("at most one at a time"):
-        assert store.purge(limit=1, place="delayed") == 1
-
-
-def tidy(stage: Stage) -> None:
-    store = everywhere(stage)
-    with stage.under("nothing is to be forgotten"):
-        store.promote(limit=5)
-    keys = store.keys
-    stage.client.hset(keys.owners, mapping={"gone": "c 1", rsmq_id(3): "c 5"})
-    stage.client.hset(keys.notes, mapping={"gone:free": 1, "strange": 1})
-    stage.client.zadd(keys.unhandled, {"gone": 1})
-    stage.client.zadd(keys.retried, {"gone": 1})
-    stage.client.hset(keys.control, "paused", "1")
-    with stage.under("something of everything is, and the queue is paused"):
-        assert store.promote(limit=5).paused
-
-
-def hold(stage: Stage) -> None:
-    store = everywhere(stage)
-    assert isinstance(store, RsmqStore)
-    stage.client.zadd(store.keys.zset, {rsmq_id(3): NOW_MS + 1000})
-    assert store.take(ME, count=1)
-    stage.client.hset(store.keys.owners, mapping={"gone": f"{ME} 1", rsmq_id(5): f"{OTHER} 1"})
-    stage.client.hset(store.keys.notes, f"{rsmq_id(3)}:free", 1)
-    stage.client.hdel(store.keys.hash, f"{rsmq_id(1)}:fr")
-    with stage.under("with bodies; one was deleted meanwhile"):
-        assert len(store.held_by(ME, limit=5)) == 2
-    with stage.under("without bodies"):
-        assert store.holds(ME)
-    stage.client.hset(store.keys.owners, "gone", f"{ME} 1")
-    with stage.under("of two consumers; one was deleted meanwhile"):
-        assert store.extend_all([ME, OTHER]) == 3
-    with stage.under("two of everything"):
-        store.depths()
-
-
 def members(stage: Stage) -> None:
-    store = everywhere(stage)
+    store = stage.rsmq(VT=20)
+    stage.taken(store, message_of(1))
     membership: Members = stage.members(store)
     with stage.under("of a queue in RSMQ's format"):
         assert membership.beat("s1", {"pid": 1}, {ME: {}})

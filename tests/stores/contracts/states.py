@@ -4,13 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Literal
 
 import redis
 
-#: Lines of one key or of a reply that stand whole; of more the first and the last.
-LONGEST = 60
+#: Texts of one key or of a reply that stand whole; of more the first and the last.
+LONGEST = 24
 #: Since a delivery: longer than any test runs, and less than what a scene sets.
 LONG_AGO_MS = 600_000
 #: Characters of a line of several words.
@@ -54,6 +53,10 @@ _AROUND = re.compile(r"( script: .*| \(.*\)$|.*user_script:\s?\d+: )")
 Detail = Literal["entries read", "consumers"]
 
 
+class Lines(dict[str, list[str]]):
+    """What keys hold: by the name and the type of a key, its parts as texts."""
+
+
 class View:
     """Reads the keys of one namespace, which it calls `mq`."""
 
@@ -63,13 +66,13 @@ class View:
         #: What to tell of groups in which servers differ: a consumer that found nothing is known from 7.2 on.
         self.detail: Detail | None = None
 
-    def state(self, keys: Sequence[bytes]) -> list[str]:
-        """Return what keys hold, a line for each field, member, entry, group and delivery."""
-        lines: list[str] = []
+    def state(self, keys: Sequence[bytes]) -> Lines:
+        """Return what keys hold, a text for each field, member, entry, group and delivery."""
+        lines = Lines()
         for key, (kind, ttl, found) in zip(keys, self._client.eval(READ, len(keys), *keys), strict=True):
-            name = f"{self.text(key)} {kind.decode()}"
-            lines += [f"{name} {line}" for line in getattr(self, f"_{kind.decode()}")(found)]
-            lines += [f"{name} expires in about {round(ttl / 10_000) * 10} s"] * (ttl >= 0)
+            texts = list(getattr(self, f"_{kind.decode()}")(found))
+            texts += [f"expires in about {round(ttl / 10_000) * 10} s"] * (ttl >= 0)
+            lines[f"{self.text(key)} {kind.decode()}"] = texts
         return lines
 
     def text(self, value: Any) -> str:
@@ -86,12 +89,14 @@ class View:
         return _RUN_ID.sub("<run-id>", _ID.sub(r"<m\1>", found.replace(self._namespace, "mq")))
 
     def reply(self, reply: Any) -> list[str]:
-        """Return a reply, a line for each of its parts."""
+        """Return a reply in lines."""
         if isinstance(reply, Exception):
-            return [f"error {_OUT_OF_MEMORY.sub('', _AROUND.sub('', self._decoded(str(reply)))).strip()}"]
+            return [f"= error {_OUT_OF_MEMORY.sub('', _AROUND.sub('', self._decoded(str(reply)))).strip()}"]
         if isinstance(reply, list):
-            return ["list", *(f"  {json.dumps(self._plain(part), ensure_ascii=False)}" for part in reply)]
-        return [json.dumps(self._plain(reply), ensure_ascii=False)]
+            return packed("=", shortened([json.dumps(self._plain(part), ensure_ascii=False) for part in reply])) or [
+                "= []"
+            ]
+        return [f"= {json.dumps(self._plain(reply), ensure_ascii=False)}"]
 
     def _plain(self, reply: Any) -> Any:
         if isinstance(reply, list):
@@ -134,36 +139,44 @@ class View:
             yield f"{name} pending {self.text(entry)} {self.text(consumer)} {times}{age}"
 
 
-def by_key(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a state, each key's under its name."""
-    for name, of_key in groupby(lines, lambda line: line.split(" ", 2)[:2]):
-        yield f"  {' '.join(name)}"
-        yield from shortened([f"    {line.split(' ', 2)[2]}" for line in of_key])
+def of_keys(lines: Lines, keys: Sequence[str]) -> Lines:
+    """Return what some of the keys hold."""
+    return Lines({name: texts for name, texts in lines.items() if name.rpartition(" ")[0] in keys})
 
 
-def difference(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return the lines that are gone and those that are new."""
-    was, now = set(before), set(after)
-    return [
-        *shortened([f"- {line}" for line in before if line not in now]),
-        *shortened([f"+ {line}" for line in after if line not in was]),
-    ]
+def difference(before: Lines, after: Lines, signs: tuple[str, str] = ("- ", "+ ")) -> list[str]:
+    """Return what is gone and what is new, each key's behind its name."""
+    found = []
+    for sign, some, others in ((signs[0], before, after), (signs[1], after, before)):
+        for name, texts in some.items():
+            known = set(others.get(name, ()))
+            if left := [text for text in texts if text not in known]:
+                found += packed(f"{sign}{name}:", shortened(left), ", ")
+    return found
 
 
-def packed(what: str, words: Sequence[str]) -> list[str]:
-    """Return words in lines of a bounded width, each line beginning with what they are."""
+def shown(title: str, lines: Sequence[str]) -> list[str]:
+    """Return lines under a title, which stands before the reply."""
+    return [f"{title} {lines[0]}", *lines[1:]]
+
+
+def packed(what: str, words: Sequence[str], between: str = " ") -> list[str]:
+    """Return words in lines of a bounded width, the first behind what they are."""
     lines = [what] if words else []
-    for word in words:
-        if len(lines[-1]) + len(word) > WIDTH and lines[-1] != what:
-            lines.append(what)
-        lines[-1] += f" {word}"
+    for place, word in enumerate(words):
+        joint = between if place else " "
+        if len(lines[-1]) + len(joint) + len(word) > WIDTH and lines[-1] != what:
+            lines[-1] += joint.rstrip()
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f"{joint}{word}"
     return lines
 
 
-def shortened(lines: Sequence[str]) -> list[str]:
-    """Return lines, of many the first and the last with a digest of what is between them."""
-    if len(lines) <= LONGEST:
-        return list(lines)
-    between = lines[4:-4]
+def shortened(texts: Sequence[str]) -> list[str]:
+    """Return texts, of many the first and the last with a digest of what is between them."""
+    if len(texts) <= LONGEST:
+        return list(texts)
+    between = texts[2:-2]
     digest = hashlib.sha1("\n".join(between).encode(), usedforsecurity=False).hexdigest()[:12]
-    return [*lines[:4], f"  ... {len(between)} lines with the digest {digest}", *lines[-4:]]
+    return [*texts[:2], f"... {len(between)} with the digest {digest} ...", *texts[-2:]]

@@ -1,39 +1,16 @@
-"""Queues in streams: published, fetched, purged, and who consumes them."""
+"""Queues in streams: published, fetched, and who consumes them."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from mq_django.core.outcomes import ACK, HandBack, SetAside
-from mq_django.stores.control import Control
-from mq_django.stores.damage import DamageCheck
 from tests.stores.contracts.stage import Stage, message_of
-from tests.stores.contracts.waits import claims, everywhere
 from tests.stores.everything import ME, OTHER
 
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (subscribe, subscribe_again, publish, fetch, purge, control, check, members, members_of_strangers)
-
-
-def subscribe(stage: Stage) -> None:
-    store = stage.queue()
-    stage.clear()
-    with stage.under("for the first time"):
-        store.create_groups()
-    stage.client.xadd(store.keys.urgent, {"a": "b"}, "1-1")
-    with stage.under("urgent is there, too"):
-        store.create_groups()
-    with stage.under("of a queue with limits"):
-        stage.queue(RATE_LIMIT="5/s")
-
-
-def subscribe_again(stage: Stage) -> None:
-    store = stage.queue()
-    DamageCheck(store.config, stage.wire()).find()
-    stage.client.xgroup_destroy(store.keys.ready, "mq")
-    with stage.under("another program removed the group"):
-        store.create_groups()
+    yield from (publish, fetch, members, members_of_strangers)
 
 
 def publish(stage: Stage) -> None:
@@ -58,56 +35,6 @@ def fetch(stage: Stage) -> None:
     stage.settle(store, HandBack(), taken)
     with stage.under("what was handed back, and then the rest"):
         assert len(store.take(ME, count=5)) == 3
-
-
-def purge(stage: Stage) -> None:
-    for place in ("", "ready", "delayed", "unhandled", "parked"):
-        store = everywhere(stage)
-        stage.settle(store, HandBack(), store.take(ME, count=1))
-        store.publish([claims(9, unique="ready")])
-        with stage.under(f"what is {place or 'anywhere'}"):
-            assert store.purge(limit=10, place=place)
-        stage.clear()
-    store = stage.queue()
-    store.publish([message_of(1), message_of(2), message_of(3)])
-    store.take(ME, count=1)
-    with stage.under("one, and what is held stays"):
-        assert store.purge(limit=1) == 1
-
-
-def control(stage: Stage) -> None:
-    found = Control(stage.queue().config, stage.wire())
-    with stage.under("while it is paused, and while it is not"):
-        assert [found.pause(), found.pause(), found.resume(), found.resume()] == [True, False, True, False]
-    with stage.under("by somebody, for a reason"):
-        assert [found.pause(who="ann", reason="deploy"), found.pause(who="bob"), found.resume()] == [True, False, True]
-
-
-def check(stage: Stage) -> None:
-    store = stage.queue()
-    find, ready = DamageCheck(store.config, stage.wire()).find, store.keys.ready
-    with stage.under("nothing is there"):
-        assert find() == []
-    store.publish([message_of(number) for number in range(6)])
-    store.take(ME, count=1)
-    with stage.under("one is held, and five are ready"):
-        assert find() == []
-    stage.client.xgroup_setid(ready, "mq", "$")
-    with stage.under("another program moved the group, seen once"):
-        assert find() == []
-    with stage.under("and seen twice"):
-        assert [each.kind for each in find()] == ["SKIPPED"]
-    stage.client.xgroup_setid(ready, "mq", "0")
-    store.take(ME, count=2)
-    stage.client.xtrim(ready, maxlen=2, approximate=False)
-    with stage.under("it trimmed what is held, and more"):
-        assert {each.kind for each in find()} <= {"REMOVED", "TRIMMED"}
-    stage.client.xadd(ready, {"a": "b"}, "4000000000000-0")
-    with stage.under("an id far in the future"):
-        assert [each.kind for each in find()] == ["AHEAD"]
-    stage.client.delete(ready)
-    with stage.under("it deleted the stream"):
-        assert [each.kind for each in find()] == ["DELETED"]
 
 
 def members(stage: Stage) -> None:
@@ -157,5 +84,3 @@ def members_of_strangers(stage: Stage) -> None:
     stage.settle(store, SetAside(), store.held_by("idle", limit=1))
     with stage.under("one stranger holds something, another does not"):
         membership.beat("s1", {}, {ME: {}})
-    with stage.under("what a stranger holds"):
-        assert membership.claim("stranger", ME) == 2

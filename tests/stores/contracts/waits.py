@@ -18,20 +18,7 @@ MINUTE = 60_000
 
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
-    yield from (
-        add,
-        add_unique,
-        replace_many,
-        add_taken_id,
-        full,
-        just_fits,
-        claim,
-        claim_past,
-        cancel,
-        reschedule,
-        find,
-        promote,
-    )
+    yield from (add, add_unique, replace_many, add_taken_id, full, just_fits, cancel, promote)
     yield from (promote_by_priority, rank, rank_before_others, rank_beside_handed_back, release, unclaim)
 
 
@@ -92,14 +79,12 @@ def full(stage: Stage) -> None:
         for refused in (message_of(4), message_of(4, priority=5), message_of(4, delay_ms=1)):
             with pytest.raises(QueueFull):
                 store.publish([refused])
-        with pytest.raises(QueueFull):
-            store.publish([claims(4, unique="a")])
     with stage.under("full, and it replaces another: not refused"):
         store.publish([unique(5, "cart")])
 
 
 def just_fits(stage: Stage) -> None:
-    kinds = (message_of(3), message_of(3, priority=5), message_of(3, delay_ms=MINUTE), claims(3))
+    kinds = (message_of(3), message_of(3, priority=5), message_of(3, delay_ms=MINUTE))
     for item in kinds:
         store = stage.queue(MAX_DEPTH=4)
         store.publish([message_of(1, delay_ms=MINUTE)])
@@ -112,38 +97,6 @@ def just_fits(stage: Stage) -> None:
 
 def claims(number: int, **options: Any) -> Publication:
     return message_of(number, **{"unique": "cart", "claim_ms": 0, "on_conflict": "error", **options})
-
-
-def claim(stage: Stage) -> None:
-    store = stage.queue()
-    with stage.under("until it is handled, ready at once"):
-        store.publish([claims(1)])
-    with stage.under("taken"):
-        assert store.publish([claims(2, on_conflict="keep")]) == [message_of(1).message.id]
-    with stage.under("for a minute, delayed"):
-        store.publish([claims(3, unique="b", delay_ms=1000, claim_ms=MINUTE)])
-    with stage.under("until it is handled, at a fixed time"):
-        store.publish([claims(4, unique="c", due_ms=NOW_MS + 500)])
-    with stage.under("with a priority, behind what is ready"):
-        store.publish([claims(5, unique="d", priority=-5)])
-
-
-def claim_past(stage: Stage) -> None:
-    store = stage.queue()
-    stage.client.hset(
-        store.keys.claims,
-        mapping={
-            "k:cart": f"{NOW_MS - 1}:old",
-            "i:old": "cart",
-            "k:a": "5:gone",
-            "i:gone": "a",
-            "k:b": f"{NOW_MS + MINUTE}:later",
-            "i:later": "b",
-            "k:x": "?",
-        },
-    )
-    with stage.under("a claim whose time is over, and others that are forgotten on the way"):
-        store.publish([claims(1, claim_ms=MINUTE)])
 
 
 def everywhere(stage: Stage) -> Store:
@@ -189,22 +142,6 @@ def cancel(stage: Stage) -> None:
     with stage.under("a task, and another that replaces it"):
         for data in (1, 2):
             task.publish([publication(task.config, "shop.tasks.send", data, delay=60, unique="u", runs_task=True)])
-
-
-def reschedule(stage: Stage) -> None:
-    store = everywhere(stage)
-    for title, named in NAMED.items():
-        with stage.under(f"{title}, later"):
-            store.reschedule(named, delay_ms=2 * MINUTE)
-    with stage.under("at a fixed time, before all others"):
-        store.reschedule("u:cart", due_ms=NOW_MS + 5)
-
-
-def find(stage: Stage) -> None:
-    store = everywhere(stage)
-    for title, named in NAMED.items():
-        with stage.under(title):
-            store.find(named)
 
 
 def promote(stage: Stage) -> None:

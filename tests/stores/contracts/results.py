@@ -1,0 +1,106 @@
+"""Results of tasks, progress, and where handlers are."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import ACK, Bury, Retry
+from mq_django.core.reports import Progress, Report
+from mq_django.stores.awaited_results import watch
+from mq_django.stores.base import Settlement
+from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
+from mq_django.stores.results import settled_commands
+from mq_django.stores.running_results import RunningTask, note_running
+from mq_django.stores.stack_requests import StackRequests
+from tests.stores.contracts.frozen import NOW_MS
+from tests.stores.contracts.settling import TRACE
+from tests.stores.contracts.stage import Stage, message_of
+from tests.stores.everything import ME
+
+
+def scenes() -> Iterator[Any]:
+    """Yield every scene."""
+    yield from (results, awaited_results, reports, stacks)
+
+
+def results(stage: Stage) -> None:
+    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
+    with stage.under("retried, done and buried, all for the first time"):
+        told = [
+            Settlement(one, Retry(error="ValueError: no", traceback=TRACE), 1000, 1500, keeps_result=True),
+            Settlement(two, ACK, keeps_result=True),
+            Settlement(three, Bury("ValueError: no"), keeps_result=True),
+        ]
+        wire.trip(settled_commands(store.config, ME, told))
+    with stage.under("done after a retry"):
+        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+    unknown = two._replace(message=two.message._replace(id="unknown"))
+    with stage.under("running: one exists, the other does not"):
+        note_running(wire, store.config, ME, [RunningTask(one, NOW_MS - 1500), RunningTask(unknown, NOW_MS)])
+
+
+def awaited_results(stage: Stage) -> None:
+    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
+    keys = [store.keys.result(item.message.id) for item in (one, two, three)]
+    retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
+    wire.trip(settled_commands(store.config, ME, [retried, Settlement(two, ACK, keeps_result=True)]))
+    with stage.under("one has not ended, one has, one does not exist"):
+        watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
+    with stage.under("by another process, which knows the length"):
+        length = int(wire.trip([("STRLEN", keys[0])])[0])
+        watch(wire, store.config, {keys[0]: length}, "p2")
+    stage.client.hset(store.keys.waiters, "gone", f"{NOW_MS - 1} p3\n")
+    with stage.under("a registration is over"):
+        watch(wire, store.config, {keys[0]: length}, "p1")
+    with stage.under("it ends"):
+        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+
+
+def reports(stage: Stage) -> None:
+    store, wire = stage.queue(), stage.wire()
+    one, two = stage.taken(store, message_of(1), message_of(2))
+
+    def of(delivery: Delivery, run: str) -> Report:
+        return Report(delivery=delivery, config=store.config, stopping=threading.Event(), run=run)
+
+    first, other, later = of(one, "first"), of(two, "other"), of(one, "later")
+    last = of(two._replace(message=two.message._replace(id="m3")), "last")
+    with stage.under("nobody has reported"):
+        begin(wire, store.config, first)
+    first.set_position("prices", "17")
+    for report in (first, other):
+        report.set_progress(Progress(done=1, total=2, note="cups", at_ms=NOW_MS))
+    with stage.under("a position and progress; progress alone"):
+        save(wire, store.config, [first, other])
+    with stage.under("an earlier run has a position"):
+        begin(wire, store.config, later)
+    first.set_position("prices", "99")
+    with stage.under("a later run has begun"):
+        save(wire, store.config, [first])
+    with stage.under("of one, and of one that has none"):
+        read_progress_of([(store.config, one.message.id), (store.config, "unknown")], [wire, wire])
+    with stage.under("handled: the position is deleted, the progress stays"):
+        wire.trip([ended_command(store.config, later, True, False)])
+    with stage.under("handled without progress: nothing stays"):
+        begin(wire, store.config, last)
+        wire.trip([ended_command(store.config, last, True, False)])
+
+
+def stacks(stage: Stage) -> None:
+    for store in (stage.queue(), stage.group(), stage.rsmq()):
+        requests = StackRequests(store.config, stage.wire())
+        with stage.under("of a consumer that is gone"):
+            assert requests.ask(ME) is None
+        stage.client.hset(store.keys.consumers, f"consumer:{ME}", "{}")
+        with stage.under("of one that is there"):
+            assert requests.ask(ME) == NOW_MS
+        with stage.under("in the same millisecond"):
+            assert requests.ask(ME) == NOW_MS + 1
+        for strange in ("no number", "9e300", "nan", str(NOW_MS - 1)) if store.config.store == "stream" else ():
+            stage.client.hset(store.keys.stacks, ME, strange)
+            with stage.under("after one that is earlier, or no time"):
+                assert requests.ask(ME) == NOW_MS
+        stage.clear()
