@@ -64,25 +64,20 @@ def test_each_queue_that_is_named_must_be_served():
     assert health("emails", "default") == (0, "Served by s1, s2: emails, default.")
 
 
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
+def test_a_consumer_that_is_not_ready_is_not_enough():
+    for state, why in (
         (STARTING, "The consumers of queue emails are starting."),
         (STOPPING, "The consumers of queue emails are stopping, or were asked to go quiet."),
-    ],
-)
-def test_a_consumer_that_is_not_ready_is_not_enough(state, why):
-    beat("emails", state)
-    assert health("emails") == (1, why)
-    assert health()[0] == 1
+    ):
+        beat("emails", state)
+        assert health("emails") == (1, why)
+        assert health()[0] == 1
 
 
-@pytest.mark.parametrize(
-    "elsewhere", [{"boot": "another"}, {"pids": "pid:[1]"}, {"started": "1"}, {"boot": None, "pids": None}]
-)
-def test_another_machine_another_container_and_an_ended_process_do_not_count(elsewhere):
-    beat("emails", READY, **elsewhere)
-    assert health() == (1, "No runconsumer of this machine has a ready consumer.")
+def test_another_machine_another_container_and_an_ended_process_do_not_count():
+    for elsewhere in ({"boot": "another"}, {"pids": "pid:[1]"}, {"started": "1"}, {"boot": None, "pids": None}):
+        beat("emails", READY, **elsewhere)
+        assert health() == (1, "No runconsumer of this machine has a ready consumer."), elsewhere
 
 
 def test_a_supervisor_that_is_silent_does_not_count(redis_client):

@@ -69,11 +69,10 @@ def test_other_rows_come_as_a_whole(viewer, mq_settings):
     assert answer["parts"]["rows"].count("<tr") == 3
 
 
-@pytest.mark.parametrize("have", ["", "nonsense", "[]", "7", '{"rows": 7}', '{"rows": "x.y"}', "[" * 5000])
-def test_versions_that_make_no_sense_get_everything(viewer, have):
-    answer = poll(viewer, have)
-
-    assert answer["parts"].keys() == {"jobs", "listed", "problems", "rows", "topics"}
+def test_versions_that_make_no_sense_get_everything(viewer):
+    versions = ["", "nonsense", "[]", "7", '{"rows": 7}', '{"rows": "x.y"}', "[" * 5000]
+    parts = {"jobs", "listed", "problems", "rows", "topics"}
+    assert [have for have in versions if poll(viewer, have)["parts"].keys() != parts] == []
 
 
 def test_pages_of_one_queue_get_the_parts_that_have_changed(viewer):
