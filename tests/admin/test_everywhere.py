@@ -15,6 +15,7 @@ from mq_django.admin import QueueAdmin
 from mq_django.admin.consumers import stacks_page as stacks
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.admin.ui import page
+from mq_django.admin.workflows import run_operations
 from mq_django.models import Queue
 from mq_django.transport.connections import TIMEOUTS, close_clients
 from tests.admin.conftest import BASE
@@ -28,7 +29,7 @@ ALL = frozenset({"view_queue", "view_message_data", "operate_queue", "purge_queu
 WITHOUT_REDIS = ("=history", "dead_export", "outbox", "outbox_stats", "outbox_act")
 
 #: What a page may take, as it is outside of tests.
-SECONDS, WAIT = page.SECONDS, stacks.WAIT
+SECONDS, RUN_SECONDS, WAIT = page.SECONDS, run_operations.SECONDS, stacks.WAIT
 SENTENCE = "Cannot reach Redis, or it did not reply in time."
 
 
@@ -105,6 +106,25 @@ def test_nobody_gets_in_without_logging_in_and_nothing_is_changed_without_its_to
     assert [str(visit) for visit in POSTS if visit.send(operator).status_code != 403] == []
 
 
+def told_by(response):
+    """Return what a page, a poll or the message after a button says."""
+    page = "" if response.streaming else response.content.decode()
+    return page + " ".join(map(str, get_messages(response.wsgi_request)))
+
+
+def test_redis_away_is_a_sentence_on_every_page_and_after_every_button(operator, mq_settings, tmp_path):
+    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
+    failed = []
+    for visit in VISITS:
+        response = visit.send(operator)
+        told = told_by(response)
+        if visit.name not in WITHOUT_REDIS and (SENTENCE not in told or "Traceback" in told):
+            failed.append((str(visit), told[-200:]))
+        if response.status_code not in ((200, 302) if visit.name in WITHOUT_REDIS else (302, 503)):
+            failed.append((str(visit), response.status_code))
+    assert failed == []
+
+
 def test_a_page_waits_so_long_that_it_answers_within_two_seconds():
     connecting, answering = TIMEOUTS["inspect"]
     assert max(SECONDS, connecting + answering) <= 1.5
@@ -118,14 +138,14 @@ def test_a_page_waits_so_long_that_it_answers_within_two_seconds():
 def test_no_page_waits_for_longer_when_redis_stalls_or_is_slow(operator, monkeypatch, replies, late):
     """Whether Redis stops at once, in the middle of a page, or takes its time for each answer."""
     monkeypatch.setattr(page, "SECONDS", SECONDS)
+    monkeypatch.setattr(run_operations, "SECONDS", RUN_SECONDS)
     failed = []
     for visit in every_visit():
         close_clients()
         with monkeypatch.context() as patches:
             wire = SlowWire(patches, replies=replies, late=late)
             response = visit.send(operator)
-        told = "" if response.streaming else response.content.decode()
-        told += " ".join(map(str, get_messages(response.wsgi_request)))
+        told = told_by(response)
         is_told = replies or visit.name in WITHOUT_REDIS or (SENTENCE in told and "Traceback" not in told)
         if wire.seconds > sum(TIMEOUTS["inspect"]) or response.status_code not in (200, 302, 503) or not is_told:
             failed.append((str(visit), response.status_code, wire.seconds, wire.timeouts))
