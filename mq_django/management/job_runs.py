@@ -105,11 +105,12 @@ def _started(total: int, place: str, criteria: Filter) -> VerbResult:
 
 
 def _work(queue: str, terminal: Terminal, total: int, done: str, kind: jobs.Kind) -> VerbResult:
-    worker = f"mq-{token()}"
+    worker, pause = f"mq-{token()}", 0.0
     try:
         while (found := jobs.look(queue, kind)) is not None and found.state == "running":
             terminal.progress(found.looked, total, f"{found.done} {done}, {found.looked} of {total} scanned")
-            time.sleep(min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind])))
+            time.sleep(pause)
+            pause = min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind]))
     except KeyboardInterrupt:
         jobs.cancel(queue, kind)
         terminal.report("cancelled")

@@ -53,3 +53,19 @@ def operator(log_in: LogIn) -> Client:
 def viewer(log_in: LogIn) -> Client:
     """Return a client of a user who may look, but not at data."""
     return log_in("view_queue")
+
+
+#: Seconds that a page gives to what it does within a request.
+LIMITS = (
+    "mq_django.admin.ui.job_pages.SECONDS",
+    "mq_django.admin.messages.find_page.SECONDS",
+    "mq_django.admin.workflows.run_operations.SECONDS",
+    "mq_django.admin.workflows.run_operations.RETRYING",
+)
+
+
+@pytest.fixture(autouse=True)
+def _patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a request the time to end what it began, also on a busy machine."""
+    for limit in LIMITS:
+        monkeypatch.setattr(limit, 30.0)

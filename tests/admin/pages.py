@@ -1,7 +1,7 @@
 """Every page of the admin, with what it takes: what holds on all of them is tested over this table."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from django.test import Client
 
 from mq_django import topics
 from mq_django.core.outcomes import Bury
+from mq_django.inspector import actions
 from mq_django.inspector import topics as inspected
 from tests.admin.conftest import BASE
 from tests.seeding import beat, bury, dead_entry, end_steps, handle, handled_entry, publish, set_aside, start_run
@@ -174,6 +175,8 @@ VISITS = [
 
 #: Those that show something and change nothing.
 LOOKS = [visit for visit in VISITS if visit.method == "get"]
+#: Those that ask before they do something, and those that do it.
+POSTS = [visit for visit in VISITS if visit.method == "post"]
 
 
 def world() -> None:
@@ -192,6 +195,16 @@ def world() -> None:
     topic.group("billing").subscribe()
     topic.publish_many([("order.paid", {"order": n}) for n in range(3)], on_commit=False)
     PLACES["logged"] = inspected.topic("orders").last
+
+
+def every_visit() -> Iterator[Visit]:
+    """Yield all visits, each in a world that has what it is about: what changes something gets a new one."""
+    world()
+    for visit in LOOKS + POSTS:
+        if "confirmed" in visit.fields:
+            actions.resume_all()
+            world()
+        yield visit
 
 
 def main_of(response: Any) -> str:

@@ -43,32 +43,6 @@ def test_a_viewer_is_offered_nothing_to_press(viewer):
         assert "/all/" not in main
 
 
-def test_without_its_permission_no_page_shows_data(viewer):
-    secret = "rumpelstiltskin"
-    publish("emails", "later", {"x": secret}, delay=60, message_id="later", key=secret)
-    bury("emails", "welcome", {"x": secret}, error=f"ValueError: {secret}", key=secret, headers={"h": secret})
-
-    for path in (
-        "change/",
-        "dead/",
-        f"dead/{dead_entry('emails')}/",
-        "waiting/delayed/",
-        "waiting/delayed/later/",
-    ):
-        response = viewer.get(f"{BASE}emails/{path}")
-        assert response.status_code == 200
-        assert secret not in response.content.decode()
-    assert "ValueError" in viewer.get(f"{BASE}emails/dead/").content.decode()
-
-
-def test_with_its_permission_data_is_shown(log_in):
-    client = log_in("view_queue", "view_message_data")
-    bury("emails", "welcome", {"x": "rumpelstiltskin"})
-
-    assert "rumpelstiltskin" in client.get(f"{BASE}emails/dead/").content.decode()
-    assert "rumpelstiltskin" in client.get(f"{BASE}emails/dead/{dead_entry('emails')}/").content.decode()
-
-
 def test_a_get_changes_nothing(operator):
     bury("emails")
     publish("emails", "later", 1, delay=60, message_id="later")
@@ -84,9 +58,3 @@ def test_a_get_changes_nothing(operator):
     after = inspector.queue("emails")
     assert (after.ready, after.delayed, after.dead) == (before.ready, before.delayed, before.dead)
     assert not LogEntry.objects.exists()
-
-
-def test_a_post_without_its_token_is_refused(operator):
-    operator.handler.enforce_csrf_checks = True
-
-    assert operator.post(f"{BASE}emails/dead/all/redrive/", {"confirmed": "yes"}).status_code == 403

@@ -34,7 +34,8 @@ def test_links_keep_the_language_of_the_page(operator, mq_settings, settings):
 @pytest.mark.skipif(shutil.which("xgettext") is None, reason="gettext is not installed")
 def test_a_catalogue_has_the_sentences_of_the_pages(tmp_path):
     package = tmp_path / "mq_django"
-    shutil.copytree(ROOT / "mq_django", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("admin", "inspector", "templates"):
+        shutil.copytree(ROOT / "mq_django" / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "locale").mkdir()
     command = [sys.executable, "-m", "django", "makemessages", "--locale", "de", "--settings", "tests.settings"]
 

@@ -40,7 +40,8 @@ def test_each_page_renders_and_each_button_works_with_unfold(mq_settings, tmp_pa
         "MQ_DJANGO_TEST_DATABASE": str(tmp_path / "db.sqlite3"),
     }
     # Unfold shows a model's history by itself, from a table that ours does not have.
-    visits = [visit for visit in VISITS if visit.name != "=history"]
+    last = {(visit.path.partition("?")[0], visit.method): visit for visit in VISITS if visit.name != "=history"}
+    visits = [*last.values()]
     visits += [Visit("dead_act", "emails/dead/chosen/", set(), "post", redrive)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.admin.visit"],

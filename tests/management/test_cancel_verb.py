@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import CommandError
 
-from tests.management.test_mq import mq, mq_json
+from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import publish, store
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -22,16 +22,10 @@ def test_a_unique_key_that_nobody_claims_is_an_error():
         mq("cancel", "emails", "u:nobody", "--running")
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("m1", "--force"), "--force needs --running"),
-        (("--place", "delayed", "--running"), "--running needs the ids of messages"),
-    ],
-)
-def test_options_that_do_not_fit_are_told(args, says):
-    with pytest.raises(CommandError, match=says):
-        mq("cancel", "emails", *args)
+def test_options_that_do_not_fit_are_told():
+    assert "--force needs --running" in refusal("cancel", "emails", "m1", "--force")[0]
+    said, _ = refusal("cancel", "emails", "--place", "delayed", "--running")
+    assert "--running needs the ids of messages" in said
 
 
 def test_a_queue_that_cannot_says_so(mq_settings, namespace):

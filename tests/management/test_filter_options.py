@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django import inspector
 from mq_django.inspector import jobs
-from tests.management.test_mq import mq, mq_json
+from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import bury, bury_many, publish, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -32,26 +32,18 @@ def test_a_list_shows_the_messages_that_match():
         assert names("peek", "emails", place, "--key", "a", "--name", "again") == ["remind.again"]
 
 
-def test_a_list_continues_after_its_last_message(capsys):
-    ids = [publish("emails", "welcome", n) for n in range(5)]
-    err = StringIO()
-    call_command("mq", "peek", "emails", "--limit", "2", stdout=StringIO(), stderr=err)
-    after = err.getvalue().split("--after ")[1].strip()
-    assert [row["id"] for row in mq_json("peek", "emails", "--after", after)] == ids[2:]
-
-
-@pytest.mark.parametrize("place", ["delayed", "dead"])
-def test_other_lists_continue_too(place):
-    if place == "dead":
-        bury_many("emails", 5)
-    else:
-        for n in range(5):
-            publish("emails", "welcome", n, delay=60 + n)
-    every = [row["id"] for row in mq_json("peek", "emails", place)]
-    err = StringIO()
-    call_command("mq", "peek", "emails", place, "--limit", "2", stdout=StringIO(), stderr=err)
-    after = err.getvalue().split("--after ")[1].strip()
-    assert [row["id"] for row in mq_json("peek", "emails", place, "--after", after)] == every[2:]
+def test_a_list_continues_after_its_last_message():
+    bury_many("emails", 5)
+    for n in range(5):
+        publish("emails", "welcome", n)
+        publish("emails", "welcome", n, delay=60 + n)
+    for place in ("ready", "delayed", "dead"):
+        every = [row["id"] for row in mq_json("peek", "emails", place)]
+        assert len(every) == 5
+        err = StringIO()
+        call_command("mq", "peek", "emails", place, "--limit", "2", stdout=StringIO(), stderr=err)
+        after = err.getvalue().split("--after ")[1].strip()
+        assert [row["id"] for row in mq_json("peek", "emails", place, "--after", after)] == every[2:]
 
 
 def test_pending_messages_are_listed_with_their_consumer():
@@ -76,9 +68,8 @@ def test_dead_letters_are_selected_by_error_and_group():
     assert names("peek", "emails", "dead", "--group", "remind", "SMTPError") == []
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
+def test_a_filter_that_cannot_be_applied_is_an_error():
+    every = (
         *(("peek", "emails", "dead", option, "") for option in ("--name", "--key", "--error")),
         ("peek", "emails", "ready", "--error", "x"),
         ("export", "emails", "ready", "--group", "welcome", "ValueError"),
@@ -89,11 +80,8 @@ def test_dead_letters_are_selected_by_error_and_group():
         ("cancel", "emails", "m1", "--place", "delayed"),
         ("cancel", "emails", "m1", "--name", "welcome"),
         ("redrive", "emails", "m1", "--dry-run"),
-    ],
-)
-def test_a_filter_that_cannot_be_applied_is_an_error(args):
-    with pytest.raises(CommandError):
-        mq(*args)
+    )
+    assert [args for args in every if refusal(*args) == ("", 0)] == []
 
 
 def test_a_preview_counts_and_changes_nothing():

@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import socket
 import threading
-import time
 from io import StringIO
 
 import pytest
@@ -16,8 +14,8 @@ from mq_django.consumers.machine import Machine, here, started
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.management import health_verb
 from mq_django.stores.members import Members
-from mq_django.transport.connections import open_wire
-from mq_django.transport.private_server import PrivateServer
+from mq_django.transport.connections import TIMEOUTS, close_clients, open_wire
+from tests.slow_wire import SlowWire
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -64,25 +62,20 @@ def test_each_queue_that_is_named_must_be_served():
     assert health("emails", "default") == (0, "Served by s1, s2: emails, default.")
 
 
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
+def test_a_consumer_that_is_not_ready_is_not_enough():
+    for state, why in (
         (STARTING, "The consumers of queue emails are starting."),
         (STOPPING, "The consumers of queue emails are stopping, or were asked to go quiet."),
-    ],
-)
-def test_a_consumer_that_is_not_ready_is_not_enough(state, why):
-    beat("emails", state)
-    assert health("emails") == (1, why)
-    assert health()[0] == 1
+    ):
+        beat("emails", state)
+        assert health("emails") == (1, why)
+        assert health()[0] == 1
 
 
-@pytest.mark.parametrize(
-    "elsewhere", [{"boot": "another"}, {"pids": "pid:[1]"}, {"started": "1"}, {"boot": None, "pids": None}]
-)
-def test_another_machine_another_container_and_an_ended_process_do_not_count(elsewhere):
-    beat("emails", READY, **elsewhere)
-    assert health() == (1, "No runconsumer of this machine has a ready consumer.")
+def test_another_machine_another_container_and_an_ended_process_do_not_count():
+    for elsewhere in ({"boot": "another"}, {"pids": "pid:[1]"}, {"started": "1"}, {"boot": None, "pids": None}):
+        beat("emails", READY, **elsewhere)
+        assert health() == (1, "No runconsumer of this machine has a ready consumer."), elsewhere
 
 
 def test_a_supervisor_that_is_silent_does_not_count(redis_client):
@@ -110,14 +103,16 @@ def test_where_machines_have_no_identity_the_host_counts(monkeypatch):
     assert health("emails")[0] == 1
 
 
-def test_a_server_that_does_not_answer_is_an_answer_in_time(mq_settings):
-    with PrivateServer() as server:
-        mq_settings(CONNECTION=server.url)
-        beat("emails", READY)
-        os.kill(server.pid, signal.SIGSTOP)
-        began = time.monotonic()
+@pytest.mark.single_server(why="on a cluster, each node is waited for")
+def test_a_server_that_does_not_answer_is_an_answer_in_time(monkeypatch):
+    beat("emails", READY)
+    assert health("emails")[0] == 0
+    close_clients()
+    with monkeypatch.context() as patches:
+        wire = SlowWire(patches)
         assert health("emails", "--timeout", "0.4")[0] == 1
-        assert time.monotonic() - began < 2.5
+    assert wire.timeouts == 1
+    assert wire.seconds <= sum(TIMEOUTS["inspect"])
 
 
 def test_what_never_answers_is_not_waited_for(monkeypatch):

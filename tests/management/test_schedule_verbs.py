@@ -10,7 +10,7 @@ from mq_django import registry, schedules
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled, every
 from tests import places
-from tests.management.test_mq import mq, mq_json
+from tests.management.test_mq import mq, mq_json, refusal
 from tests.optional import needs_croniter
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -114,9 +114,8 @@ def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
     assert mq_json("schedules", "list", "--queue", "emails") == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_cannot_be_done_is_an_error():
+    every = (
         (("create", *MADE, "--data", "{"), "--data is not JSON"),
         (("create", *MADE, "--priority", "101"), "from -100 to 100"),
         (("create", "digest", "--queue", "nowhere", "--every", "5", "--message", "m"), "No queue 'nowhere'"),
@@ -126,11 +125,8 @@ def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
         (("skip", "gone"), "has no schedule 'gone'"),
         (("skip", "gone", "--undo"), "has no schedule 'gone'"),
         (("delete", "gone", "--yes"), "has no schedule 'gone'"),
-    ],
-)
-def test_what_cannot_be_done_is_an_error(arguments, said):
-    with pytest.raises(CommandError, match=said):
-        mq("schedules", *arguments)
+    )
+    assert [arguments for arguments, said in every if said not in refusal("schedules", *arguments)[0]] == []
 
 
 def test_one_in_code_is_paused_and_not_changed(monkeypatch):

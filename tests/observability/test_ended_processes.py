@@ -58,15 +58,17 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("kind", ["counter", "summary", "gauge_sum", "gauge_min", "gauge_max"])
-def test_what_is_served_stays_the_same(tmp_path, dead, write, collect, kind):
-    for process, value in zip([*dead, os.getpid()], (3.0, 1.0, 4.0, 2.0), strict=True):
-        write(kind, process, value)
-        write(kind, process, 10 * value, shop="a")
+def test_what_is_served_stays_the_same(tmp_path, dead, write, collect):
+    kinds = ("counter", "summary", "gauge_sum", "gauge_min", "gauge_max")
+    for kind in kinds:
+        for process, value in zip([*dead, os.getpid()], (3.0, 1.0, 4.0, 2.0), strict=True):
+            write(kind, process, value, name=kind)
+            write(kind, process, 10 * value, name=kind, shop="a")
     before = collect()
+    assert len(before) >= 2 * len(kinds)
     ended_processes.merge_ended(tmp_path)
     assert collect() == before
-    assert names(tmp_path) == sorted([f"{kind}_{os.getpid()}.db", f"{kind}_ended.db"])
+    assert names(tmp_path) == sorted(f"{kind}_{whose}.db" for kind in kinds for whose in (os.getpid(), "ended"))
 
 
 def test_totals_grow_with_each_process_and_their_file_does_not(tmp_path, dead, write, collect):
@@ -87,13 +89,14 @@ def test_of_the_most_recent_the_latest_stays(tmp_path, dead, write, collect):
     assert collect() == {("orders",): 2.0}
 
 
-@pytest.mark.parametrize("kind", ["gauge_all", "gauge_liveall", "gauge_livesum", "gauge_livemostrecent"])
-def test_gauges_of_a_process_end_with_it(tmp_path, dead, write, collect, kind):
-    write(kind, dead[0], 1.0, timestamp=1.0)
-    write(kind, os.getpid(), 2.0, timestamp=2.0)
+def test_gauges_of_a_process_end_with_it(tmp_path, dead, write, collect):
+    kinds = ("gauge_all", "gauge_liveall", "gauge_livesum", "gauge_livemostrecent")
+    for kind in kinds:
+        write(kind, dead[0], 1.0, timestamp=1.0, name=kind)
+        write(kind, os.getpid(), 2.0, timestamp=2.0, name=kind)
     ended_processes.merge_ended(tmp_path)
-    assert list(collect().values()) == [2.0]
-    assert names(tmp_path) == [f"{kind}_{os.getpid()}.db"]
+    assert [*collect().values()] == [2.0] * len(kinds)
+    assert names(tmp_path) == sorted(f"{kind}_{os.getpid()}.db" for kind in kinds)
 
 
 def test_buckets_are_summed(tmp_path, dead, write, collect):

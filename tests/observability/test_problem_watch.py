@@ -230,17 +230,19 @@ def test_while_a_queue_cannot_be_read_nothing_of_it_ends(look, heard, redis_clie
     redis_client.delete(get_config().queue("emails").keys.ready)
 
 
-@pytest.mark.parametrize(
-    "value", ["", "{}", "[]", '{"first": "x", "last": [], "sentence": 7, "figure": true}', b"\xff"]
-)
-def test_what_another_program_has_written_is_harmless(look, heard, redis_client, value):
-    control = get_config().queue("emails").keys.control
-    redis_client.hset(control, mapping={"problem:paused": value, "problem:late": value, "problem-announced:late": "1"})
-    actions.pause("emails")
+def test_what_another_program_has_written_is_harmless(look, heard, redis_client, mq_settings):
+    values = ("", "{}", "[]", '{"first": "x", "last": [], "sentence": 7, "figure": true}', b"\xff")
+    names = [f"q{number}" for number in range(len(values))]
+    mq_settings(QUEUES={name: {} for name in names})
+    for name, value in zip(names, values, strict=True):
+        nonsense = {"problem:paused": value, "problem:late": value, "problem-announced:late": "1"}
+        redis_client.hset(get_config().queue(name).keys.control, mapping=nonsense)
+        actions.pause(name)
 
     look(3)
 
-    assert heard == [("ended", "emails", "late"), ("began", "emails", "paused")]
+    expected = [[("ended", name, "late"), ("began", name, "paused")] for name in names]
+    assert [[event for event in heard if event[1] == name] for name in names] == expected
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit("broken")], ids=repr)

@@ -11,10 +11,6 @@ import pytest
 from mq_django.consumers.measuring import Measurers
 from tests.optional import needs_prometheus
 
-LOADED = (
-    "import sys, django; django.setup(); import mq_django.management.commands.runconsumer; "
-    "print('prometheus_client' in sys.modules)"
-)
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "prometheus.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Metrics of one runconsumer")[2].partition("\n## ")[0]
 
@@ -81,11 +77,6 @@ def test_without_a_folder_only_the_supervisor_is_measured(process_metrics, folde
         assert b"mq_django_redis_outages_total 0.0" in metrics.answer().body
         assert metrics.run_once() > 0
     assert caplog.text.count("The consumers are not measured") == 1
-
-
-def test_runconsumer_without_the_option_does_not_import_the_package():
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 @needs_prometheus

@@ -162,39 +162,32 @@ def entry(when, **options):
     return Scheduled(name="n", queue="emails", message="report", data=None, when=when, **options)
 
 
-@pytest.mark.parametrize(
-    ("period", "expected"),
-    [
-        ({"minutes": 1}, (1, "minute")),
-        ({"minutes": 90}, (90, "minute")),
-        ({"hours": 36}, (36, "hour")),
-        ({"days": 2}, (2, "day")),
-    ],
-)
-def test_intervals_are_in_the_longest_unit_that_fits(period, expected):
-    value, unit = expected
-    assert monitor_schedule(entry(every(**period))) == {"type": "interval", "value": value, "unit": unit}
+def test_intervals_are_in_the_longest_unit_that_fits():
+    for period, value, unit in (
+        ({"minutes": 1}, 1, "minute"),
+        ({"minutes": 90}, 90, "minute"),
+        ({"hours": 36}, 36, "hour"),
+        ({"days": 2}, 2, "day"),
+    ):
+        assert monitor_schedule(entry(every(**period))) == {"type": "interval", "value": value, "unit": unit}
 
 
 @needs_croniter
-@pytest.mark.parametrize(("expression", "value"), [("0 7 * * mon-fri", "0 7 * * mon-fri"), ("@midnight", "@daily")])
-def test_cron_expressions_are_those_of_sentry(expression, value):
-    assert monitor_schedule(entry(Cron(expression))) == {"type": "crontab", "value": value}
+def test_cron_expressions_are_those_of_sentry():
+    for expression, value in (("0 7 * * mon-fri", "0 7 * * mon-fri"), ("@midnight", "@daily")):
+        assert monitor_schedule(entry(Cron(expression))) == {"type": "crontab", "value": value}
 
 
 def test_a_schedule_with_an_end_cannot_be_expected():
     assert monitor_schedule(entry(every(hours=1), ends=datetime(2100, 1, 1, tzinfo=UTC))) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "monitor"),
-    [
-        ("nightly", "nightly"),
-        ("shop.tasks.report", "shop-tasks-report"),
-        ("a" * 60 + ".tasks.report", ("a" * 60 + "-tasks-report")[-50:]),
-        ("Zählung!", "z-hlung"),
-        ("日報", "schedule"),
-    ],
-)
-def test_a_monitor_has_the_name_of_its_schedule(name, monitor):
-    assert slug(name) == monitor
+def test_a_monitor_has_the_name_of_its_schedule():
+    monitors = {
+        "nightly": "nightly",
+        "shop.tasks.report": "shop-tasks-report",
+        "a" * 60 + ".tasks.report": ("a" * 60 + "-tasks-report")[-50:],
+        "Zählung!": "z-hlung",
+        "日報": "schedule",
+    }
+    assert {name: slug(name) for name in monitors} == monitors

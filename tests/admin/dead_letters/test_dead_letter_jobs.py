@@ -1,6 +1,7 @@
 """Many dead letters: asked about once, done in the background, watched, cancelled."""
 
 import re
+from itertools import product
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -106,12 +107,12 @@ def test_a_rate_is_kept_with_the_job(operator):
     assert numbers() == (10, 20)
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "nonsense", "9" * 20])
-def test_a_rate_that_is_none_is_refused(operator, rate):
+def test_a_rate_that_is_none_is_refused(operator):
     bury("emails")
     fields = dict(operator.get(f"{DEAD}all/redrive/").context["fields"])
 
-    assert operator.post(f"{DEAD}all/redrive/", {**fields, "rate": rate}).status_code == 400
+    for rate in ("0", "-1", "nonsense", "9" * 20):
+        assert operator.post(f"{DEAD}all/redrive/", {**fields, "rate": rate}).status_code == 400, rate
     assert jobs.look("emails") is None
     operator.post(f"{DEAD}all/redrive/", {**fields, "rate": ""})
     assert jobs.look("emails").rate == 0
@@ -201,37 +202,36 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("query", BROKEN)
-@pytest.mark.parametrize("what", ["redrive", "delete"])
-def test_a_filter_that_cannot_be_applied_is_refused_and_never_selects_everything(operator, what, query):
+def test_a_filter_that_cannot_be_applied_is_refused_and_never_selects_everything(operator):
     bury_many("emails", 3)
-    address = f"{DEAD}all/{what}/"
-
-    for answer in (
-        operator.get(f"{address}?{query}"),
-        operator.post(f"{address}?{query}", {"confirmed": "yes"}),
-        operator.post(address, {**dict(QueryDict(query).lists()), "confirmed": "yes"}),
-    ):
-        assert answer.status_code == 400
-        assert "Nothing was changed." in answer.content.decode()
+    accepted = []
+    for address, query in product((f"{DEAD}all/redrive/", f"{DEAD}all/delete/"), BROKEN):
+        answers = (
+            operator.get(f"{address}?{query}"),
+            operator.post(f"{address}?{query}", {"confirmed": "yes"}),
+            operator.post(address, {**dict(QueryDict(query).lists()), "confirmed": "yes"}),
+        )
+        if any(each.status_code != 400 or "Nothing was changed." not in each.content.decode() for each in answers):
+            accepted.append((address, query))
+    assert accepted == []
     assert numbers() == (0, 3)
     assert jobs.look("emails") is None
     assert not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("query", ["error=refused&name=remind", "key=user:7"])
-def test_a_filter_that_a_user_may_not_use_is_refused(log_in, query):
+def test_a_filter_that_a_user_may_not_use_is_refused(log_in):
     bury("emails", "remind", error="SMTPError: refused")
     client = log_in("view_queue", "operate_queue", "purge_queue")
 
-    for answer in (
-        client.get(f"{DEAD}?{query}"),
-        client.get(f"{DEAD}all/redrive/?{query}"),
-        client.post(f"{DEAD}all/redrive/?{query}", {"confirmed": "yes"}),
-        client.post(f"{DEAD}all/delete/", {**QueryDict(query).dict(), "confirmed": "yes"}),
-    ):
-        assert answer.status_code == 400
-        assert "You do not have permission to filter by key or error" in answer.content.decode()
+    for query in ("error=refused&name=remind", "key=user:7"):
+        for answer in (
+            client.get(f"{DEAD}?{query}"),
+            client.get(f"{DEAD}all/redrive/?{query}"),
+            client.post(f"{DEAD}all/redrive/?{query}", {"confirmed": "yes"}),
+            client.post(f"{DEAD}all/delete/", {**QueryDict(query).dict(), "confirmed": "yes"}),
+        ):
+            assert answer.status_code == 400, query
+            assert "You do not have permission to filter by key or error" in answer.content.decode(), query
     assert numbers() == (0, 1)
 
 

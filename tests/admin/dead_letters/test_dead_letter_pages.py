@@ -130,9 +130,9 @@ def test_pages_lead_to_older_ones_and_back(operator):
     assert [row["entry"] for row in back.context["rows"]] == [row["entry"] for row in second.context["rows"]]
 
 
-@pytest.mark.parametrize("entry", ["1-1", "nonsense", "+", "99999999999999999999999-1"])
-def test_a_dead_letter_that_is_gone_leads_back_to_the_list(operator, entry):
-    assert operator.get(f"{DEAD}{entry}/").url == DEAD
+def test_a_dead_letter_that_is_gone_leads_back_to_the_list(operator):
+    entries = ("1-1", "nonsense", "+", "99999999999999999999999-1")
+    assert {operator.get(f"{DEAD}{entry}/").url for entry in entries} == {DEAD}
 
 
 def test_nothing_chosen_is_nothing_done(operator):

@@ -69,11 +69,11 @@ def test_without_its_permission_data_and_keys_are_hidden(viewer, keeping):
     assert "rumpelstiltskin" not in viewer.get(row["url"]).content.decode()
 
 
-@pytest.mark.parametrize("place", ["handled", "ready", "pending", "waiting/delayed", "dead"])
-def test_each_list_finds_it_by_its_id(operator, keeping, place):
+def test_each_list_finds_it_by_its_id(operator, keeping):
     handle("emails", "welcome", 1, message_id="m1")
     (row,) = operator.get(HANDLED).context["rows"]
-    assert operator.get(f"{BASE}emails/{place}/", {"id": "m1"}).url == row["url"]
+    for place in ("handled", "ready", "pending", "waiting/delayed", "dead"):
+        assert operator.get(f"{BASE}emails/{place}/", {"id": "m1"}).url == row["url"], place
 
 
 def test_it_is_filtered_and_read_page_by_page(operator, keeping):

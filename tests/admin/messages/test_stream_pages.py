@@ -1,6 +1,7 @@
 """Ready and pending messages in the admin, and what a filter finds."""
 
 import re
+from itertools import product
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -89,47 +90,41 @@ def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkey
     assert len(second.context["rows"]) == 1
 
 
-@pytest.mark.parametrize("path", ["ready/", "waiting/delayed/", "dead/"])
-def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer, path):
+def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer):
     """Else one would guess keys and errors letter by letter."""
     bury("emails", key="secret", error="ValueError: secret")
     publish("emails", "welcome", 1, key="secret", delay=60)
     publish("emails", "welcome", 1, key="secret")
 
-    for query in ({"key": "other"}, {"error": "other"}):
-        refused = viewer.get(f"{BASE}emails/{path}", query)
-        assert refused.status_code == 400
-        assert "You do not have permission to filter by key or error" in refused.content.decode()
-    assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
+    for path in ("ready/", "waiting/delayed/", "dead/"):
+        for query in ({"key": "other"}, {"error": "other"}):
+            refused = viewer.get(f"{BASE}emails/{path}", query)
+            assert refused.status_code == 400
+            assert "You do not have permission to filter by key or error" in refused.content.decode()
+        assert operator.get(f"{BASE}emails/{path}", {"key": "other"}).context["rows"] == []
 
 
-@pytest.mark.parametrize("value", ["yesterday", "2026-99-99T00:00", "\0"])
-def test_a_time_that_is_none_is_refused(operator, value):
-    publish("emails", "welcome", 1)
-
-    refused = operator.get(f"{BASE}emails/ready/", {"from": value})
-
-    assert refused.status_code == 400
-    assert "is not a date and a time" in refused.content.decode()
-
-
-@pytest.mark.parametrize("value", ["0001-01-01T00:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59"])
-def test_the_first_and_the_last_moment_are_times(operator, settings, value):
+def test_a_time_that_is_none_is_refused(operator, settings):
     settings.TIME_ZONE = "Pacific/Kiritimati"
-    assert operator.get(f"{BASE}emails/ready/", {"from": value, "to": value}).status_code == 200
+    for value in ("yesterday", "2026-99-99T00:00", "\0"):
+        refused = operator.get(f"{BASE}emails/ready/", {"from": value})
+        assert refused.status_code == 400
+        assert "is not a date and a time" in refused.content.decode()
+    # The first and the last moment are times.
+    for value in ("0001-01-01T00:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59"):
+        assert operator.get(f"{BASE}emails/ready/", {"from": value, "to": value}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["ready/", "waiting/delayed/"])
-def test_above_a_filtered_list_only_what_matches_is_purged(operator, path):
+def test_above_a_filtered_list_only_what_matches_is_purged(operator):
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
     publish("emails", "remind", 1, delay=60)
-    address = f"{BASE}emails/{path}"
-
-    assert "/purge/" in main_of(operator.get(address))
-    filtered = main_of(operator.get(address, {"name": "welcome"}))
-    assert "all matching…" in filtered
-    assert re.findall(r'/purge/[^"]*', filtered) == [f"/purge/{path.split('/')[-2]}/?name=welcome"]
+    for path, place in (("ready/", "ready"), ("waiting/delayed/", "delayed")):
+        address = f"{BASE}emails/{path}"
+        assert "/purge/" in main_of(operator.get(address))
+        filtered = main_of(operator.get(address, {"name": "welcome"}))
+        assert "all matching…" in filtered
+        assert re.findall(r'/purge/[^"]*', filtered) == [f"/purge/{place}/?name=welcome"]
 
 
 def test_a_purge_with_a_filter_deletes_nothing_else(operator):
@@ -142,13 +137,11 @@ def test_a_purge_with_a_filter_deletes_nothing_else(operator):
     assert inspector.queue("emails").delayed == 1
 
 
-@pytest.mark.parametrize("fields", [{"id": "m1"}, {"error": "no"}, {"of_name": "a", "of_error": "b"}, {"until": "x"}])
-def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator, fields):
+def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator):
     publish("emails", "welcome", 1, delay=60)
-
-    refused = operator.post(f"{BASE}emails/purge/delayed/", {"until": str(2**42), "confirmed": "yes"} | fields)
-
-    assert refused.status_code == 400
+    for fields in ({"id": "m1"}, {"error": "no"}, {"of_name": "a", "of_error": "b"}, {"until": "x"}):
+        refused = operator.post(f"{BASE}emails/purge/delayed/", {"until": str(2**42), "confirmed": "yes"} | fields)
+        assert refused.status_code == 400, fields
     assert inspector.queue("emails").delayed == 1
 
 
@@ -213,16 +206,16 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespa
     assert inspector.queue("legacy").ready == 0
 
 
-@pytest.mark.parametrize("page", ["ready", "pending", "waiting/delayed", "waiting/unhandled", "dead"])
-def test_every_list_leads_to_an_id_that_is_somewhere_else(operator, redis_client, page):
+def test_every_list_leads_to_an_id_that_is_somewhere_else(operator, redis_client):
     publish("emails", "welcome", 1)
     ranked = publish("emails", "welcome", 1, priority=9)
     nameless = redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "welcome", "data": "1"}).decode()
     waits = publish("emails", "welcome", 1, delay=60)
     places = {ranked: "entry/priority/", nameless: "entry/ready/", waits: "waiting/delayed/"}
 
-    for message_id, place in places.items():
+    lists = ("ready", "pending", "waiting/delayed", "waiting/unhandled", "dead")
+    for page, (message_id, place) in product(lists, places.items()):
         found = operator.get(f"{BASE}emails/{page}/", {"id": message_id})
-        assert found.status_code == 302
+        assert found.status_code == 302, page
         assert f"/emails/{place}" in found.url
         assert message_id in operator.get(found.url).content.decode()

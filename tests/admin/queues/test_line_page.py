@@ -295,6 +295,6 @@ def test_the_key_of_an_empty_line_is_not_known(operator, store):
     assert operator.get(PAGE).context["key"] == ""
 
 
-@pytest.mark.parametrize("line", ["x", "-1", "9" * 30, "%D9%A3"])
-def test_what_is_no_hash_is_no_page(operator, store, line):
-    assert operator.get(f"{BASE}emails/line/{line}/").status_code == 404
+def test_what_is_no_hash_is_no_page(operator, store):
+    lines = ("x", "-1", "9" * 30, "%D9%A3")
+    assert {operator.get(f"{BASE}emails/line/{line}/").status_code for line in lines} == {404}

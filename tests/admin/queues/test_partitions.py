@@ -62,14 +62,13 @@ def test_all_pages_of_a_partition_are_those_of_a_queue(viewer):
         assert f"{BASE}payments/change/" in re.findall(r'href="([^"]*)"', response.content.decode())
 
 
-@pytest.mark.parametrize("path", ["ready/", "pending/", "dead/", "handled/", "waiting/delayed/", "waiting/parked/"])
-def test_a_list_of_messages_is_chosen_by_partition(viewer, path):
-    response = viewer.get(f"{BASE}payments/{path}?name=pay")
+def test_a_list_of_messages_is_chosen_by_partition(viewer):
+    for path in ("ready/", "pending/", "dead/", "handled/", "waiting/delayed/", "waiting/parked/"):
+        response = viewer.get(f"{BASE}payments/{path}?name=pay")
 
-    assert response.status_code == 200
-    assert [url for url in links(response) if url.endswith("?name=pay")] == [
-        f"{BASE}{n}/{path}?name=pay" for n in NAMES
-    ]
+        assert response.status_code == 200
+        found = [url for url in links(response) if url.endswith("?name=pay")]
+        assert found == [f"{BASE}{n}/{path}?name=pay" for n in NAMES]
 
 
 def test_no_page_of_the_queue_fails(operator):

@@ -77,9 +77,8 @@ def test_what_somebody_else_has_changed_meanwhile_is_not_overwritten(operator):
     assert schedules.get("digest", queue="emails").options["every"] == 3600
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+def test_a_form_with_an_error_says_so_and_keeps_what_was_entered(operator):
+    for fields, said in (
         ({"every": "soon"}, "must be a number"),
         ({"every": ""}, "must have either &quot;cron&quot; or &quot;every&quot;"),
         ({"data": "{"}, "is not JSON"),
@@ -88,12 +87,10 @@ def test_what_somebody_else_has_changed_meanwhile_is_not_overwritten(operator):
         ({"data": '"[redacted]"'}, "placeholder for a secret"),
         ({"name": ""}, "printable characters"),
         ({"name": NASTY, "every": NASTY}, "must be a number"),
-    ],
-)
-def test_a_form_with_an_error_says_so_and_keeps_what_was_entered(operator, fields, said):
-    page = main_of(operator.post(ADD, {**FORM, **fields}))
-    assert said in page
-    assert "<script>alert" not in page
+    ):
+        page = main_of(operator.post(ADD, {**FORM, **fields}))
+        assert said in page, fields
+        assert "<script>alert" not in page
     assert schedules.get_all("emails") == []
     assert LogEntry.objects.count() == 0
 

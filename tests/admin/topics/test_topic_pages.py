@@ -161,22 +161,18 @@ def test_a_moment_of_the_form_is_one_in_the_zone_of_the_site(operator, billing, 
     assert "6 messages are handled again." in main_of(operator.post(SEEK, {"to": "moment", "moment": written}))
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+def test_a_place_that_is_none_is_asked_for_again_and_moves_nothing(operator, billing):
+    for fields, said in (
         ({"to": "offset", "offset": "tomorrow"}, "An offset is two numbers with a dash"),
         ({"to": "offset"}, "Enter a position"),
         ({"to": "moment", "moment": "2026-13-45"}, "Enter a position"),
         ({"to": "hell"}, "Enter a position"),
         ({}, "Enter a position"),
-    ],
-)
-def test_a_place_that_is_none_is_asked_for_again_and_moves_nothing(operator, billing, fields, said):
-    page = main_of(operator.post(SEEK, {**fields, "confirmed": "yes"}))
-
-    assert said in page
-    assert "Preview…" in page
-    assert place().lag == 4
+    ):
+        page = main_of(operator.post(SEEK, {**fields, "confirmed": "yes"}))
+        assert said in page, fields
+        assert "Preview…" in page
+        assert place().lag == 4
 
 
 def test_a_group_that_is_gone_meanwhile_cannot_be_moved(operator, events):
@@ -207,11 +203,10 @@ def test_a_group_is_unsubscribed_once_that_is_confirmed(operator, billing):
     assert LogEntry.objects.get().change_message == "Unsubscribed the group with 1 dead letters and 1 retries"
 
 
-@pytest.mark.parametrize("verb", ["seek", "unsubscribe"])
-def test_a_queue_is_no_group_that_can_be_moved(operator, billing, verb):
-    done = operator.post(f"{BASE}emails/{verb}/", {"to": "end", "confirmed": "yes"}, follow=True)
-
-    assert "There is no queue" in done.content.decode()
+def test_a_queue_is_no_group_that_can_be_moved(operator, billing):
+    for verb in ("seek", "unsubscribe"):
+        done = operator.post(f"{BASE}emails/{verb}/", {"to": "end", "confirmed": "yes"}, follow=True)
+        assert "There is no queue" in done.content.decode()
 
 
 def test_the_log_is_shown_newest_first_and_page_by_page(operator, events):

@@ -1,5 +1,6 @@
 """Values to words and HTML."""
 
+import string
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -13,82 +14,66 @@ from mq_django.inspector.activity import NONE, Spread
 NOW = 1_790_000_000_000
 
 
+def test_members_survive_the_way_through_a_url():
+    members = [b"", b"_", b"m1", b"u:cart:7", b"a/b", b"..", b".", b"a_b", b"_5F", b"\xff", b"\xff\x00", b"?#%&<>"]
+    members += ["ü\u202e".encode(), "ä".encode()]
+    made = {member: text.to_url(member) for member in members}
+
+    assert {text.from_url(url) for url in made.values()} == {*members}
+    assert "" not in made.values()
+    assert {*"".join(made.values())} <= {*string.ascii_letters, *string.digits, *"-~_"}
+
+
+def test_what_somebody_typed_into_a_url_breaks_nothing():
+    typed = ["a_zz", "ü", "_", "_5", "a/b"]
+    assert [text.from_url(each) for each in typed] == [each.encode() for each in typed]
+
+
 @pytest.mark.parametrize(
-    "member",
-    [b"", b"m1", b"u:cart:7", b"a/b", b"..", b".", b"a_b", b"_5F", b"\xff\x00", "ü\u202e".encode(), b"?#%&<>"],
-)
-def test_members_survive_the_way_through_a_url(member):
-    made = text.to_url(member)
-
-    assert text.from_url(made) == member
-    assert set(made) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~_")
-
-
-@pytest.mark.parametrize("typed", ["a_zz", "ü", "_", "_5", "a/b"])
-def test_what_somebody_typed_into_a_url_breaks_nothing(typed):
-    assert text.from_url(typed) == typed.encode()
-
-
-@pytest.mark.parametrize(
-    ("ms", "words"),
+    ("told", "words"),
     [
-        (0, "0 s"),
-        (119_999, "119 s"),
-        (120_000, "2 min"),
-        (7_200_000, "2 h"),
-        (259_200_000, "3 d"),
-        (10**14, "1,157,407 d"),
+        (
+            text.duration,
+            {
+                0: "0 s",
+                119_999: "119 s",
+                120_000: "2 min",
+                7_200_000: "2 h",
+                259_200_000: "3 d",
+                10**14: "1,157,407 d",
+            },
+        ),
+        # What is configured is not rounded.
+        (
+            lambda seconds: text.period(timedelta(seconds=seconds)),
+            {0: "0 s", 0.2: "0.2 s", 10: "10 s", 150: "150 s", 180: "3 min", 5400: "90 min", 86_400: "1 d"},
+        ),
+        (text.rate, {0.4: "", 9.9: "10/min", 599: "599/min", 120_000: "2,000/s"}),
+        (text.seconds, {None: "", 0.00042: "0.4 ms", 0.042: "42 ms", 1.23: "1.2 s", inf: "over 7 min"}),
+        # A small share is not nothing.
+        (text.percent, {None: "", 0.0: "0 %", 0.002: "under 1 %", 0.126: "13 %", 1: "100 %"}),
+        # The name of an error, without its text.
+        (
+            error_class,
+            {
+                "ValueError: user 7 has no address": "ValueError",
+                "smtplib.SMTPServerDisconnected": "smtplib.SMTPServerDisconnected",
+                "there is no field data": "",
+                "<b>": "",
+                "": "",
+            },
+        ),
     ],
+    ids=["durations", "periods", "rates", "seconds", "shares", "errors"],
 )
-def test_durations(ms, words):
-    assert text.duration(ms) == words
+def test_values_are_told(told, words):
+    assert {value: told(value) for value in words} == words
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (0.2, "0.2 s"), (10, "10 s"), (150, "150 s"), (180, "3 min"), (5400, "90 min"), (86_400, "1 d")],
-)
-def test_what_is_configured_is_not_rounded(seconds, words):
-    assert text.period(timedelta(seconds=seconds)) == words
-
-
-@pytest.mark.parametrize(("per_minute", "words"), [(0.4, ""), (9.9, "10/min"), (599, "599/min"), (120_000, "2,000/s")])
-def test_rates(per_minute, words):
-    assert text.rate(per_minute) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, ""), (0.00042, "0.4 ms"), (0.042, "42 ms"), (1.23, "1.2 s"), (float("inf"), "over 7 min")],
-)
-def test_handling_times(seconds, words):
-    assert text.seconds(seconds) == words
-
-
-@pytest.mark.parametrize(
-    ("ms", "said"),
-    [(NOW - 3000, ">3 s ago<"), (NOW + 90_000, ">in 90 s<"), (NOW, ">0 s ago<"), (10**20, str(10**20))],
-)
-def test_moments(ms, said):
-    assert said in text.moment(ms, now=NOW)
-
-
-def test_no_moment_is_nothing():
+def test_moments():
+    said = {NOW - 3000: ">3 s ago<", NOW + 90_000: ">in 90 s<", NOW: ">0 s ago<", 10**20: str(10**20)}
+    assert [ms for ms, words in said.items() if words not in text.moment(ms, now=NOW)] == []
     assert text.moment(None) == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "name"),
-    [
-        ("ValueError: user 7 has no address", "ValueError"),
-        ("smtplib.SMTPServerDisconnected", "smtplib.SMTPServerDisconnected"),
-        ("there is no field data", ""),
-        ("<b>", ""),
-        ("", ""),
-    ],
-)
-def test_the_name_of_an_error_without_its_text(error, name):
-    assert error_class(error) == name
 
 
 def test_html_from_elsewhere_is_escaped_and_isolated():
@@ -105,13 +90,6 @@ def test_charts_of_nothing_are_drawn():
 
 def test_labels_of_charts_are_escaped():
     assert '"><script>' not in charts.sparkline([1, 2], label='"><script>')
-
-
-@pytest.mark.parametrize(
-    ("share", "words"), [(None, ""), (0.0, "0 %"), (0.002, "under 1 %"), (0.126, "13 %"), (1, "100 %")]
-)
-def test_a_small_share_is_not_nothing(share, words):
-    assert text.percent(share) == words
 
 
 def test_times_are_drawn_from_p50_to_p95_on_a_scale_of_powers_of_ten():

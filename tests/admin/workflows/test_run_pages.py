@@ -1,6 +1,7 @@
 """The pages of runs of workflows, and what an operator does with runs."""
 
 import re
+from itertools import product
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -150,8 +151,8 @@ def test_a_run_of_many_steps_is_folded_by_state(operator):
     assert 'href="?after=100"' in everything
 
 
-def test_a_page_of_ten_thousand_steps_is_bounded(operator, monkeypatch):
-    run_id = start_run({number: [] for number in range(1, 10_001)})
+def test_a_page_of_many_steps_is_bounded(operator, monkeypatch):
+    run_id = start_run({number: [] for number in range(1, 2_001)})
     sent = []
 
     def trips(self, wanted, original=Pooled.trips):
@@ -246,9 +247,8 @@ def test_who_may_only_look_is_offered_nothing(viewer):
     assert state(run_id) == "failed"
 
 
-@pytest.mark.parametrize("what", ["", "steps/", "cancel/", "retry/", "skip/1/"])
-def test_a_run_that_is_gone_is_told(operator, what):
-    for run_id in ("0gone0gone", "<b>"):
+def test_a_run_that_is_gone_is_told(operator):
+    for run_id, what in product(("0gone0gone", "<b>"), ("", "steps/", "cancel/", "retry/", "skip/1/")):
         answer = operator.get(f"{BASE}workflows/run/{run_id}/{what}", follow=True)
         assert "There is no run" in answer.content.decode()
         assert "<b>”" not in answer.content.decode()
@@ -273,20 +273,22 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("place", NONSENSE)
 @pytest.mark.parametrize("size", [4, 250])
-def test_nonsense_in_the_keys_of_a_run_fails_no_page(operator, redis_client, keys, place, size):
-    run_id = start_run({**DIAMOND, **{number: [] for number in range(5, size + 1)}}, policy="continue")
-    end_steps(run_id, StepEnd(), 1)
-    end_steps(run_id, NO, 2)
-    kind, fields = NONSENSE[place]
-    redis_client.hset(getattr(keys, kind)(run_id), mapping=fields)
-    redis_client.hset(get_config().queue("default").keys.dead_ids, f"w:{run_id}.2.1", b"../\xff")
-    for path in ("", f"run/{run_id}/", f"run/{run_id}/steps/", f"run/{run_id}/stats.json", f"run/{run_id}/retry/"):
-        response = operator.get(f"{BASE}workflows/{path}")
-        assert response.status_code in (200, 302)
-        assert "<b>\x00" not in response.content.decode()
-    assert operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES).status_code == 302
+def test_nonsense_in_the_keys_of_a_run_fails_no_page(operator, redis_client, keys, size):
+    failed = []
+    for place, (kind, fields) in NONSENSE.items():
+        run_id = start_run({**DIAMOND, **{number: [] for number in range(5, size + 1)}}, policy="continue")
+        end_steps(run_id, StepEnd(), 1)
+        end_steps(run_id, NO, 2)
+        redis_client.hset(getattr(keys, kind)(run_id), mapping=fields)
+        redis_client.hset(get_config().queue("default").keys.dead_ids, f"w:{run_id}.2.1", b"../\xff")
+        for path in ("", f"run/{run_id}/", f"run/{run_id}/steps/", f"run/{run_id}/stats.json", f"run/{run_id}/retry/"):
+            response = operator.get(f"{BASE}workflows/{path}")
+            if response.status_code not in (200, 302) or "<b>\x00" in response.content.decode():
+                failed.append((place, path, response.status_code))
+        if operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES).status_code != 302:
+            failed.append((place, "retry"))
+    assert failed == []
 
 
 def test_nonsense_in_the_lists_fails_no_page(operator, redis_client, keys):
