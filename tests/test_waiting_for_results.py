@@ -438,22 +438,22 @@ def test_the_results_of_other_backends(settings):
         get_result("unknown")
 
 
-@pytest.mark.parametrize("timeout", [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)])
-def test_a_timeout_that_cannot_be(timeout):
-    with pytest.raises(InvalidWait, match="timeout must be"):
-        wait("some-id", timeout=timeout)
+def test_a_timeout_that_cannot_be(subtests):
+    for timeout in [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)]:
+        with subtests.test(timeout=timeout), pytest.raises(InvalidWait, match="timeout must be"):
+            wait("some-id", timeout=timeout)
 
 
-@pytest.mark.parametrize("result", [None, "", 7, tasks.shout])
-def test_a_result_that_cannot_be(result):
-    with pytest.raises(InvalidWait, match="Give the result that enqueue"):
-        wait(result, timeout=1)
+def test_a_result_that_cannot_be(subtests):
+    for result in [None, "", 7, tasks.shout]:
+        with subtests.test(result=result), pytest.raises(InvalidWait, match="Give the result that enqueue"):
+            wait(result, timeout=1)
 
 
-@pytest.mark.parametrize("results", ["some-id", None, 7])
-def test_results_that_are_no_list(results):
-    with pytest.raises(InvalidWait, match="Give a list of results or ids"):
-        as_completed(results, timeout=1)
+def test_results_that_are_no_list(subtests):
+    for results in ["some-id", None, 7]:
+        with subtests.test(results=results), pytest.raises(InvalidWait, match="Give a list of results or ids"):
+            as_completed(results, timeout=1)
 
 
 def test_an_unknown_id_is_an_error_at_once():
