@@ -23,7 +23,7 @@ from mq_django import (
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.core import handler_context
+from mq_django.core import clock, handler_context
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
 from mq_django.producers import result_watcher
@@ -60,6 +60,12 @@ def ran(mq_settings):
 def no_looks(monkeypatch):
     """Nobody looks again: a result is known only by its notification."""
     monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+
+
+@pytest.fixture
+def early_looks(monkeypatch):
+    """Look again soon, where a second would be waited for."""
+    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 0.05)
 
 
 @pytest.fixture
@@ -131,12 +137,11 @@ def test_a_task_that_is_purged_ends_a_wait(in_background):
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_task_that_expires_ends_a_wait(in_background):
-    result = tasks.note.using(expires=timedelta(milliseconds=300)).enqueue(1)
-    expires = time.time() + 0.3
+def test_a_task_that_expires_ends_a_wait(in_background, monkeypatch):
+    result = tasks.note.using(expires=timedelta(hours=1)).enqueue(1)
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    wait_until(lambda: time.time() > expires)
+    monkeypatch.setattr(clock, "_shift", 2 * 3600 * 1_000_000_000)
     work("default")
     ended = waiting.result(LONG)
     assert ended.status.value == "FAILED"
@@ -276,7 +281,8 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
 # When Redis or pub/sub fails.
 
 
-def test_a_lost_notification_delays_a_result_by_a_second(in_background, monkeypatch):
+@pytest.mark.usefixtures("early_looks")
+def test_without_its_notification_a_result_is_found_by_looking(in_background, monkeypatch):
     monkeypatch.setattr(result_watcher.ResultWatcher, "_hear", lambda *_: None)
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
@@ -306,6 +312,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_ba
     assert waiting.result(LONG).return_value == "HELLO"
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_background, tmp_path):
     settings = {"appendfsync": "always"}
     with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
@@ -323,6 +330,7 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
         result_watcher._forget_all()
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_user_who_may_not_subscribe_gets_results_by_looking(in_background, monkeypatch, caplog):
     def refuse(_):
         raise StoreError("no permission")
@@ -348,6 +356,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
     assert result_watcher.watcher("")._awaited == {}
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
@@ -484,23 +493,19 @@ def test_waiting_does_not_block_an_event_loop():
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_thousand_coroutines_share_one_subscription():
-    results = [tasks.shout.enqueue(str(n)) for n in range(1000)]
+def test_many_coroutines_share_one_subscription():
+    results = [tasks.shout.enqueue(str(n)) for n in range(200)]
 
     async def run():
-        waiting = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
-        waited = asyncio.ensure_future(waiting)
-        while len(await asyncio.to_thread(waiters)) < 1000:
-            assert not waited.done()
-            await asyncio.sleep(0.05)
-        process = result_watcher.watcher("")._process
-        channel = config_of("default").keys.results_channel(process)
+        waited = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
+        await asyncio.to_thread(await_registration, *results)
+        channel = config_of("default").keys.results_channel(result_watcher.watcher("")._process)
         assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
-        for _ in range(2):
-            await asyncio.to_thread(work, "default", count=500)
+        assert not waited.done()
+        await asyncio.to_thread(work, "default", count=len(results))
         return await waited
 
-    assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(1000)]
+    assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(200)]
     assert result_watcher.watcher("")._awaited == {}
 
 
