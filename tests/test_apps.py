@@ -5,6 +5,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.versions
+
 ROOT = Path(__file__).parent.parent
 
 

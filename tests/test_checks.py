@@ -13,6 +13,8 @@ from mq_django.checks import TAG
 from mq_django.registry import Handler, _handlers, queues_with_handlers
 from tests.testapp import tasks
 
+pytestmark = pytest.mark.versions
+
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
 else:

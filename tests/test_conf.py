@@ -11,6 +11,8 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
 
+pytestmark = pytest.mark.versions
+
 OTHER_FORMS = {"TEST", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
 

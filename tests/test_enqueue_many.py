@@ -10,6 +10,8 @@ from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
 from tests.working import work
 
+pytestmark = pytest.mark.versions
+
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
 else:

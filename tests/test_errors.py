@@ -1,10 +1,13 @@
 import inspect
 import re
 
+import pytest
 from redis import exceptions
 
 from mq_django import errors
 from mq_django.transport.failures import translate
+
+pytestmark = pytest.mark.versions
 
 ALL = [found for _, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__]
 

@@ -9,6 +9,8 @@ import mq_django
 from mq_django import testing
 from mq_django.core.version import VERSION
 
+pytestmark = pytest.mark.versions
+
 PACKAGES = [mq_django, testing]
 
 

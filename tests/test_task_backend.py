@@ -57,6 +57,8 @@ from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
 
+pytestmark = pytest.mark.versions
+
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
     from django.tasks.exceptions import TaskResultMismatch

@@ -14,6 +14,8 @@ from mq_django.core import jsontext
 from mq_django.core.jsontext import dumps, loads
 from mq_django.errors import DecodeError, InvalidMessage
 
+pytestmark = pytest.mark.versions
+
 
 class Colour(enum.Enum):
     RED = 1
