@@ -259,12 +259,7 @@ def test_a_debounce_keeps_the_last(trigger, waiting):
 
 def test_a_conflict_may_keep_the_first(trigger, redis_client, namespace):
     trigger(
-        post_save,
-        sender=Cart,
-        delay=HOUR,
-        unique="cart:{instance.pk}",
-        on_conflict="keep",
-        args=["{instance.owner}"],
+        post_save, sender=Cart, delay=HOUR, unique="cart:{instance.pk}", on_conflict="keep", args=["{instance.owner}"]
     )
     cart = Cart.objects.create(owner="ada")
     cart.owner = "bob"

@@ -9,17 +9,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 
-from mq_django import (
-    aas_completed,
-    aget_result,
-    as_completed,
-    await_,
-    await_all,
-    get_result,
-    queues,
-    wait,
-    wait_all,
-)
+from mq_django import aas_completed, aget_result, as_completed, await_, await_all, get_result, queues, wait, wait_all
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
@@ -92,60 +82,57 @@ def await_registration(*results, queue="default"):
 # Woken.
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_the_result_of_a_task_that_succeeds_ends_a_wait(in_background):
-    result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+def succeed(monkeypatch):
+    yield tasks.shout.enqueue("hello")
     work("default")
-    ended = waiting.result(LONG)
-    assert (ended.id, ended.status.value, ended.return_value) == (result.id, "SUCCESSFUL", "HELLO")
-    assert waiters() == {}
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_fails_ends_a_wait_without_raising(in_background):
-    result = tasks.refuse.enqueue()
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+def fail(monkeypatch):
+    yield tasks.refuse.enqueue()
     work("default")
-    ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert ended.errors[0].exception_class is tasks.Refused
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_cancelled_ends_a_wait(in_background):
+def be_cancelled(monkeypatch):
     result = tasks.note.using(delay=3600).enqueue(1)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    yield result
     queues["default"].cancel(result.id)
-    ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.Cancelled"]
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_purged_ends_a_wait(in_background):
-    result = tasks.note.enqueue(1)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
-    store = open_store(config_of("default"), Pooled(get_client("produce")))
-    while store.purge(limit=100):
+def be_purged(monkeypatch):
+    yield tasks.note.enqueue(1)
+    while open_store(config_of("default"), Pooled(get_client("produce"))).purge(limit=100):
         pass
-    assert waiting.result(LONG).status.value == "FAILED"
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_expires_ends_a_wait(in_background, monkeypatch):
-    result = tasks.note.using(expires=timedelta(hours=1)).enqueue(1)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+def expire(monkeypatch):
+    yield tasks.note.using(expires=timedelta(hours=1)).enqueue(1)
     monkeypatch.setattr(clock, "_shift", 2 * 3600 * 1_000_000_000)
     work("default")
+
+
+#: How a task ends: it is enqueued, and the rest happens during the wait. What the result says of it.
+ENDS = {
+    succeed: ("SUCCESSFUL", []),
+    fail: ("FAILED", ["tests.testapp.tasks.Refused"]),
+    be_cancelled: ("FAILED", ["mq_django.errors.Cancelled"]),
+    be_purged: ("FAILED", ["mq_django.errors.Cancelled"]),
+    expire: ("FAILED", ["mq_django.errors.MessageExpired"]),
+}
+
+
+@pytest.mark.usefixtures("no_looks")
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
+def test_a_wait_ends_with_its_task_and_does_not_raise(end, in_background, monkeypatch):
+    happens = end(monkeypatch)
+    result = next(happens)
+    waiting = in_background(wait, result, timeout=LONG)
+    await_registration(result)
+    assert next(happens, None) is None
     ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.MessageExpired"]
+    assert ended.id == result.id
+    assert (ended.status.value, [each.exception_class_path for each in ended.errors]) == ENDS[end]
+    assert ended.status.value == "FAILED" or ended.return_value == "HELLO"
+    assert waiters() == {}
 
 
 @pytest.mark.usefixtures("no_looks")

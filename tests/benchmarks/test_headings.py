@@ -90,11 +90,7 @@ def test_what_remains_is_asked_in_lua(client, namespace):
 
 def test_those_in_django_have_an_environment_of_their_own_and_no_safest_settings():
     found = headings.in_django()
-    assert {one.environment for one in found} == {
-        "celery-in-django",
-        "dramatiq-in-django",
-        "procrastinate-in-django",
-    }
+    assert {one.environment for one in found} == {"celery-in-django", "dramatiq-in-django", "procrastinate-in-django"}
     for one in found:
         assert one.in_django
         assert one.is_peer

@@ -188,12 +188,7 @@ BAD = [
     ("message_id", ["", 7, "u:cart:7", "p:1", LONG, "a\nb"], {}, "id"),
     ("headers", HEADERS, {}, "[Hh]eader"),
     ("headers", [MANY_HEADERS, LONG_HEADER], {}, "headers"),
-    (
-        "expires",
-        ["5", "tomorrow", True, timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)],
-        {},
-        "expires",
-    ),
+    ("expires", ["5", "tomorrow", True, timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)], {}, "expires"),
     ("expires", [300, timedelta(hours=1), datetime(2032, 1, 1, tzinfo=UTC)], {"delay": 3600}, "before it is due"),
     ("expires", [MOMENT], {"deliver_at": MOMENT}, "before it is due"),
     ("unique", ["u"], {}, "needs delay="),

@@ -60,10 +60,7 @@ def test_text(subtests):
         ("db_password = 'a b' tail", f"db_password = {REDACTED} tail"),
         ('{"user": {"token": "a\\"b", "x": 1}}', f'{{"user": {{"token": {REDACTED}, "x": 1}}}}'),
         ('{"token": "cut off he', f'{{"token": {REDACTED}'),
-        (
-            "{'card': {'a': {'b': 1}, 'number': '4111'}, 'n': 3}",
-            f"{{'card': {REDACTED}, 'n': 3}}",
-        ),
+        ("{'card': {'a': {'b': 1}, 'number': '4111'}, 'n': 3}", f"{{'card': {REDACTED}, 'n': 3}}"),
         ('{\\"api_key\\": \\"abc\\", \\"n\\": 1}', f'{{\\"api_key\\": {REDACTED}, \\"n\\": 1}}'),
         ("Authorization: Bearer ab.cd.ef next", f"Authorization: {REDACTED}"),
         ("https://x/?api_key=12", f"https://x/?api_key={REDACTED}"),
