@@ -1,10 +1,12 @@
 # ruff: noqa: PLC0415, T201
-"""A project's manage.py on a Python that has nothing of what Windows lacks: python -m tests.as_on_windows COMMAND...
+"""What a project does on a Python that has nothing of what Windows lacks: `python -m tests.as_on_windows`.
 
-`publish` and `admin` are commands of this file; all others are Django's.
+Each step is done in this one process. What it prints, or its error, is printed as JSON.
 """
 
 import asyncio
+import io
+import json
 import multiprocessing.reduction
 import os
 import select
@@ -15,11 +17,12 @@ import sys
 import tempfile
 import time
 import zoneinfo
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
 
 import django
 from django.conf import settings
-from django.core.management import call_command, execute_from_command_line
+from django.core.management import call_command
 
 from tests.test_import_contract import POSIX_MODULES, POSIX_NAMES
 
@@ -68,32 +71,60 @@ def configure() -> None:
     )
 
 
-def publish() -> None:
+def command(*arguments: str) -> str:
+    written = io.StringIO()
+    with redirect_stdout(written), redirect_stderr(written):
+        call_command(*arguments)
+    return written.getvalue()
+
+
+def publish() -> int:
     from mq_django import queues
 
-    print(queues["default"].publish("welcome", 1))
-    print(queues["default"].publish("welcome", 2, delay=60))
-    # On a connection that was used before.
-    print(queues["default"].publish("welcome", 3))
+    # The last one on a connection that was used before.
+    return len(
+        {queues["default"].publish("welcome", number, delay=delay) for number, delay in enumerate((None, 60, None))}
+    )
 
 
-def admin() -> None:
+def statuses() -> list[int]:
     from django.contrib.auth.models import User
     from django.test import Client
 
     call_command("migrate", verbosity=0)
     client = Client()
     client.force_login(User.objects.create_superuser("operator"))
-    for path in ("", "default/change/", "default/ready/"):
-        print(path, client.get(f"/admin/mq_django/queue/{path}").status_code)
+    return [
+        client.get(f"/admin/mq_django/queue/{path}").status_code for path in ("", "default/change/", "default/ready/")
+    ]
+
+
+def outcome(step: Callable[[], object]) -> object:
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001 - this is what is asked for
+        return f"{type(error).__name__}: {error}"
+
+
+def outcomes() -> dict[str, object]:
+    from django.test import override_settings
+
+    found = {
+        "check": outcome(lambda: command("check")),
+        "publish": outcome(publish),
+        "status": outcome(lambda: command("mq", "status")),
+        "admin": outcome(statuses),
+        "runconsumer": outcome(lambda: command("runconsumer")),
+    }
+    for connection in ("embedded", "unix:///run/s"):
+        with override_settings(MQ_DJANGO={"CONNECTION": connection}):
+            found[f"publish, {connection}"] = outcome(publish)
+            found[f"check, {connection}"] = outcome(lambda: command("check"))
+    return found
 
 
 if __name__ == "__main__":
     pretend()
     configure()
     django.setup()
-    own = {"publish": publish, "admin": admin}.get(sys.argv[1])
-    if own:
-        own()
-    else:
-        execute_from_command_line(["manage.py", *sys.argv[1:]])
+    print(json.dumps(outcomes()))

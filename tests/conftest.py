@@ -67,15 +67,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the plugin that shuffles
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run once more what fails and says why it may: `@pytest.mark.retried(why="...")`. Start with the longest tests.
+    """Start with the longest tests.
 
     On a Redis Cluster, skip what says why it needs one server: `@pytest.mark.single_server(why="...")`.
     """
     for item in items:
-        if item.get_closest_marker("flaky"):
-            raise pytest.UsageError(f"{item.nodeid}: use the mark retried(why=...) in place of flaky")
-        if reasons_of(item, "retried"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
         reasons = reasons_of(item, "single_server")
         if reasons and on_cluster.URL:
             item.add_marker(pytest.mark.skip(reason=f"not on a Redis Cluster: {reasons[0]}"))

@@ -8,6 +8,8 @@ from mq_django.registry import find
 from mq_django.task_backend.compat import LOGGER, TaskResultStatus, task_backends
 from mq_django.transport import test_mode
 
+pytestmark = pytest.mark.versions
+
 DUMMY = f"{LOGGER}.backends.dummy.DummyBackend"
 IMMEDIATE = f"{LOGGER}.backends.immediate.ImmediateBackend"
 

@@ -1,4 +1,5 @@
 import sys
+from itertools import product
 from types import ModuleType
 
 import django
@@ -11,6 +12,8 @@ from mq_django import checks, handler, registry
 from mq_django.checks import TAG
 from mq_django.registry import Handler, _handlers, queues_with_handlers
 from tests.testapp import tasks
+
+pytestmark = pytest.mark.versions
 
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
@@ -40,9 +43,10 @@ def ids(messages):
     return [message.id.removeprefix("mq_django.") for message in messages]
 
 
-@pytest.mark.parametrize("connection", ["mq", "embedded", "redis://localhost:6379/2", "unix:///run/redis.sock"])
-def test_good_settings_pass(found, connection):
-    assert found(connection) == []
+def test_good_settings_pass(found, subtests):
+    for connection in ["mq", "embedded", "redis://localhost:6379/2", "unix:///run/redis.sock"]:
+        with subtests.test(connection=connection):
+            assert found(connection) == []
 
 
 def test_everything_wrong_is_named_with_a_hint(found):
@@ -56,36 +60,36 @@ def test_a_connection_that_is_no_connection_is_named_once(found):
     assert ids(found("http://localhost")) == ["E001"]
 
 
-@pytest.mark.parametrize("connection", ["redis:/:geheim@localhost", "redis://:geheim@localhost?x=1", "x://u:ge/heim@h"])
-def test_no_password_is_shown(found, connection):
-    (message,) = found(connection)
-    assert "heim" not in message.msg + message.hint
+def test_no_password_is_shown(found, subtests):
+    for connection in ["redis:/:geheim@localhost", "redis://:geheim@localhost?x=1", "x://u:ge/heim@h"]:
+        with subtests.test(connection=connection):
+            (message,) = found(connection)
+            assert "heim" not in message.msg + message.hint
 
 
-@pytest.mark.parametrize(
-    ("connection", "said"),
-    [
+def test_a_connection_that_can_never_work_is_named(found, subtests):
+    for connection, said in [
         ("redis://localhost:notaport", "is not a usable Redis URL"),
         ("redis://[::1/0", "is not a usable Redis URL"),
         ("redis://localhost/abc", "its database is not a number"),
         ("rediss://localhost?sll_ca=1", "has an option that redis-py does not take"),
-    ],
-)
-def test_a_connection_that_can_never_work_is_named(found, connection, said):
-    (message,) = found(connection)
-    assert ids([message]) == ["E008"]
-    assert said in message.msg
+    ]:
+        with subtests.test(connection=connection):
+            (message,) = found(connection)
+            assert ids([message]) == ["E008"]
+            assert said in message.msg
 
 
-@pytest.mark.parametrize("what", ["QUEUES", "TOPICS"])
-@pytest.mark.parametrize(
-    ("connection", "wrong"), [("elsewhere", "E002"), ("redis://h/abc", "E008"), ("http://h", "E001"), ("unix:///s", "")]
-)
-def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found, what, connection, wrong):
-    needed = {"orders": {}} if what == "TOPICS" else {name: {} for name in queues_with_handlers()}
-    messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **needed}})
-    assert "".join(ids(messages)) == wrong
-    assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
+def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found, subtests):
+    for what, (connection, wrong) in product(
+        ["QUEUES", "TOPICS"],
+        [("elsewhere", "E002"), ("redis://h/abc", "E008"), ("http://h", "E001"), ("unix:///s", "")],
+    ):
+        with subtests.test(what=what, connection=connection):
+            needed = {"orders": {}} if what == "TOPICS" else {name: {} for name in queues_with_handlers()}
+            messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **needed}})
+            assert "".join(ids(messages)) == wrong
+            assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
 
 
 def test_the_options_of_an_alias_are_looked_at_too(found):
@@ -106,42 +110,43 @@ def test_an_alias_must_be_in_caches(found):
     assert "mq" in message.hint
 
 
-@pytest.mark.parametrize("backend", [LOCMEM["BACKEND"], "django.core.cache.backends.redis.RedisCache"])
-def test_an_alias_must_be_of_django_redis(found, backend):
-    cache = {"BACKEND": backend, "LOCATION": "redis://localhost:6379/1"}
-    assert ids(found(caches={"mq": cache})) == ["E003"]
+def test_an_alias_must_be_of_django_redis(found, subtests):
+    for backend in [LOCMEM["BACKEND"], "django.core.cache.backends.redis.RedisCache"]:
+        with subtests.test(backend=backend):
+            cache = {"BACKEND": backend, "LOCATION": "redis://localhost:6379/1"}
+            assert ids(found(caches={"mq": cache})) == ["E003"]
 
 
-@pytest.mark.parametrize("location", [None, "", [], "localhost:6379", "127.0.0.1:6379:1"])
-def test_an_alias_must_have_a_location(found, location):
-    assert ids(found(caches={"mq": {**MQ, "LOCATION": location}})) == ["E004"]
+def test_an_alias_must_have_a_location(found, subtests):
+    for location in [None, "", [], "localhost:6379", "127.0.0.1:6379:1"]:
+        with subtests.test(location=location):
+            assert ids(found(caches={"mq": {**MQ, "LOCATION": location}})) == ["E004"]
 
 
-@pytest.mark.parametrize(
-    "neighbour",
-    [
-        {**MQ},
-        {**MQ, "LOCATION": "redis://127.0.0.1:6379/1"},
-        {**MQ, "LOCATION": "redis://localhost/1"},
-        {**MQ, "LOCATION": "redis://user:secret@LOCALHOST:6379/1"},
-        {**MQ, "LOCATION": "redis://localhost:6379?db=1"},
-        {**MQ, "LOCATION": ["redis://localhost:6379/1", "redis://replica:6379/1"]},
-        {**MQ, "LOCATION": "redis://localhost:6379", "OPTIONS": {"db": 1}},
-        {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://localhost:6379/1"},
-    ],
-)
-@pytest.mark.parametrize("connection", ["mq", "redis://localhost:6379/1"])
-def test_a_cache_on_the_same_database_is_a_warning(found, neighbour, connection):
-    caches = {"mq": MQ if connection == "mq" else LOCMEM, "pages": neighbour}
-    (message,) = found(connection, caches=caches)
-    assert ids([message]) == ["W001"]
-    assert "'pages'" in message.msg
-    assert "cache.clear()" in message.msg
+def test_a_cache_on_the_same_database_is_a_warning(found, subtests):
+    for neighbour, connection in product(
+        [
+            {**MQ},
+            {**MQ, "LOCATION": "redis://127.0.0.1:6379/1"},
+            {**MQ, "LOCATION": "redis://localhost/1"},
+            {**MQ, "LOCATION": "redis://user:secret@LOCALHOST:6379/1"},
+            {**MQ, "LOCATION": "redis://localhost:6379?db=1"},
+            {**MQ, "LOCATION": ["redis://localhost:6379/1", "redis://replica:6379/1"]},
+            {**MQ, "LOCATION": "redis://localhost:6379", "OPTIONS": {"db": 1}},
+            {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://localhost:6379/1"},
+        ],
+        ["mq", "redis://localhost:6379/1"],
+    ):
+        with subtests.test(neighbour=neighbour, connection=connection):
+            caches = {"mq": MQ if connection == "mq" else LOCMEM, "pages": neighbour}
+            (message,) = found(connection, caches=caches)
+            assert ids([message]) == ["W001"]
+            assert "'pages'" in message.msg
+            assert "cache.clear()" in message.msg
 
 
-@pytest.mark.parametrize(
-    "neighbour",
-    [
+def test_a_cache_elsewhere_is_none(found, subtests):
+    for neighbour in [
         {**MQ, "LOCATION": "redis://localhost:6379/2"},
         {**MQ, "LOCATION": "redis://localhost:6379"},
         {**MQ, "LOCATION": "redis://localhost:6380/1"},
@@ -150,10 +155,9 @@ def test_a_cache_on_the_same_database_is_a_warning(found, neighbour, connection)
         {**MQ, "LOCATION": "unix:///run/redis.sock?db=1"},
         {"BACKEND": "django.core.cache.backends.memcached.PyMemcacheCache", "LOCATION": "redis://localhost:6379/1"},
         {"BACKEND": "django_redis.cache.RedisCache"},
-    ],
-)
-def test_a_cache_elsewhere_is_none(found, neighbour):
-    assert found(caches={"pages": neighbour}) == []
+    ]:
+        with subtests.test(neighbour=neighbour):
+            assert found(caches={"pages": neighbour}) == []
 
 
 def test_a_unix_socket_can_be_shared_too(found):
@@ -171,9 +175,8 @@ def test_an_embedded_server_is_for_development(found):
     assert found("mq", deploy=True) == []
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
+def test_a_trigger_that_cannot_work_is_named(found, subtests):
+    for entry in [
         {},
         {"signal": "django.db.models.signals.post_save"},
         {"signal": "django.db.models.signals.nothing", "queue": "default", "name": "x"},
@@ -212,13 +215,12 @@ def test_an_embedded_server_is_for_development(found):
             "unique": "a",
             "cancel_on": 7,
         },
-    ],
-)
-def test_a_trigger_that_cannot_work_is_named(found, entry):
-    (message,) = found(SIGNALS=[entry])
-    assert ids([message]) == ["E005"]
-    assert 'MQ_DJANGO["SIGNALS"][0]' in message.msg
-    assert message.hint
+    ]:
+        with subtests.test(entry=entry):
+            (message,) = found(SIGNALS=[entry])
+            assert ids([message]) == ["E005"]
+            assert 'MQ_DJANGO["SIGNALS"][0]' in message.msg
+            assert message.hint
 
 
 def test_triggers_that_can_work_pass(found):
@@ -273,27 +275,28 @@ def test_the_search_for_tasks_evaluates_no_lazy_object(found, monkeypatch):
     assert found() == []
 
 
-@pytest.mark.parametrize("backend", ["immediate.ImmediateBackend", "dummy.DummyBackend"])
-def test_a_backend_that_was_chosen_is_no_problem(found, plain, backend):
-    plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
-    assert found() == []
+def test_a_backend_that_was_chosen_is_no_problem(found, plain, subtests):
+    for backend in ["immediate.ImmediateBackend", "dummy.DummyBackend"]:
+        with subtests.test(backend=backend):
+            plain.TASKS = {"default": {"BACKEND": f"{plain_task.__module__.removesuffix('.base')}.backends.{backend}"}}
+            assert found() == []
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_a_schedule_whose_task_cannot_run_is_named(found, subtests):
+    for options, said in [
         ({"task": "shop.tasks.nope"}, "'shop.tasks.nope' is not the path of a task of this project"),
         ({"task": "tests.testapp.tasks.send_receipt"}, "missing a required argument: 'order_id'"),
         ({"task": "tests.testapp.tasks.send_receipt", "kwargs": {"order_id": 7, "copy": 2}}, "'copy'"),
-    ],
-)
-def test_a_schedule_whose_task_cannot_run_is_named(found, options, said):
-    others = {name: {} for name in queues_with_handlers()}
-    good = {"every": 60, "queue": "emails", "task": "tests.testapp.tasks.send_receipt", "args": [7]}
-    (error,) = found(QUEUES=others, SCHEDULES={"good": good, "daily": {"every": 60, "queue": "emails", **options}})
-    assert ids([error]) == ["E010"]
-    assert said in error.msg
-    assert "'daily'" in error.msg
+    ]:
+        with subtests.test(options=options):
+            others = {name: {} for name in queues_with_handlers()}
+            good = {"every": 60, "queue": "emails", "task": "tests.testapp.tasks.send_receipt", "args": [7]}
+            (error,) = found(
+                QUEUES=others, SCHEDULES={"good": good, "daily": {"every": 60, "queue": "emails", **options}}
+            )
+            assert ids([error]) == ["E010"]
+            assert said in error.msg
+            assert "'daily'" in error.msg
 
 
 def test_a_schedule_may_have_a_task_of_another_project(found):

@@ -3,8 +3,6 @@
 import re
 import shlex
 
-import pytest
-
 from mq_django.management.commands import mq
 from tests.command_tables import PAGE, arguments, parsers, renewed
 
@@ -37,10 +35,11 @@ def test_every_argument_has_a_help():
     assert missing == []
 
 
-@pytest.mark.parametrize("line", EXAMPLES)
-def test_each_example_can_be_parsed(line):
-    verb, *rest = shlex.split(line)
-    assert parsers()[verb].parse_args(rest)
+def test_each_example_can_be_parsed(subtests):
+    for line in EXAMPLES:
+        verb, *rest = shlex.split(line)
+        with subtests.test(line):
+            assert parsers()[verb].parse_args(rest)
 
 
 def test_each_verb_has_an_example_or_is_dangerous():

@@ -1,5 +1,6 @@
 import json
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+
+pytestmark = pytest.mark.versions
 
 OTHER_FORMS = {"TEST", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "RATE_LIMIT", "CONCURRENCY", "VT"}
 
@@ -45,20 +48,18 @@ def test_without_a_base_dir_it_lives_where_the_process_started(settings):
     assert read({})[0].directory == Path.cwd() / ".mq_django"
 
 
-@pytest.mark.parametrize(
-    "connection",
-    [
+def test_a_connection_is_an_alias_a_url_or_embedded(subtests):
+    for connection in [
         "mq",
         "embedded",
         "redis://localhost/1",
         "rediss://:secret@redis.example:6380/2",
         "unix:///run/redis.sock",
-    ],
-)
-def test_a_connection_is_an_alias_a_url_or_embedded(connection):
-    config, problems = read({"CONNECTION": connection})
-    assert problems == []
-    assert config.connection == connection
+    ]:
+        with subtests.test(connection=connection):
+            config, problems = read({"CONNECTION": connection})
+            assert problems == []
+            assert config.connection == connection
 
 
 def test_a_queue_has_the_namespace_of_the_setting():
@@ -75,72 +76,66 @@ def test_signals_are_frozen():
         config.signals[0]["signal"] = "other"
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "read_as"),
-    [
-        ("CONSUME", False, False),
-        ("STORE", "stream", "stream"),
-        ("VISIBILITY_TIMEOUT", 30, timedelta(seconds=30)),
-        ("VISIBILITY_TIMEOUT", 1.5, timedelta(milliseconds=1500)),
-        ("VISIBILITY_TIMEOUT", timedelta(minutes=1), timedelta(minutes=1)),
-        ("MAX_ATTEMPTS", 1, 1),
-        ("RETRY", RetryPolicy(factor=3), RetryPolicy(factor=3)),
-        ("TIMEOUT", 5, timedelta(seconds=5)),
-        ("TIMEOUT", None, None),
-        ("MAX_SIZE", 1024, 1024),
-        ("CONNECTION", "redis://h:6380/1", "redis://h:6380/1"),
-        ("CONNECTION", None, ""),
-        ("EXPIRED", "bury", "bury"),
-        ("MAX_DEPTH", 10, 10),
-        ("MAX_DEPTH", None, None),
-        ("RESULT_TTL", 0, timedelta(0)),
-        ("RESULT_TTL", timedelta(days=2), timedelta(days=2)),
-        ("KEEP_HANDLED", timedelta(days=3), timedelta(days=3)),
-        ("KEEP_HANDLED", 3600, timedelta(hours=1)),
-        ("KEEP_HANDLED", None, None),
-        ("KEEP_HANDLED_COUNT", 1000, 1000),
-        ("KEEP_HANDLED_DATA", True, True),
-        ("ORDERED", True, True),
-        ("AFTER_BURY", "continue", "continue"),
-        ("DURABILITY", "replica", "replica"),
-        ("PARTITIONS", 64, 64),
-        ("OUTBOX", True, True),
-        ("OUTBOX", {}, True),
-        ("OUTBOX", {"KEEP_UNTIL": "published"}, True),
-        ("OUTBOX", {"KEEP_UNTIL": "handled"}, "handled"),
-        ("FAIR", True, ()),
-        ("FAIR", False, None),
-        ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
-    ],
-)
-def test_an_option_of_a_queue_is_read(option, value, read_as):
-    assert getattr(queue(**{option: value}), option.lower()) == read_as
+#: An option of a queue, a value for it, and how it is read.
+READ = [
+    ("CONSUME", False, False),
+    ("STORE", "stream", "stream"),
+    ("VISIBILITY_TIMEOUT", 30, timedelta(seconds=30)),
+    ("VISIBILITY_TIMEOUT", 1.5, timedelta(milliseconds=1500)),
+    ("VISIBILITY_TIMEOUT", timedelta(minutes=1), timedelta(minutes=1)),
+    ("MAX_ATTEMPTS", 1, 1),
+    ("RETRY", RetryPolicy(factor=3), RetryPolicy(factor=3)),
+    ("TIMEOUT", 5, timedelta(seconds=5)),
+    ("TIMEOUT", None, None),
+    ("MAX_SIZE", 1024, 1024),
+    ("CONNECTION", "redis://h:6380/1", "redis://h:6380/1"),
+    ("CONNECTION", None, ""),
+    ("EXPIRED", "bury", "bury"),
+    ("MAX_DEPTH", 10, 10),
+    ("MAX_DEPTH", None, None),
+    ("RESULT_TTL", 0, timedelta(0)),
+    ("RESULT_TTL", timedelta(days=2), timedelta(days=2)),
+    ("KEEP_HANDLED", timedelta(days=3), timedelta(days=3)),
+    ("KEEP_HANDLED", 3600, timedelta(hours=1)),
+    ("KEEP_HANDLED", None, None),
+    ("KEEP_HANDLED_COUNT", 1000, 1000),
+    ("KEEP_HANDLED_DATA", True, True),
+    ("ORDERED", True, True),
+    ("AFTER_BURY", "continue", "continue"),
+    ("DURABILITY", "replica", "replica"),
+    ("PARTITIONS", 64, 64),
+    ("OUTBOX", True, True),
+    ("OUTBOX", {}, True),
+    ("OUTBOX", {"KEEP_UNTIL": "published"}, True),
+    ("OUTBOX", {"KEEP_UNTIL": "handled"}, "handled"),
+    ("FAIR", True, ()),
+    ("FAIR", False, None),
+    ("FAIR", {"b": 2, "a": 0.5}, (("a", 0.5), ("b", 2.0))),
+]
 
 
-def test_every_option_of_a_queue_is_tried_above():
-    marks = test_an_option_of_a_queue_is_read.pytestmark
+def test_an_option_of_a_queue_is_read():
+    found = [(option, value, getattr(queue(**{option: value}), option.lower())) for option, value, _ in READ]
+    assert found == READ
     # For limits see tests/core/test_limits.py.
-    assert {case[0] for case in marks[0].args[1]} == set(options_of(QueueConfig)) - {"RATE_LIMIT", "CONCURRENCY"}
+    assert {option for option, *_ in READ} == set(options_of(QueueConfig)) - {"RATE_LIMIT", "CONCURRENCY"}
 
 
-@pytest.mark.parametrize(
-    "find",
-    [
+def test_a_default_passes_the_check_of_its_option(subtests):
+    for find in [
         lambda project: project,
         lambda project: project.queue("emails"),
         lambda project: project.queue("jobs"),
         lambda project: project.topic("orders"),
-    ],
-    ids=["project", "queue", "rsmq", "topic"],
-)
-def test_a_default_passes_the_check_of_its_option(find):
-    config = find(read({"QUEUES": {"emails": {}, "jobs": {"STORE": "rsmq"}}, "TOPICS": {"orders": {}}})[0])
-    # The settings say these in a form of their own.
-    options = [option for name, option in options_of(type(config)).items() if name not in OTHER_FORMS]
-    assert len(options) >= 5
-    for option in options:
-        default = getattr(config, option.attribute)
-        assert option.read(default) == default
+    ]:
+        with subtests.test(find=find):
+            config = find(read({"QUEUES": {"emails": {}, "jobs": {"STORE": "rsmq"}}, "TOPICS": {"orders": {}}})[0])
+            # The settings say these in a form of their own.
+            options = [option for name, option in options_of(type(config)).items() if name not in OTHER_FORMS]
+            assert len(options) >= 5
+            for option in options:
+                default = getattr(config, option.attribute)
+                assert option.read(default) == default
 
 
 def test_a_queue_in_rsmqs_format_has_options_of_its_own():
@@ -153,20 +148,18 @@ def test_a_queue_in_rsmqs_format_has_options_of_its_own():
     )
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
+def test_a_wrong_option_of_a_queue_in_rsmqs_format_is_named(subtests):
+    for option, value in [
         *(("VT", value) for value in (0, -1, 1.5, True, 10_000_000, None, timedelta(seconds=5))),
         *(("DELAY", value) for value in (-1, 0.5, False, 10_000_000, "0")),
         *(("MAXSIZE", value) for value in (0, 1023, 65537, -2, True, "1024")),
         *(("REALTIME", value) for value in (1, "yes", None)),
         *(("NAMESPACE", value) for value in ("", "a b", "x" * 81, 7)),
         *((name, 5) for name in ("VISIBILITY_TIMEOUT", "MAX_SIZE", "RESULT_TTL", "RATE_LIMIT", "CONCURRENCY")),
-    ],
-)
-def test_a_wrong_option_of_a_queue_in_rsmqs_format_is_named(option, value):
-    problem = one_problem({"QUEUES": {"jobs": {"STORE": "rsmq", option: value}}})
-    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['jobs']['{option}']"
+    ]:
+        with subtests.test(option=option):
+            problem = one_problem({"QUEUES": {"jobs": {"STORE": "rsmq", option: value}}})
+            assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['jobs']['{option}']"
 
 
 def test_a_retry_policy_can_be_given_as_a_dict():
@@ -188,79 +181,52 @@ def test_a_retry_policy_can_be_given_as_a_dict():
     )
 
 
-WRONG_OPTIONS = [
-    ("DURABILITY", "fsync"),
-    ("DURABILITY", True),
-    ("DURABILITY", None),
-    ("STORE", "kafka"),
-    ("STORE", None),
-    ("VISIBILITY_TIMEOUT", 0),
-    ("VISIBILITY_TIMEOUT", 0.001),
-    ("VISIBILITY_TIMEOUT", timedelta(days=2)),
-    ("RETRY", {"factor": float("inf")}),
-    ("RETRY", {"max_delay": 10**12}),
-    ("VISIBILITY_TIMEOUT", -1),
-    ("VISIBILITY_TIMEOUT", "30"),
-    ("VISIBILITY_TIMEOUT", None),
-    ("VISIBILITY_TIMEOUT", float("nan")),
-    ("VISIBILITY_TIMEOUT", float("inf")),
-    ("MAX_ATTEMPTS", 0),
-    ("MAX_ATTEMPTS", 2.5),
-    ("MAX_ATTEMPTS", True),
-    ("MAX_ATTEMPTS", None),
-    ("RETRY", 3),
-    ("RETRY", {"tries": 3}),
-    ("RETRY", {3: 3}),
-    ("RETRY", {"max_attempts": 0}),
-    ("RETRY", {"delay": -1}),
-    ("RETRY", {"delay": "soon"}),
-    ("RETRY", {"factor": 0.5}),
-    ("RETRY", {"factor": "2"}),
-    ("RETRY", {"jitter": 2}),
-    ("RETRY", {"jitter": float("nan")}),
-    ("RETRY", {"bury_on": ["ValueError"]}),
-    ("RETRY", {"bury_on": ValueError}),
-    ("TIMEOUT", 0),
-    ("TIMEOUT", "30"),
-    ("TIMEOUT", 10**9),
-    ("CONNECTION", "http://h"),
-    ("CONNECTION", 6379),
-    ("MAX_SIZE", 0),
-    ("MAX_SIZE", 10**9),
-    ("MAX_SIZE", "256K"),
-    ("EXPIRED", "keep"),
-    ("EXPIRED", True),
-    ("MAX_DEPTH", 0),
-    ("RATE_LIMIT", "fast"),
-    ("CONCURRENCY", 0),
-    ("MAX_DEPTH", "many"),
-    ("CONSUME", "no"),
-    ("RESULT_TTL", -1),
-    ("RESULT_TTL", timedelta(days=4000)),
-    ("RESULT_TTL", None),
-    ("KEEP_HANDLED", 0),
-    ("KEEP_HANDLED", True),
-    ("KEEP_HANDLED", timedelta(days=4000)),
-    ("KEEP_HANDLED_COUNT", 0),
-    ("KEEP_HANDLED_COUNT", None),
-    ("KEEP_HANDLED_DATA", "yes"),
-    ("ORDERED", 1),
-    ("AFTER_BURY", "stop"),
-    ("PARTITIONS", 0),
-    ("OUTBOX", 1),
-    ("OUTBOX", {"KEEP": "handled"}),
-    ("PARTITIONS", 257),
-    ("FAIR", "yes"),
-    ("FAIR", [("a", 1)]),
-]
+WRONG_OPTIONS = {
+    "DURABILITY": ["fsync", True, None],
+    "STORE": ["kafka", None],
+    "VISIBILITY_TIMEOUT": [0, 0.001, timedelta(days=2), -1, "30", None, float("nan"), float("inf")],
+    "RETRY": [
+        {"factor": float("inf")},
+        {"max_delay": 10**12},
+        3,
+        {"tries": 3},
+        {3: 3},
+        {"max_attempts": 0},
+        {"delay": -1},
+        {"delay": "soon"},
+        {"factor": 0.5},
+        {"factor": "2"},
+        {"jitter": 2},
+        {"jitter": float("nan")},
+        {"bury_on": ["ValueError"]},
+        {"bury_on": ValueError},
+    ],
+    "MAX_ATTEMPTS": [0, 2.5, True, None],
+    "TIMEOUT": [0, "30", 10**9],
+    "CONNECTION": ["http://h", 6379],
+    "MAX_SIZE": [0, 10**9, "256K"],
+    "EXPIRED": ["keep", True],
+    "MAX_DEPTH": [0, "many"],
+    "RATE_LIMIT": ["fast"],
+    "CONCURRENCY": [0],
+    "CONSUME": ["no"],
+    "RESULT_TTL": [-1, timedelta(days=4000), None],
+    "KEEP_HANDLED": [0, True, timedelta(days=4000)],
+    "KEEP_HANDLED_COUNT": [0, None],
+    "KEEP_HANDLED_DATA": ["yes"],
+    "ORDERED": [1],
+    "AFTER_BURY": ["stop"],
+    "PARTITIONS": [0, 257],
+    "OUTBOX": [1, {"KEEP": "handled"}],
+    "FAIR": ["yes", [("a", 1)]],
+}
 
 
-@pytest.mark.parametrize(
-    "weights", [{"a": 0}, {"a": "2"}, {"a": True}, {"a": 1001}, {7: 1}, dict.fromkeys(map(str, range(1001)), 1)]
-)
-def test_wrong_weights_are_named(weights):
-    problem = one_problem({"QUEUES": {"emails": {"FAIR": weights}}})
-    assert "a dict of up to 1,000 keys and their weights, from 0.001 to 1,000" in problem.message
+def test_wrong_weights_are_named(subtests):
+    for weights in [{"a": 0}, {"a": "2"}, {"a": True}, {"a": 1001}, {7: 1}, dict.fromkeys(map(str, range(1001)), 1)]:
+        with subtests.test(weights=weights):
+            problem = one_problem({"QUEUES": {"emails": {"FAIR": weights}}})
+            assert "a dict of up to 1,000 keys and their weights, from 0.001 to 1,000" in problem.message
 
 
 def test_a_schedule_with_a_priority_needs_a_queue_without_order():
@@ -269,25 +235,24 @@ def test_a_schedule_with_a_priority_needs_a_queue_without_order():
     assert "has ORDERED or FAIR, which priorities would break" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
+def test_options_of_order_that_contradict_each_other_are_named(subtests):
+    for options, text in [
         ({"ORDERED": True, "CONCURRENCY": {"key": 2}}, "runs at a time, and CONCURRENCY allows 2"),
         ({"AFTER_BURY": "hold"}, 'AFTER_BURY "hold" without ORDERED'),
-    ],
-)
-def test_options_of_order_that_contradict_each_other_are_named(options, text):
-    assert text in one_problem({"QUEUES": {"emails": options}}).message
+    ]:
+        with subtests.test(options=options):
+            assert text in one_problem({"QUEUES": {"emails": options}}).message
 
 
-@pytest.mark.parametrize(("option", "value"), WRONG_OPTIONS)
-def test_a_wrong_option_of_a_queue_is_named(option, value):
-    problem = one_problem({"QUEUES": {"emails": {option: value}}})
-    part = "".join(f"[{key!r}]" for key in value) if isinstance(value, dict) else ""
-    assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']{part}"
-    assert problem.message.startswith(problem.setting)
-    assert " must be " in problem.message or " is not an " in problem.message
-    assert option in problem.hint
+def test_a_wrong_option_of_a_queue_is_named(subtests):
+    for option, value in ((option, value) for option, values in WRONG_OPTIONS.items() for value in values):
+        with subtests.test(option=option, value=value):
+            problem = one_problem({"QUEUES": {"emails": {option: value}}})
+            part = "".join(f"[{key!r}]" for key in value) if isinstance(value, dict) else ""
+            assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']{part}"
+            assert problem.message.startswith(problem.setting)
+            assert " must be " in problem.message or " is not an " in problem.message
+            assert option in problem.hint
 
 
 def test_every_argument_of_a_retry_policy_that_is_wrong_is_named():
@@ -301,58 +266,49 @@ def test_every_argument_of_a_retry_policy_that_is_wrong_is_named():
 
 
 def test_every_option_of_a_queue_can_be_wrong():
-    assert {option for option, _ in WRONG_OPTIONS} == set(options_of(QueueConfig))
+    assert WRONG_OPTIONS.keys() == set(options_of(QueueConfig))
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("CONNECTION", ""),
-        ("CONNECTION", None),
-        ("CONNECTION", 6379),
-        ("CONNECTION", "http://localhost"),
-        ("CONNECTION", "redis+sentinels://localhost"),
-        ("NAMESPACE", ""),
-        ("NAMESPACE", "a b"),
-        ("NAMESPACE", "a{b}"),
-        ("NAMESPACE", "x" * 81),
-        ("NAMESPACE", 7),
-        ("DIRECTORY", 7),
-        ("DIRECTORY", None),
-        ("SIGNALS", {"signal": "x"}),
-        ("SIGNALS", ["x"]),
-    ],
-)
-def test_a_wrong_setting_is_named(option, value):
-    problem = one_problem({option: value})
-    assert problem.setting == f"MQ_DJANGO['{option}']"
-    assert option in problem.message
-    assert option in problem.hint
+def test_a_wrong_setting_is_named(subtests):
+    for option, value in [
+        *(("CONNECTION", ""), ("CONNECTION", None), ("CONNECTION", 6379), ("CONNECTION", "http://localhost")),
+        *(("CONNECTION", "redis+sentinels://localhost"), ("NAMESPACE", ""), ("NAMESPACE", "a b")),
+        *(("NAMESPACE", "a{b}"), ("NAMESPACE", "x" * 81), ("NAMESPACE", 7), ("DIRECTORY", 7), ("DIRECTORY", None)),
+        *(("SIGNALS", {"signal": "x"}), ("SIGNALS", ["x"])),
+    ]:
+        with subtests.test(option=option):
+            problem = one_problem({option: value})
+            assert problem.setting == f"MQ_DJANGO['{option}']"
+            assert option in problem.message
+            assert option in problem.hint
 
 
-@pytest.mark.parametrize("raw", [None, [], "redis://localhost", 7])
-def test_a_setting_that_is_no_dict_is_named(raw):
-    assert one_problem(raw).setting == "MQ_DJANGO"
+def test_a_setting_that_is_no_dict_is_named(subtests):
+    for raw in [None, [], "redis://localhost", 7]:
+        with subtests.test(raw=raw):
+            assert one_problem(raw).setting == "MQ_DJANGO"
 
 
-@pytest.mark.parametrize("setting", ["QUEUES", "TOPICS"])
-@pytest.mark.parametrize("value", [None, ["emails"], "emails", []])
-def test_queues_and_topics_that_are_no_dict_are_named(setting, value):
-    problem = one_problem({setting: value})
-    assert problem.setting == f"MQ_DJANGO['{setting}']"
-    assert "must be a dict of name: options" in problem.message
+def test_queues_and_topics_that_are_no_dict_are_named(subtests):
+    for setting, value in product(["QUEUES", "TOPICS"], [None, ["emails"], "emails", []]):
+        with subtests.test(setting=setting, value=value):
+            problem = one_problem({setting: value})
+            assert problem.setting == f"MQ_DJANGO['{setting}']"
+            assert "must be a dict of name: options" in problem.message
 
 
-@pytest.mark.parametrize("options", [None, [], "fast"])
-def test_a_queue_whose_options_are_no_dict_is_named(options):
-    assert "emails" in one_problem({"QUEUES": {"emails": options}}).message
+def test_a_queue_whose_options_are_no_dict_is_named(subtests):
+    for options in [None, [], "fast"]:
+        with subtests.test(options=options):
+            assert "emails" in one_problem({"QUEUES": {"emails": options}}).message
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a b", "a{b}", "ä", "a\n", "x" * 161, 7, None])
-def test_what_cannot_name_a_queue_is_named(name):
-    problem = one_problem({"QUEUES": {name: {}}})
-    assert repr(name) in problem.message
-    assert "letters" in problem.hint
+def test_what_cannot_name_a_queue_is_named(subtests):
+    for name in ["", "a.b", "a b", "a{b}", "ä", "a\n", "x" * 161, 7, None]:
+        with subtests.test(name=name):
+            problem = one_problem({"QUEUES": {name: {}}})
+            assert repr(name) in problem.message
+            assert "letters" in problem.hint
 
 
 def test_queues_in_the_format_of_rsmq_have_no_partitions():
@@ -393,22 +349,24 @@ def test_the_groups_of_a_topic_have_its_partitions():
         assert part.keys.topic.log == topic.keys.log
 
 
-@pytest.mark.parametrize("name", ["payments.3", "payments.1.2", "payments.01", "payments.", "payments.1.", ".1"])
-def test_only_the_name_of_a_partition_names_one(name):
-    config, _ = read({"QUEUES": {"payments": {"PARTITIONS": 3}}, "TOPICS": {"orders": {"PARTITIONS": 3}}})
-    with pytest.raises(UnknownQueue):
-        config.queue(name)
-    with pytest.raises(UnknownTopic):
-        config.topic(name.replace("payments", "orders"))
-    with pytest.raises(UnknownTopic):
-        config.queue(f"{name.replace('payments', 'orders')}:billing")
+def test_only_the_name_of_a_partition_names_one(subtests):
+    for name in ["payments.3", "payments.1.2", "payments.01", "payments.", "payments.1.", ".1"]:
+        with subtests.test(name=name):
+            config, _ = read({"QUEUES": {"payments": {"PARTITIONS": 3}}, "TOPICS": {"orders": {"PARTITIONS": 3}}})
+            with pytest.raises(UnknownQueue):
+                config.queue(name)
+            with pytest.raises(UnknownTopic):
+                config.topic(name.replace("payments", "orders"))
+            with pytest.raises(UnknownTopic):
+                config.queue(f"{name.replace('payments', 'orders')}:billing")
 
 
-@pytest.mark.parametrize("raw", [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}])
-def test_an_unknown_setting_is_answered_with_the_known_ones(raw):
-    problem = one_problem(raw)
-    assert "is not a setting" in problem.message
-    assert "Use one of: " in problem.hint
+def test_an_unknown_setting_is_answered_with_the_known_ones(subtests):
+    for raw in [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}]:
+        with subtests.test(raw=raw):
+            problem = one_problem(raw)
+            assert "is not a setting" in problem.message
+            assert "Use one of: " in problem.hint
 
 
 def test_all_problems_are_found_at_once():
@@ -482,20 +440,15 @@ def test_a_topic_has_its_options_and_its_groups_have_those_of_handling():
             orders.group(name)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"TOPICS": {"a b": {}}},
-        {"TOPICS": {"orders": {"RETENTION": 0}}},
-        {"TOPICS": {"orders": {"RETENTION_COUNT": 0}}},
-        {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}},
-        {"TOPICS": {"orders": {"MAX_DEPTH": 5}}},
-        {"TOPICS": {"orders": {"KEEP_HANDLED": 60}}},
+def test_what_cannot_be_a_topic_is_a_problem(subtests):
+    for raw in [
+        *({"TOPICS": {"a b": {}}}, {"TOPICS": {"orders": {"RETENTION": 0}}}),
+        *({"TOPICS": {"orders": {"RETENTION_COUNT": 0}}}, {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}}),
+        *({"TOPICS": {"orders": {"MAX_DEPTH": 5}}}, {"TOPICS": {"orders": {"KEEP_HANDLED": 60}}}),
         {"QUEUES": {"orders": {}}, "TOPICS": {"orders": {}}},
-    ],
-)
-def test_what_cannot_be_a_topic_is_a_problem(raw):
-    assert one_problem(raw).setting.startswith('MQ_DJANGO["TOPICS"]')
+    ]:
+        with subtests.test(raw=raw):
+            assert one_problem(raw).setting.startswith('MQ_DJANGO["TOPICS"]')
 
 
 def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
@@ -505,9 +458,8 @@ def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
     assert config.thresholds == Thresholds(max_age=300, max_dead=7, max_buried=None)
 
 
-@pytest.mark.parametrize(
-    ("thresholds", "setting", "said"),
-    [
+def test_thresholds_that_are_none_are_refused(subtests):
+    for thresholds, setting, said in [
         (7, "MQ_DJANGO['THRESHOLDS']", "must be a dict"),
         ({"MAX_AGE": -1}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_AGE']", "must be a timedelta or a number of seconds from 0"),
         (
@@ -518,9 +470,8 @@ def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
         ({"MAX_DEAD": 1.5}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
         ({"MAX_DEAD": True}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
         ({"max_dead": 1}, "MQ_DJANGO[\"THRESHOLDS\"]['max_dead']", "is not a setting"),
-    ],
-)
-def test_thresholds_that_are_none_are_refused(thresholds, setting, said):
-    problem = one_problem({"THRESHOLDS": thresholds})
-    assert problem.setting == setting
-    assert said in problem.message
+    ]:
+        with subtests.test(thresholds=thresholds):
+            problem = one_problem({"THRESHOLDS": thresholds})
+            assert problem.setting == setting
+            assert said in problem.message

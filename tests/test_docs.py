@@ -2,10 +2,8 @@
 
 import re
 from dataclasses import fields
-from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from django.dispatch import Signal
 
 from mq_django import signals
@@ -20,12 +18,12 @@ from tests.signal_docs import arguments_of
 from tests.test_import_contract import INNER
 
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "example_project" / "README.md"]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_between_pages_lead_somewhere(page: Path):
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def test_links_between_pages_lead_somewhere():
+    links = [(page, target) for page, text in TEXTS.items() for target in re.findall(r"\]\(([^)#:]+)\)", text)]
+    assert [(page, target) for page, target in links if not (page.parent / target).exists()] == []
 
 
 SETTINGS = PAGE.read_text(encoding="utf-8")
@@ -39,12 +37,11 @@ def test_every_config_has_its_table():
     assert sorted(re.findall(r"<!-- options: (\w+) -->\n\| ", SETTINGS)) == sorted(CONFIGS)
 
 
-@pytest.mark.parametrize(
-    ("marker", "config", "apart"), [("topic", TopicConfig, set()), ("rsmq", RsmqConfig, {"STORE"})]
-)
-def test_options_that_a_queue_has_too_are_named_below_the_table(marker, config, apart):
-    below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand (.*?),\s+as of", SETTINGS)
-    assert set(re.findall(r"`(\w+)`", below[1])) == (set(options_of(config)) & set(options_of(QueueConfig))) - apart
+def test_options_that_a_queue_has_too_are_named_below_the_table():
+    for marker, config, apart in (("topic", TopicConfig, set()), ("rsmq", RsmqConfig, {"STORE"})):
+        below = re.search(rf"<!-- options: {marker} -->\n(?:\|.*\n)+\nand (.*?),\s+as of", SETTINGS)
+        shared = set(options_of(config)) & set(options_of(QueueConfig))
+        assert set(re.findall(r"`(\w+)`", below[1])) == shared - apart, marker
 
 
 def test_the_arguments_of_a_retry_policy_are_listed_with_their_defaults():
@@ -71,15 +68,16 @@ def test_every_key_of_a_trigger_is_described():
     assert {key for names in named for key in re.findall(r"`(\w+)`", names)} == KEYS
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
-def test_files_that_a_page_names_are_there(page):
-    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-    named = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:py|lua|md|toml))`", text)
-    linked = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)#]+[^)]*)\)", text)]
+def test_files_that_a_page_names_are_there():
     folders = [ROOT, ROOT / "mq_django", ROOT / "mq_django" / "transport"]
-    missing = [name for name in named if not any((folder / name).exists() for folder in folders)]
+    missing = []
+    for page in (ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "docs" / "architecture.md"):
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        named = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:py|lua|md|toml))`", text)
+        missing += [(page, name) for name in named if not any((folder / name).exists() for folder in folders)]
+        linked = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text)
+        missing += [(page, link) for link in linked if not (page.parent / link).exists()]
     assert missing == []
-    assert [link for link in linked if not ((ROOT / page).parent / link).exists()] == []
 
 
 def test_the_picture_of_the_layers_has_each_of_them():
@@ -97,15 +95,14 @@ def test_the_picture_of_the_layers_has_each_of_them():
     )
 
 
-@pytest.mark.parametrize("name", ["inbox", "layers", "message", "outbox", "relay"])
-def test_a_diagram_has_a_title_and_colours_for_a_dark_page_and_is_on_a_page_with_a_description(name):
-    path = ROOT / "docs" / "img" / f"{name}.svg"
-    picture = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+def test_a_diagram_has_a_title_and_colours_for_a_dark_page_and_is_on_a_page_with_a_description():
+    pages = "\n".join(TEXTS.values())
     space = "{http://www.w3.org/2000/svg}"
-    assert picture.findtext(f"{space}title")
-    assert "prefers-color-scheme: dark" in picture.findtext(f"{space}style", "")
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert re.search(rf"^!\[[^\]]+\]\(img/{name}\.svg\)$", pages, re.MULTILINE)
+    for name in ("inbox", "layers", "message", "outbox", "relay"):
+        picture = ElementTree.fromstring((ROOT / "docs" / "img" / f"{name}.svg").read_text(encoding="utf-8"))
+        assert picture.findtext(f"{space}title"), name
+        assert "prefers-color-scheme: dark" in picture.findtext(f"{space}style", ""), name
+        assert re.search(rf"^!\[[^\]]+\]\(img/{name}\.svg\)$", pages, re.MULTILINE), name
 
 
 def test_every_signal_has_its_row_with_its_arguments():

@@ -10,6 +10,8 @@ from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
 from tests.working import work
 
+pytestmark = pytest.mark.versions
+
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
 else:
@@ -72,21 +74,16 @@ def test_no_call_writes_nothing(redis_client, namespace):
     assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
-@pytest.mark.parametrize(
-    ("calls", "error"),
-    [
-        ([[7], []], InvalidArguments),
-        ([[7], {"copies": 2}], InvalidArguments),
-        ([7], InvalidArguments),
-        (["seven"], InvalidArguments),
-        ([[7], [object()]], InvalidArguments),
+def test_all_are_checked_before_the_first_is_sent(redis_client, namespace, subtests):
+    for calls, error in [
+        *(([[7], []], InvalidArguments), ([[7], {"copies": 2}], InvalidArguments), ([7], InvalidArguments)),
+        *((["seven"], InvalidArguments), ([[7], [object()]], InvalidArguments)),
         ([[7], ["x" * 300_000]], MessageTooLarge),
-    ],
-)
-def test_all_are_checked_before_the_first_is_sent(calls, error, redis_client, namespace):
-    with pytest.raises(error):
-        tasks.send_receipt.enqueue_many(calls)
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+    ]:
+        with subtests.test(calls=calls):
+            with pytest.raises(error):
+                tasks.send_receipt.enqueue_many(calls)
+            assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
 def test_a_unique_key_is_for_one_message():
@@ -94,10 +91,10 @@ def test_a_unique_key_is_for_one_message():
         tasks.note.using(unique="x", delay=5).enqueue_many([[1]])
 
 
-@pytest.mark.parametrize("value", [print, None, "tests.testapp.tasks.note"])
-def test_what_is_no_task_is_refused(value):
-    with pytest.raises(InvalidArguments, match=r"^enqueue_many\(\) takes a task"):
-        enqueue_many(value, [[1]])
+def test_what_is_no_task_is_refused(subtests):
+    for value in [print, None, "tests.testapp.tasks.note"]:
+        with subtests.test(value=value), pytest.raises(InvalidArguments, match=r"^enqueue_many\(\) takes a task"):
+            enqueue_many(value, [[1]])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -32,6 +32,8 @@ from mq_django.transport.sessions import Pooled
 from tests import working
 from tests.testapp import tasks
 
+pytestmark = pytest.mark.versions
+
 #: What was noted, in order.
 noted = []
 

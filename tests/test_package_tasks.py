@@ -21,6 +21,7 @@ import django_tasks.backends.base
 import django_tasks.exceptions
 import django_tasks.signals
 
+pytestmark = pytest.mark.versions
 BOTH = pytest.mark.parametrize("package", [django.tasks, django_tasks], ids=["django", "django-tasks"])
 
 

@@ -19,6 +19,7 @@ from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
 
+pytestmark = pytest.mark.cluster
 PARTITIONS = 4
 #: Seconds: a result comes by a notification long before.
 LONG = 60

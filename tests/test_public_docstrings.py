@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-import pytest
-
 from mq_django import errors
 from tests.golden.public import members, public_things
 
@@ -31,35 +29,42 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 THINGS, CALLABLES = dict(public_things()), dict(callables())
 
 
-@pytest.mark.parametrize("name", [*THINGS, *CALLABLES])
-def test_every_public_class_and_callable_has_a_docstring(name):
-    thing = THINGS.get(name, CALLABLES.get(name))
-    documented = thing if callable(thing) else type(thing)
-    # Dataclasses and named tuples have their signature for one.
-    assert not (documented.__doc__ or f"{documented.__name__}(").startswith(f"{documented.__name__}(")
+def test_every_public_class_and_callable_has_a_docstring():
+    found = []
+    for name, thing in (THINGS | CALLABLES).items():
+        documented = thing if callable(thing) else type(thing)
+        # Dataclasses and named tuples have their signature for one.
+        if (documented.__doc__ or f"{documented.__name__}(").startswith(f"{documented.__name__}("):
+            found.append(name)
+    assert found == [], "help() and the editor show a docstring: it is the first page of the documentation."
 
 
-@pytest.mark.parametrize("name", CALLABLES)
-def test_a_docstring_names_every_parameter(name):
-    function = CALLABLES[name]
-    documented = documentation(name)
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "_")]
-    assert [each.name for each in parameters if not re.search(rf"\b{each.name}\b", documented)] == []
+def test_a_docstring_names_every_parameter():
+    found = {}
+    for name, function in CALLABLES.items():
+        parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "_")]
+        if missing := [each for each in parameters if not re.search(rf"\b{each}\b", documentation(name))]:
+            found[name] = missing
+    assert found == {}, "Its type does not say what a parameter means, nor its unit."
 
 
-@pytest.mark.parametrize("name", CALLABLES)
-def test_no_parameter_is_hidden(name):
-    """Arguments of an application's own function are passed on: the docstring says so."""
-    parameters = inspect.signature(CALLABLES[name]).parameters.values()
-    hidden = [each.name for each in parameters if each.kind is each.VAR_KEYWORD and each.annotation is Any]
-    assert [each for each in hidden if not re.search(rf"\b{each}: ", documentation(name))] == []
+def test_no_parameter_is_hidden():
+    found = {}
+    for name, function in CALLABLES.items():
+        parameters = inspect.signature(function).parameters.values()
+        hidden = [each.name for each in parameters if each.kind is each.VAR_KEYWORD and each.annotation is Any]
+        if missing := [each for each in hidden if not re.search(rf"\b{each}: ", documentation(name))]:
+            found[name] = missing
+    assert found == {}, "Arguments of an application's own function are passed on: the docstring says so."
 
 
-@pytest.mark.parametrize("name", CALLABLES)
-def test_a_docstring_lists_the_errors_that_the_function_raises(name):
-    documented = documentation(name)
-    missing = [error for error in sorted(raised(inspect.unwrap(CALLABLES[name]))) if not lists(documented, error)]
-    assert missing == []
+def test_a_docstring_lists_the_errors_that_the_function_raises():
+    found = {}
+    for name, function in CALLABLES.items():
+        errors_of = raised(inspect.unwrap(function))
+        if missing := sorted(error for error in errors_of if not lists(documentation(name), error)):
+            found[name] = missing
+    assert found == {}, "Callers handle the errors that they know."
 
 
 def documentation(name: str) -> str:

@@ -60,15 +60,14 @@ def test_a_module_that_is_imported_again_replaces_its_handlers():
     assert registry.find("q", "n").call(None) == 2
 
 
-@pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
-def test_a_timeout_is_above_zero(timeout):
-    with pytest.raises(ConfigurationError, match="above zero"):
-        handler("emails", "welcome", timeout=timeout)(print)
+def test_a_timeout_is_above_zero(subtests):
+    for timeout in [0, -1, timedelta(0)]:
+        with subtests.test(timeout=timeout), pytest.raises(ConfigurationError, match="above zero"):
+            handler("emails", "welcome", timeout=timeout)(print)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "text"),
-    [
+def test_a_batch_has_limits(subtests):
+    for wrong, text in [
         ({"batch": 0}, "batch= must be a whole number from 1 to 10000, not 0"),
         ({"batch": 10_001}, "not 10001"),
         ({"batch": True}, "not True"),
@@ -79,13 +78,12 @@ def test_a_timeout_is_above_zero(timeout):
         ({"batch": 5, "linger": 60.1}, "not 60.1"),
         ({"batch": 5, "linger": "soon"}, "linger= must be"),
         ({"batch": 5, "linger": True}, "linger= must be"),
-    ],
-)
-def test_a_batch_has_limits(wrong, text):
-    for register in (lambda: handler("a", "n", **wrong), lambda: subscriber("a", group="b", **wrong)):
-        with pytest.raises(ConfigurationError, match=re.escape(text)):
-            register()
-    assert registry.largest_batch() == 0
+    ]:
+        with subtests.test(wrong=wrong):
+            for register in (partial(handler, "a", "n", **wrong), partial(subscriber, "a", group="b", **wrong)):
+                with pytest.raises(ConfigurationError, match=re.escape(text)):
+                    register()
+            assert registry.largest_batch() == 0
 
 
 def test_the_largest_batch_of_a_queue_is_known():
@@ -111,18 +109,18 @@ def test_a_name_with_control_characters_is_refused():
         handler("emails", "a\nb")
 
 
-@pytest.mark.parametrize("wrong", [{"max_attempts": 3}, 3, RetryPolicy])
-def test_a_policy_is_a_policy(wrong):
-    for register in (lambda: handler("a", "n", retry=wrong), lambda: subscriber("a", group="b", retry=wrong)):
-        with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
-            register()
-    with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
-        task(retry=wrong)(print)
+def test_a_policy_is_a_policy(subtests):
+    for wrong in [{"max_attempts": 3}, 3, RetryPolicy]:
+        with subtests.test(wrong=wrong):
+            for register in (partial(handler, "a", "n", retry=wrong), partial(subscriber, "a", group="b", retry=wrong)):
+                with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
+                    register()
+            with pytest.raises(ConfigurationError, match="retry= must be a RetryPolicy"):
+                task(retry=wrong)(print)
 
 
-@pytest.mark.parametrize(
-    ("decorate", "error"),
-    [
+def test_an_error_is_one_that_the_docstring_lists(subtests):
+    for decorate, error in [
         (lambda: handler("emails", ""), InvalidMessage),
         (lambda: handler("emails", "welcome", retry=3), ConfigurationError),
         (lambda: handler("emails", "welcome", timeout=0), ConfigurationError),
@@ -137,21 +135,25 @@ def test_a_policy_is_a_policy(wrong):
         (lambda: subscriber("o o", group="billing"), ConfigurationError),
         (lambda: subscriber("orders", group="billing", timeout=0), ConfigurationError),
         (lambda: subscriber("orders", group="billing", retry=3), ConfigurationError),
-    ],
-)
-def test_an_error_is_one_that_the_docstring_lists(decorate, error):
-    documented = (handler if decorate.__code__.co_names[0] == "handler" else subscriber).__doc__
-    assert f"{error.__name__}: " in documented.partition("Raises:")[2]
-    with pytest.raises(error):
-        decorate()(print)
+    ]:
+        with subtests.test(decorate=decorate):
+            documented = (handler if decorate.__code__.co_names[0] == "handler" else subscriber).__doc__
+            assert f"{error.__name__}: " in documented.partition("Raises:")[2]
+            with pytest.raises(error):
+                decorate()(print)
 
 
-@pytest.mark.parametrize("value", [5, "x", None, partial(print, 7)])
-def test_a_handler_is_a_function(value):
-    for decorate in (handler("emails", "welcome"), handler("orders:billing", "paid"), subscriber("orders", group="b")):
-        with pytest.raises(ConfigurationError, match="A handler is a function, not "):
-            decorate(value)
-    assert registry.queues_with_handlers() == registry.groups() == []
+def test_a_handler_is_a_function(subtests):
+    for value in [5, "x", None, partial(print, 7)]:
+        with subtests.test(value=value):
+            for decorate in (
+                handler("emails", "welcome"),
+                handler("orders:billing", "paid"),
+                subscriber("orders", group="b"),
+            ):
+                with pytest.raises(ConfigurationError, match="A handler is a function, not "):
+                    decorate(value)
+            assert registry.queues_with_handlers() == registry.groups() == []
 
 
 def test_a_group_has_one_subscriber_of_a_name_and_one_start():

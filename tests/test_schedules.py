@@ -48,45 +48,41 @@ def test_a_schedule_in_settings_runs_a_task():
     assert (entry.when, entry.expires) == (every(hours=1), timedelta(minutes=1))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"message": "report"}, 'must have either "cron" or "every"'),
-        pytest.param({"cron": "* * * * *"}, 'must have either "message" or "task"', marks=needs_croniter),
-        pytest.param(
-            {"cron": "* * * * *", "every": 5, "message": "report"},
-            'either "cron" or "every", not both',
-            marks=needs_croniter,
-        ),
-        pytest.param({"cron": "* * * *", "message": "report"}, "['cron']: '* * * *' is not", marks=needs_croniter),
-        pytest.param(
-            {"cron": "* * * * *", "timezone": "Mars", "message": "report"},
-            "['timezone']: 'Mars' is not",
-            marks=needs_croniter,
-        ),
-        ({"every": 0.1, "message": "report"}, "['every'] must be a second or more, not 0.1"),
-        ({"every": True, "message": "report"}, "['every'] must be"),
-        ({"every": 1e18, "message": "report"}, "['every'] must be a timedelta or a number of seconds, not 1e+18"),
-        ({"every": 5, "message": ""}, "['message']: A message's name is 1 to"),
-        ({"every": 5, "message": "report", "when": 1}, "['when'] is not an option"),
-        ({"every": 5, "message": "report", "expires": 0}, "['expires'] must be a timedelta"),
-        ({"every": 5, "task": "report", "args": 7}, "['args'] must be list or tuple"),
-        ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
-        ({"every": 5, "message": "report", "priority": 101}, "a whole number from -100 to 100, not 101"),
-        ({"every": 5, "message": "report", "timezone": "Europe/Berlin"}, "['timezone'] needs 'cron'"),
-        ({"every": 5, "message": "report", "args": [1]}, "['args'] needs 'task'"),
-        ({"every": 5, "task": "report", "data": 1}, "['data'] needs 'message'"),
-        ({"every": 5, "message": "report", "starts": "tomorrow"}, "['starts'] must be a time"),
-        ({"every": 5, "message": "report", "ends": "1969-12-31T00:00Z"}, "from 1970 on"),
-        ({"every": 5, "message": "report", "starts": "2026-02-01", "ends": "2026-01-01"}, "must not be before"),
-        ("hourly", "a dict of options"),
-    ],
-)
-def test_what_is_wrong_with_a_schedule_is_named(options, said):
-    _, problems = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": options}})
-    assert len(problems) == 1
-    assert said in problems[0].message
-    assert "nightly" in problems[0].message
+#: The options of a schedule, and what is said of them.
+WRONG = [
+    ({"message": "report"}, 'must have either "cron" or "every"'),
+    ({"every": 0.1, "message": "report"}, "['every'] must be a second or more, not 0.1"),
+    ({"every": True, "message": "report"}, "['every'] must be"),
+    ({"every": 1e18, "message": "report"}, "['every'] must be a timedelta or a number of seconds, not 1e+18"),
+    ({"every": 5, "message": ""}, "['message']: A message's name is 1 to"),
+    ({"every": 5, "message": "report", "when": 1}, "['when'] is not an option"),
+    ({"every": 5, "message": "report", "expires": 0}, "['expires'] must be a timedelta"),
+    ({"every": 5, "task": "report", "args": 7}, "['args'] must be list or tuple"),
+    ({"every": 5, "message": "report", "queue": "nowhere"}, "names the queue 'nowhere'"),
+    ({"every": 5, "message": "report", "priority": 101}, "a whole number from -100 to 100, not 101"),
+    ({"every": 5, "message": "report", "timezone": "Europe/Berlin"}, "['timezone'] needs 'cron'"),
+    ({"every": 5, "message": "report", "args": [1]}, "['args'] needs 'task'"),
+    ({"every": 5, "task": "report", "data": 1}, "['data'] needs 'message'"),
+    ({"every": 5, "message": "report", "starts": "tomorrow"}, "['starts'] must be a time"),
+    ({"every": 5, "message": "report", "ends": "1969-12-31T00:00Z"}, "from 1970 on"),
+    ({"every": 5, "message": "report", "starts": "2026-02-01", "ends": "2026-01-01"}, "must not be before"),
+    ("hourly", "a dict of options"),
+]
+WRONG_CRON = [
+    ({"cron": "* * * * *"}, 'must have either "message" or "task"'),
+    ({"cron": "* * * * *", "every": 5, "message": "report"}, 'either "cron" or "every", not both'),
+    ({"cron": "* * * *", "message": "report"}, "['cron']: '* * * *' is not"),
+    ({"cron": "* * * * *", "timezone": "Mars", "message": "report"}, "['timezone']: 'Mars' is not"),
+]
+
+
+@pytest.mark.parametrize("table", [WRONG, pytest.param(WRONG_CRON, marks=needs_croniter)], ids=["all", "cron"])
+def test_what_is_wrong_with_a_schedule_is_named(table, subtests):
+    for options, said in table:
+        with subtests.test(options=options):
+            _, (problem,) = read({"QUEUES": QUEUES, "SCHEDULES": {"nightly": options}})
+            assert said in problem.message
+            assert "nightly" in problem.message
 
 
 def test_everything_that_is_wrong_is_named_by_its_path():

@@ -57,6 +57,8 @@ from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
 
+pytestmark = pytest.mark.versions
+
 if django.VERSION >= (6, 0):
     from django.tasks import task as plain_task
     from django.tasks.exceptions import TaskResultMismatch
@@ -161,7 +163,7 @@ def test_a_called_task_runs_here_and_now(ran):
     assert tasks.send_receipt.call(7) == {"order": 7, "copies": 1}
 
 
-def test_arguments_of_all_kinds_stand_beside_each_other():
+def test_arguments_become_what_json_has():
     """Each alone has a form in JSON; together they were refused, or shown as they were given."""
 
     class Size(enum.StrEnum):
@@ -169,46 +171,37 @@ def test_arguments_of_all_kinds_stand_beside_each_other():
 
     day, number = date(2026, 1, 2), UUID(int=7)
     result = tasks.note.using(queue_name="emails").enqueue(
-        b"ab", day, [Size.LARGE, range(2)], key=number, more={1: b"x"}
+        b"ab", day, [Size.LARGE, range(2)], (1, (2,)), key=number, more={1: b"x"}
     )
-    assert result.args == ["ab", "2026-01-02", ["L", [0, 1]]]
+    assert result.args == ["ab", "2026-01-02", ["L", [0, 1]], [1, [2]]]
     assert result.kwargs == {"key": str(number), "more": {"1": "x"}}
     assert not isinstance(result.args[2][0], Size)
 
 
-def test_tuples_and_bytes_become_what_json_has():
-    result = tasks.note.using(queue_name="emails").enqueue((1, (2,)), text=b"abc")
-    assert result.args == [[1, [2]]]
-    assert result.kwargs == {"text": "abc"}
-
-
-@pytest.mark.parametrize(
-    ("argument", "error"),
-    [
-        ({1, 2}, InvalidArguments),
-        (Exception, InvalidArguments),
-        (object(), InvalidArguments),
-        (b"\xff", InvalidArguments),
-        (float("nan"), InvalidArguments),
-        ("\ud800", InvalidArguments),
+def test_what_json_has_not_is_refused_and_nothing_is_written(redis_client, namespace, subtests):
+    for argument, error in [
+        *(({1, 2}, InvalidArguments), (Exception, InvalidArguments), (object(), InvalidArguments)),
+        *((b"\xff", InvalidArguments), (float("nan"), InvalidArguments), ("\ud800", InvalidArguments)),
         ("x" * 300_000, MessageTooLarge),
-    ],
-)
-def test_what_json_has_not_is_refused_and_nothing_is_written(argument, error, redis_client, namespace):
-    with pytest.raises(error):
-        tasks.note.enqueue(argument)
-    named = error is InvalidArguments
-    with pytest.raises(error, match=r"^Task .*\.note cannot be enqueued with kwargs\['key'\]: " if named else "."):
-        tasks.note.enqueue(key=argument)
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+    ]:
+        with subtests.test(argument=argument):
+            with pytest.raises(error):
+                tasks.note.enqueue(argument)
+            named = error is InvalidArguments
+            with pytest.raises(
+                error, match=r"^Task .*\.note cannot be enqueued with kwargs\['key'\]: " if named else "."
+            ):
+                tasks.note.enqueue(key=argument)
+            assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
-@pytest.mark.parametrize("beside", [1, b"bytes"])
-def test_an_argument_that_contains_itself_is_refused(beside):
-    argument = [beside]
-    argument.append(argument)
-    with pytest.raises((ValueError, InvalidArguments), match="with kwargs: a value is nested too deep"):
-        tasks.note.enqueue(key=argument)
+def test_an_argument_that_contains_itself_is_refused(subtests):
+    for beside in [1, b"bytes"]:
+        with subtests.test(beside=beside):
+            argument = [beside]
+            argument.append(argument)
+            with pytest.raises((ValueError, InvalidArguments), match="with kwargs: a value is nested too deep"):
+                tasks.note.enqueue(key=argument)
 
 
 def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, namespace):
@@ -218,9 +211,8 @@ def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, names
     assert timedelta(days=6) < timedelta(milliseconds=redis_client.pttl(key)) <= timedelta(days=7)
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
+def test_arguments_that_the_function_does_not_take_are_refused(redis_client, namespace, subtests):
+    for call, said in [
         (lambda: tasks.noop.enqueue(1), "too many positional arguments"),
         (tasks.send_receipt.enqueue, "missing a required argument: 'order_id'"),
         (lambda: tasks.send_receipt.enqueue(7, copy=2), "unexpected keyword argument 'copy'"),
@@ -228,13 +220,14 @@ def test_a_result_is_written_in_the_round_trip_that_enqueues(redis_client, names
         (lambda: tasks.context_of.enqueue("a", "b"), "too many positional arguments"),
         (tasks.context_of.enqueue, "missing a required argument: 'word'"),
         (tasks.shout.enqueue, "missing a required argument: 'text'"),
-    ],
-)
-def test_arguments_that_the_function_does_not_take_are_refused(call, said, redis_client, namespace):
-    for _ in range(2):
-        with pytest.raises(InvalidArguments, match=rf"^Task tests\.testapp\.tasks\.\w+ cannot be enqueued: .*{said}"):
-            call()
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+    ]:
+        with subtests.test(call=call):
+            for _ in range(2):
+                with pytest.raises(
+                    InvalidArguments, match=rf"^Task tests\.testapp\.tasks\.\w+ cannot be enqueued: .*{said}"
+                ):
+                    call()
+            assert list(redis_client.scan_iter(f"{namespace}:*")) == []
 
 
 def test_a_decorated_function_takes_what_its_wrapper_takes(ran):
@@ -320,18 +313,13 @@ def test_using_keeps_what_is_not_named():
     assert changed.timeout == timedelta(seconds=30)
 
 
-def test_a_delayed_task_waits(ran):
-    tasks.noop.using(delay=timedelta(hours=1)).enqueue()
+def test_a_task_waits_for_its_delay_or_run_after(ran):
+    hour = timedelta(hours=1)
+    tasks.noop.using(delay=hour).enqueue()
+    tasks.noop.using(run_after=timezone.now() + hour).enqueue()
     assert work("default") == []
-    tasks.noop.using(delay=0).enqueue()
-    assert len(work("default")) == 1
-
-
-def test_run_after_waits(ran):
-    tasks.noop.using(run_after=timezone.now() + timedelta(hours=1)).enqueue()
-    assert work("default") == []
-    tasks.noop.using(run_after=timezone.now() - timedelta(hours=1)).enqueue()
-    assert len(work("default")) == 1
+    due = [tasks.noop.using(delay=0).enqueue(), tasks.noop.using(run_after=timezone.now() - hour).enqueue()]
+    assert {message.id for message in work("default")} == {result.id for result in due}
 
 
 def test_delay_and_run_after_replace_each_other():
@@ -424,34 +412,31 @@ def test_a_kept_task_of_another_path_is_named():
     assert second.task.func is tasks.send_receipt.func
 
 
-def test_the_arguments_of_a_kept_task_without_a_result_are_those_that_wait(mq_settings):
+def test_the_arguments_of_a_kept_task_without_a_result_are_known_only_while_it_waits(mq_settings):
     mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
-    kept = tasks.note.using(delay=3600, unique="x", on_conflict="keep")
-    assert kept.enqueue(1).id == kept.enqueue(2).id
-    assert kept.enqueue(2).args == [1]
-
-
-def test_the_arguments_of_a_kept_task_that_does_not_wait_are_unknown_without_a_result(mq_settings):
-    mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
-    kept = tasks.note.using(unique="x", unique_for=3600, on_conflict="keep")
-    first, second = kept.enqueue(1), kept.enqueue(2)
+    waiting = tasks.note.using(delay=3600, unique="x", on_conflict="keep")
+    first, second = waiting.enqueue(1), waiting.enqueue(2)
+    assert (second.id, second.args) == (first.id, [1])
+    ready = tasks.note.using(unique="y", unique_for=3600, on_conflict="keep")
+    first, second = ready.enqueue(1), ready.enqueue(2)
     assert (second.id, second.args, second.enqueued_at) == (first.id, [], None)
 
 
-@pytest.mark.parametrize("names", [lambda result: {"message_id": result.id}, lambda result: {"unique": "x"}])
-def test_a_task_that_is_cancelled_has_failed(names, redis_client, namespace):
-    result = tasks.noop.using(delay=3600, unique="x").enqueue()
-    assert queues["default"].cancel(**names(result))
-    result.refresh()
-    assert result.status == FAILED
-    assert (result.attempts, result.worker_ids, result.started_at) == (0, [], None)
-    assert result.enqueued_at <= result.finished_at <= timezone.now()
-    (error,) = result.errors
-    assert error.exception_class is Cancelled
-    assert (
-        redis_client.pttl(f"{namespace}:{{default}}:result:{result.id}")
-        <= get_config().queue("default").result_ttl.total_seconds() * 1000
-    )
+def test_a_task_that_is_cancelled_has_failed(redis_client, namespace, subtests):
+    for names in [lambda result: {"message_id": result.id}, lambda result: {"unique": "x"}]:
+        with subtests.test(names=names):
+            result = tasks.noop.using(delay=3600, unique="x").enqueue()
+            assert queues["default"].cancel(**names(result))
+            result.refresh()
+            assert result.status == FAILED
+            assert (result.attempts, result.worker_ids, result.started_at) == (0, [], None)
+            assert result.enqueued_at <= result.finished_at <= timezone.now()
+            (error,) = result.errors
+            assert error.exception_class is Cancelled
+            assert (
+                redis_client.pttl(f"{namespace}:{{default}}:result:{result.id}")
+                <= get_config().queue("default").result_ttl.total_seconds() * 1000
+            )
 
 
 def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
@@ -464,20 +449,19 @@ def test_a_task_that_is_cancelled_after_an_attempt_has_failed():
     assert result.last_attempted_at == result.started_at
 
 
-@pytest.mark.parametrize(
-    ("outcome", "micros", "runs"), [(CANCEL, 5000, 1), (Cancel("Cancelled before it started"), None, 0)]
-)
-def test_a_task_that_is_cancelled_by_its_consumer_has_failed(outcome, micros, runs):
-    result = tasks.noop.enqueue()
-    config = get_config().queue("default")
-    store = open_store(config, Pooled(get_client("consume")))
-    store.create_groups()
-    (item,) = store.take("me", count=1)
-    assert settle_for(store, "me", [Settlement(item, outcome, 0, micros, keeps_result=True)]) == []
-    result.refresh()
-    assert (result.status, result.attempts, result.worker_ids) == (FAILED, runs, ["me"] * runs)
-    (error,) = result.errors
-    assert (error.exception_class, error.traceback) == (Cancelled, outcome.error)
+def test_a_task_that_is_cancelled_by_its_consumer_has_failed(subtests):
+    for outcome, micros, runs in [(CANCEL, 5000, 1), (Cancel("Cancelled before it started"), None, 0)]:
+        with subtests.test(outcome=outcome):
+            result = tasks.noop.enqueue()
+            config = get_config().queue("default")
+            store = open_store(config, Pooled(get_client("consume")))
+            store.create_groups()
+            (item,) = store.take("me", count=1)
+            assert settle_for(store, "me", [Settlement(item, outcome, 0, micros, keeps_result=True)]) == []
+            result.refresh()
+            assert (result.status, result.attempts, result.worker_ids) == (FAILED, runs, ["me"] * runs)
+            (error,) = result.errors
+            assert (error.exception_class, error.traceback) == (Cancelled, outcome.error)
 
 
 def test_a_task_that_is_replaced_has_failed():
@@ -536,29 +520,19 @@ def test_what_is_too_old_does_not_run(ran):
     assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
 
 
-def test_a_key_travels_with_the_message():
-    tasks.noop.using(key="order:7").enqueue()
-    assert [message.key for message in work("default")] == ["order:7"]
-
-
-@pytest.mark.parametrize("delay", ["soon", True, -1, timedelta(days=-1), float("nan"), timedelta(days=10_000)])
-def test_a_delay_that_makes_no_sense_is_refused(delay):
-    with pytest.raises(InvalidMessage, match=r"^delay must be"):
-        tasks.noop.using(delay=delay)
-
-
-def test_an_option_that_is_not_there_is_refused():
-    with pytest.raises(TypeError, match="countdown"):
-        tasks.noop.using(countdown=5)
+def test_a_delay_that_makes_no_sense_is_refused(subtests):
+    for delay in ["soon", True, -1, timedelta(days=-1), float("nan"), timedelta(days=10_000)]:
+        with subtests.test(delay=delay), pytest.raises(InvalidMessage, match=r"^delay must be"):
+            tasks.noop.using(delay=delay)
 
 
 # what makes no task
 
 
-@pytest.mark.parametrize("priority", [-101, 101, 3.1, "x", True])
-def test_a_priority_is_a_whole_number_from_minus_100_to_100(priority):
-    with pytest.raises(InvalidTask, match="priority must be"):
-        tasks.noop.using(priority=priority)
+def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
+    for priority in [-101, 101, 3.1, "x", True]:
+        with subtests.test(priority=priority), pytest.raises(InvalidTask, match="priority must be"):
+            tasks.noop.using(priority=priority)
 
 
 def test_the_queue_must_be_configured(plain):
@@ -592,16 +566,16 @@ def test_wrong_settings_do_not_keep_a_module_from_being_imported(mq_settings):
         made.enqueue()
 
 
-@pytest.mark.parametrize("moment", [datetime(2100, 1, 1), date(2100, 1, 1), "2100-01-01", 5])  # noqa: DTZ001
-def test_run_after_is_a_datetime_with_a_zone(moment):
-    with pytest.raises(InvalidTask, match=r"^run_after must be an aware datetime"):
-        tasks.noop.using(run_after=moment)
+def test_run_after_is_a_datetime_with_a_zone():
+    for moment in (datetime(2100, 1, 1), date(2100, 1, 1), "2100-01-01", 5):  # noqa: DTZ001 - what is tried
+        with pytest.raises(InvalidTask, match=r"^run_after must be an aware datetime"):
+            tasks.noop.using(run_after=moment)
 
 
-@pytest.mark.parametrize("function", ["text", any, MQTask, tasks.noop.enqueue])
-def test_only_a_function_of_a_module_is_a_task(function):
-    with pytest.raises((InvalidTask, TypeError)):
-        task(function)
+def test_only_a_function_of_a_module_is_a_task(subtests):
+    for function in ["text", any, MQTask, tasks.noop.enqueue]:
+        with subtests.test(function=function), pytest.raises((InvalidTask, TypeError)):
+            task(function)
 
 
 def test_a_function_in_a_function_is_no_task():
@@ -618,10 +592,10 @@ def test_a_task_that_takes_a_context_has_an_argument_of_that_name():
         task(takes_context=True)(no_context)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, timedelta(0)])
-def test_a_timeout_is_above_zero(timeout):
-    with pytest.raises(ConfigurationError, match="timeout"):
-        task(timeout=timeout)(module_level)
+def test_a_timeout_is_above_zero(subtests):
+    for timeout in [0, -1, timedelta(0)]:
+        with subtests.test(timeout=timeout), pytest.raises(ConfigurationError, match="timeout"):
+            task(timeout=timeout)(module_level)
 
 
 def test_ours_is_ours_whatever_tasks_says(settings):
@@ -656,12 +630,12 @@ def test_using_changes_no_registration():
     assert find("default", "tests.testapp.tasks.noop") is handler
 
 
-@pytest.mark.parametrize("data", [None, [], {"args": 1, "kwargs": {}}, {"args": []}, {"args": [], "kwargs": []}])
-def test_data_that_are_no_arguments_are_buried(data, ran, redis_client, namespace):
-    queues["default"].publish("tests.testapp.tasks.noop", data)
+def test_data_that_are_no_arguments_are_buried(ran, redis_client, namespace):
+    wrong = [None, [], {"args": 1, "kwargs": {}}, {"args": []}, {"args": [], "kwargs": []}]
+    queues["default"].publish_many([("tests.testapp.tasks.noop", data) for data in wrong])
     work("default")
     assert ran == []
-    assert redis_client.xlen(f"{namespace}:{{default}}:dead") == 1
+    assert redis_client.xlen(f"{namespace}:{{default}}:dead") == len(wrong)
 
 
 def test_a_context_tells_the_attempt(ran):
@@ -672,12 +646,6 @@ def test_a_context_tells_the_attempt(ran):
 
 
 # results
-
-
-def finish(queue, *, rounds):
-    """Work off a queue so many times, each time making the next retry due at once."""
-    for _ in range(rounds):
-        work(queue)
 
 
 def test_the_result_of_a_task_that_ran():
@@ -732,11 +700,12 @@ def test_a_result_of_another_task_does_not_match():
         tasks.send_receipt.get_result(result.id)
 
 
-@pytest.mark.parametrize("kept", [b"", b"x", b"[]", b'{"name":1}', b'{"name":"os.system","queue":"default"}'])
-def test_a_key_that_holds_something_else_is_no_result(kept, redis_client, namespace):
-    redis_client.set(f"{namespace}:{{default}}:result:abc", kept)
-    with pytest.raises(TaskResultDoesNotExist):
-        tasks.noop.get_result("abc")
+def test_a_key_that_holds_something_else_is_no_result(redis_client, namespace, subtests):
+    for kept in [b"", b"x", b"[]", b'{"name":1}', b'{"name":"os.system","queue":"default"}']:
+        with subtests.test(kept=kept):
+            redis_client.set(f"{namespace}:{{default}}:result:abc", kept)
+            with pytest.raises(TaskResultDoesNotExist):
+                tasks.noop.get_result("abc")
 
 
 def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespace):
@@ -797,35 +766,31 @@ def test_an_error_that_no_retry_mends_fails_at_once():
     assert result.errors[0].exception_class is tasks.Refused
 
 
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        ("tests.example_imports.Marked", ImportError),
-        ("os.system", ImportError),
-        ("nowhere.Nothing", ImportError),
-        ("Unheard", ImportError),
-        ("mq_django.core", ImportError),
-    ],
-)
-def test_an_exception_that_redis_names_is_looked_up_and_never_imported(path, error, redis_client, namespace):
-    enqueued = tasks.refuse.enqueue()
-    work("default")
-    key = f"{namespace}:{{default}}:result:{enqueued.id}"
-    redis_client.set(key, redis_client.get(key).replace(b"tests.testapp.tasks.Refused", path.encode()))
-    result = tasks.refuse.get_result(enqueued.id)
-    (failed,), before = result.errors, set(sys.modules)
-    with pytest.raises(error):
-        _ = failed.exception_class
-    assert set(sys.modules) == before
+def test_an_exception_that_redis_names_is_looked_up_and_never_imported(redis_client, namespace, subtests):
+    for path, error in [
+        *(("tests.example_imports.Marked", ImportError), ("os.system", ImportError)),
+        *(("nowhere.Nothing", ImportError), ("Unheard", ImportError), ("mq_django.core", ImportError)),
+    ]:
+        with subtests.test(path=path):
+            enqueued = tasks.refuse.enqueue()
+            work("default")
+            key = f"{namespace}:{{default}}:result:{enqueued.id}"
+            redis_client.set(key, redis_client.get(key).replace(b"tests.testapp.tasks.Refused", path.encode()))
+            result = tasks.refuse.get_result(enqueued.id)
+            (failed,), before = result.errors, set(sys.modules)
+            with pytest.raises(error):
+                _ = failed.exception_class
+            assert set(sys.modules) == before
 
 
-@pytest.mark.parametrize(("kind", "error"), [("set", TypeError), ("nan", InvalidMessage), ("long", MessageTooLarge)])
-def test_a_value_that_cannot_be_kept_fails_without_running_again(kind, error):
-    enqueued = tasks.give_back.enqueue(kind)
-    work("default")
-    result = tasks.give_back.get_result(enqueued.id)
-    assert (result.status, result.attempts) == (FAILED, 1)
-    assert result.errors[0].exception_class is error
+def test_a_value_that_cannot_be_kept_fails_without_running_again(subtests):
+    for kind, error in [("set", TypeError), ("nan", InvalidMessage), ("long", MessageTooLarge)]:
+        with subtests.test(kind=kind):
+            enqueued = tasks.give_back.enqueue(kind)
+            work("default")
+            result = tasks.give_back.get_result(enqueued.id)
+            assert (result.status, result.attempts) == (FAILED, 1)
+            assert result.errors[0].exception_class is error
 
 
 def test_a_value_is_kept_as_json_has_it():
@@ -874,20 +839,12 @@ def test_a_task_published_by_another_program_has_a_result(redis_client, namespac
 # Django's own tasks, on our backend
 
 
-def test_a_plain_task_runs(plain):
-    plain_task(module_level)
-    result = plain_task(module_level).enqueue(1, b=2)
+def test_plain_tasks_run(plain):
+    results = [plain_task(module_level).enqueue(1, b=2), plain_task(module_level_async).enqueue("a")]
     work("default")
-    result.refresh()
-    assert result.return_value == [1, 2]
-    assert result.backend == "default"
-
-
-def test_a_plain_async_task_runs(plain):
-    result = plain_task(module_level_async).enqueue("a")
-    work("default")
-    result.refresh()
-    assert result.return_value == "a"
+    for result in results:
+        result.refresh()
+    assert [(result.return_value, result.backend) for result in results] == [([1, 2], "default"), ("a", "default")]
 
 
 def test_a_plain_task_takes_our_options(plain):

@@ -9,21 +9,11 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 
-from mq_django import (
-    aas_completed,
-    aget_result,
-    as_completed,
-    await_,
-    await_all,
-    get_result,
-    queues,
-    wait,
-    wait_all,
-)
+from mq_django import aas_completed, aget_result, as_completed, await_, await_all, get_result, queues, wait, wait_all
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.core import handler_context
+from mq_django.core import clock, handler_context
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
 from mq_django.producers import result_watcher
@@ -63,6 +53,12 @@ def no_looks(monkeypatch):
 
 
 @pytest.fixture
+def early_looks(monkeypatch):
+    """Look again soon, where a second would be waited for."""
+    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 0.05)
+
+
+@pytest.fixture
 def in_background():
     """Call a function in a thread, and return its future."""
     with ThreadPoolExecutor(4) as pool:
@@ -86,61 +82,57 @@ def await_registration(*results, queue="default"):
 # Woken.
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_the_result_of_a_task_that_succeeds_ends_a_wait(in_background):
-    result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+def succeed(monkeypatch):
+    yield tasks.shout.enqueue("hello")
     work("default")
-    ended = waiting.result(LONG)
-    assert (ended.id, ended.status.value, ended.return_value) == (result.id, "SUCCESSFUL", "HELLO")
-    assert waiters() == {}
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_fails_ends_a_wait_without_raising(in_background):
-    result = tasks.refuse.enqueue()
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+def fail(monkeypatch):
+    yield tasks.refuse.enqueue()
     work("default")
-    ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert ended.errors[0].exception_class is tasks.Refused
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_cancelled_ends_a_wait(in_background):
+def be_cancelled(monkeypatch):
     result = tasks.note.using(delay=3600).enqueue(1)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    yield result
     queues["default"].cancel(result.id)
-    ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.Cancelled"]
 
 
-@pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_purged_ends_a_wait(in_background):
-    result = tasks.note.enqueue(1)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
-    store = open_store(config_of("default"), Pooled(get_client("produce")))
-    while store.purge(limit=100):
+def be_purged(monkeypatch):
+    yield tasks.note.enqueue(1)
+    while open_store(config_of("default"), Pooled(get_client("produce"))).purge(limit=100):
         pass
-    assert waiting.result(LONG).status.value == "FAILED"
+
+
+def expire(monkeypatch):
+    yield tasks.note.using(expires=timedelta(hours=1)).enqueue(1)
+    monkeypatch.setattr(clock, "_shift", 2 * 3600 * 1_000_000_000)
+    work("default")
+
+
+#: How a task ends: it is enqueued, and the rest happens during the wait. What the result says of it.
+ENDS = {
+    succeed: ("SUCCESSFUL", []),
+    fail: ("FAILED", ["tests.testapp.tasks.Refused"]),
+    be_cancelled: ("FAILED", ["mq_django.errors.Cancelled"]),
+    be_purged: ("FAILED", ["mq_django.errors.Cancelled"]),
+    expire: ("FAILED", ["mq_django.errors.MessageExpired"]),
+}
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_task_that_expires_ends_a_wait(in_background):
-    result = tasks.note.using(expires=timedelta(milliseconds=300)).enqueue(1)
-    expires = time.time() + 0.3
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
+def test_a_wait_ends_with_its_task_and_does_not_raise(end, in_background, monkeypatch):
+    happens = end(monkeypatch)
+    result = next(happens)
     waiting = in_background(wait, result, timeout=LONG)
     await_registration(result)
-    wait_until(lambda: time.time() > expires)
-    work("default")
+    assert next(happens, None) is None
     ended = waiting.result(LONG)
-    assert ended.status.value == "FAILED"
-    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.MessageExpired"]
+    assert ended.id == result.id
+    assert (ended.status.value, [each.exception_class_path for each in ended.errors]) == ENDS[end]
+    assert ended.status.value == "FAILED" or ended.return_value == "HELLO"
+    assert waiters() == {}
 
 
 @pytest.mark.usefixtures("no_looks")
@@ -276,7 +268,8 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
 # When Redis or pub/sub fails.
 
 
-def test_a_lost_notification_delays_a_result_by_a_second(in_background, monkeypatch):
+@pytest.mark.usefixtures("early_looks")
+def test_without_its_notification_a_result_is_found_by_looking(in_background, monkeypatch):
     monkeypatch.setattr(result_watcher.ResultWatcher, "_hear", lambda *_: None)
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
@@ -306,6 +299,7 @@ def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_ba
     assert waiting.result(LONG).return_value == "HELLO"
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_background, tmp_path):
     settings = {"appendfsync": "always"}
     with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
@@ -323,6 +317,7 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
         result_watcher._forget_all()
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_user_who_may_not_subscribe_gets_results_by_looking(in_background, monkeypatch, caplog):
     def refuse(_):
         raise StoreError("no permission")
@@ -348,6 +343,7 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
     assert result_watcher.watcher("")._awaited == {}
 
 
+@pytest.mark.usefixtures("early_looks")
 def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
     result = tasks.shout.enqueue("hello")
     waiting = in_background(wait, result, timeout=LONG)
@@ -438,22 +434,22 @@ def test_the_results_of_other_backends(settings):
         get_result("unknown")
 
 
-@pytest.mark.parametrize("timeout", [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)])
-def test_a_timeout_that_cannot_be(timeout):
-    with pytest.raises(InvalidWait, match="timeout must be"):
-        wait("some-id", timeout=timeout)
+def test_a_timeout_that_cannot_be(subtests):
+    for timeout in [None, -1, "10", True, float("nan"), float("inf"), timedelta(days=4000)]:
+        with subtests.test(timeout=timeout), pytest.raises(InvalidWait, match="timeout must be"):
+            wait("some-id", timeout=timeout)
 
 
-@pytest.mark.parametrize("result", [None, "", 7, tasks.shout])
-def test_a_result_that_cannot_be(result):
-    with pytest.raises(InvalidWait, match="Give the result that enqueue"):
-        wait(result, timeout=1)
+def test_a_result_that_cannot_be(subtests):
+    for result in [None, "", 7, tasks.shout]:
+        with subtests.test(result=result), pytest.raises(InvalidWait, match="Give the result that enqueue"):
+            wait(result, timeout=1)
 
 
-@pytest.mark.parametrize("results", ["some-id", None, 7])
-def test_results_that_are_no_list(results):
-    with pytest.raises(InvalidWait, match="Give a list of results or ids"):
-        as_completed(results, timeout=1)
+def test_results_that_are_no_list(subtests):
+    for results in ["some-id", None, 7]:
+        with subtests.test(results=results), pytest.raises(InvalidWait, match="Give a list of results or ids"):
+            as_completed(results, timeout=1)
 
 
 def test_an_unknown_id_is_an_error_at_once():
@@ -484,23 +480,19 @@ def test_waiting_does_not_block_an_event_loop():
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_thousand_coroutines_share_one_subscription():
-    results = [tasks.shout.enqueue(str(n)) for n in range(1000)]
+def test_many_coroutines_share_one_subscription():
+    results = [tasks.shout.enqueue(str(n)) for n in range(200)]
 
     async def run():
-        waiting = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
-        waited = asyncio.ensure_future(waiting)
-        while len(await asyncio.to_thread(waiters)) < 1000:
-            assert not waited.done()
-            await asyncio.sleep(0.05)
-        process = result_watcher.watcher("")._process
-        channel = config_of("default").keys.results_channel(process)
+        waited = asyncio.gather(*(await_(each, timeout=LONG) for each in results))
+        await asyncio.to_thread(await_registration, *results)
+        channel = config_of("default").keys.results_channel(result_watcher.watcher("")._process)
         assert get_client("produce", key=channel).pubsub_numsub(channel)[0][1] == 1
-        for _ in range(2):
-            await asyncio.to_thread(work, "default", count=500)
+        assert not waited.done()
+        await asyncio.to_thread(work, "default", count=len(results))
         return await waited
 
-    assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(1000)]
+    assert [each.return_value for each in asyncio.run(run())] == [str(n) for n in range(200)]
     assert result_watcher.watcher("")._awaited == {}
 
 

@@ -2,16 +2,15 @@
 
 import sys
 
-import pytest
-
 from benchmarks import environments
 
 OURS = "%d.%d" % sys.version_info[:2]  # noqa: UP031 - as the interpreter writes it
 
 
-@pytest.mark.parametrize("oldest", ["", "3.9", OURS])
-def test_the_python_of_the_suite_is_taken_if_it_is_new_enough(oldest):
-    assert environments._python(oldest) == sys.executable
+def test_the_python_of_the_suite_is_taken_if_it_is_new_enough(subtests):
+    for oldest in ["", "3.9", OURS]:
+        with subtests.test(oldest=oldest):
+            assert environments._python(oldest) == sys.executable
 
 
 def test_of_newer_ones_the_oldest_that_is_there_is_taken(monkeypatch):

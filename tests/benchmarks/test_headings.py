@@ -37,34 +37,32 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize(("name", "sign", "module"), [("q.py", "#", "benchmarks.peers.q"), ("q.js", "//", None)])
-def test_a_heading_makes_a_fastest_and_a_safest_contender(written, name, sign, module):
-    path = written(name, HEADING, sign)
-    fastest, safest = headings.read(path)
-    assert (fastest.name, safest.name) == ("Queue", "Queue, safest")
-    assert (fastest.variables["BENCH_MODE"], safest.variables["BENCH_MODE"]) == ("fast", "safe")
-    assert (fastest.settings, safest.settings) == ("no promise", "every promise")
-    assert fastest.module == (module or str(path))
-    assert fastest.packages == ("queue==1.0", "hiredis")
-    assert fastest.is_peer
-    assert fastest.is_python == (sign == "#")
-    assert "bulk" in fastest.skips
+def test_a_heading_makes_a_fastest_and_a_safest_contender(written, subtests):
+    for name, sign, module in [("q.py", "#", "benchmarks.peers.q"), ("q.js", "//", None)]:
+        with subtests.test(name=name):
+            path = written(name, HEADING, sign)
+            fastest, safest = headings.read(path)
+            assert (fastest.name, safest.name) == ("Queue", "Queue, safest")
+            assert (fastest.variables["BENCH_MODE"], safest.variables["BENCH_MODE"]) == ("fast", "safe")
+            assert (fastest.settings, safest.settings) == ("no promise", "every promise")
+            assert fastest.module == (module or str(path))
+            assert fastest.packages == ("queue==1.0", "hiredis")
+            assert fastest.is_peer
+            assert fastest.is_python == (sign == "#")
+            assert "bulk" in fastest.skips
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_wrong_heading_is_told_with_its_file(written, subtests):
+    for text in [
         "nothing",
         HEADING.replace("name =", "nome ="),
         HEADING.replace("handled = 20\n", ""),
         HEADING.replace("[tool.bench]\n", ""),
         HEADING.replace("= 10", "="),
         HEADING.replace("dependencies", 'requires-python = "~=3.12"\ndependencies'),
-    ],
-)
-def test_a_wrong_heading_is_told_with_its_file(written, text):
-    with pytest.raises(headings.WrongHeading, match=r"^q\.py"):
-        headings.read(written("q.py", text, "#"))
+    ]:
+        with subtests.test(text=text), pytest.raises(headings.WrongHeading, match=r"^q\.py"):
+            headings.read(written("q.py", text, "#"))
 
 
 def test_a_heading_may_ask_for_a_newer_python(written):
@@ -92,11 +90,7 @@ def test_what_remains_is_asked_in_lua(client, namespace):
 
 def test_those_in_django_have_an_environment_of_their_own_and_no_safest_settings():
     found = headings.in_django()
-    assert {one.environment for one in found} == {
-        "celery-in-django",
-        "dramatiq-in-django",
-        "procrastinate-in-django",
-    }
+    assert {one.environment for one in found} == {"celery-in-django", "dramatiq-in-django", "procrastinate-in-django"}
     for one in found:
         assert one.in_django
         assert one.is_peer

@@ -1,5 +1,3 @@
-import pytest
-
 from benchmarks import runner, workloads
 from benchmarks.contenders import AT_COMMIT, HANDLERS, RAW, TASKS
 from benchmarks.record import Record
@@ -33,9 +31,8 @@ def test_peers_that_mostly_wait_go_together_and_ours_goes_alone():
     assert list(runner.turns(step, [HANDLERS, A, B])) == [[HANDLERS], [A, B]]
 
 
-@pytest.mark.parametrize(
-    ("step", "contender", "taken"),
-    [
+def test_who_takes_part(subtests):
+    for step, contender, taken in [
         (Step("s", nothing), A, True),
         (Step("s", nothing), SAFE, False),
         (Step("s", nothing, safest=True), SAFE, True),
@@ -51,10 +48,9 @@ def test_peers_that_mostly_wait_go_together_and_ours_goes_alone():
         (Step("s", nothing, in_django=True), A, False),
         (Step("s", nothing), AT_COMMIT, False),
         (Step("s", nothing, ours_only=True), AT_COMMIT, False),
-    ],
-)
-def test_who_takes_part(step, contender, taken):
-    assert step.takes(contender) is taken
+    ]:
+        with subtests.test(step=step):
+            assert step.takes(contender) is taken
 
 
 def test_long_steps_are_for_peers_when_everything_is_asked_for():

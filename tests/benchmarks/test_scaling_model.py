@@ -13,18 +13,23 @@ from benchmarks.scaling.simulation import simulate
 COSTS = Costs(server=50.0)
 
 
-@pytest.mark.parametrize(
-    ("keys", "hottest"),
-    [(Keys(), 0.0), (Keys(10), 0.1), (Keys(1), 1.0), (Keys(3, 1.0), 6 / 11), (Keys(4, 0.5), 1 / 2.784457)],
-)
-def test_the_share_of_the_hottest_key(keys, hottest):
-    assert keys.hottest == pytest.approx(hottest, rel=1e-6)
+def test_the_share_of_the_hottest_key(subtests):
+    for keys, hottest in [
+        (Keys(), 0.0),
+        (Keys(10), 0.1),
+        (Keys(1), 1.0),
+        (Keys(3, 1.0), 6 / 11),
+        (Keys(4, 0.5), 1 / 2.784457),
+    ]:
+        with subtests.test(keys=keys):
+            assert keys.hottest == pytest.approx(hottest, rel=1e-6)
 
 
-@pytest.mark.parametrize("keys", [Keys(), Keys(7, 0.5), Keys(5000, 1.0)])
-def test_shares_of_partitions_and_nodes_are_all_messages(keys):
-    assert sum(model.shares_of_partitions(keys, 64)) == pytest.approx(1)
-    assert sum(model.shares_of_nodes(keys, 64, 3)) == pytest.approx(1)
+def test_shares_of_partitions_and_nodes_are_all_messages(subtests):
+    for keys in [Keys(), Keys(7, 0.5), Keys(5000, 1.0)]:
+        with subtests.test(keys=keys):
+            assert sum(model.shares_of_partitions(keys, 64)) == pytest.approx(1)
+            assert sum(model.shares_of_nodes(keys, 64, 3)) == pytest.approx(1)
 
 
 def test_partitions_are_on_nodes_as_evenly_as_their_number_allows():
@@ -55,16 +60,16 @@ def test_with_order_a_queue_does_no_more_than_its_hottest_key_allows():
     assert found.value == found.by_hottest_key == pytest.approx(1000)
 
 
-@pytest.mark.parametrize(
-    ("wished", "needed"), [(1000.0, (1, 1)), (13_999.0, (1, 1)), (14_001.0, (3, 32)), (100_000.0, (8, 64))]
-)
-def test_the_nodes_for_a_rate(wished, needed):
-    assert model.nodes_for(wished, COSTS, Keys(), use=0.7) == needed
+def test_the_nodes_for_a_rate(subtests):
+    for wished, needed in [(1000.0, (1, 1)), (13_999.0, (1, 1)), (14_001.0, (3, 32)), (100_000.0, (8, 64))]:
+        with subtests.test(wished=wished):
+            assert model.nodes_for(wished, COSTS, Keys(), use=0.7) == needed
 
 
-@pytest.mark.parametrize(("nodes", "partitions"), [(1, 1), (2, 16), (3, 32), (8, 64), (9, 128), (32, 256), (48, 256)])
-def test_there_are_at_least_eight_partitions_a_node_up_to_the_most(nodes, partitions):
-    assert model.partitions_for(nodes) == partitions
+def test_there_are_at_least_eight_partitions_a_node_up_to_the_most(subtests):
+    for nodes, partitions in [(1, 1), (2, 16), (3, 32), (8, 64), (9, 128), (32, 256), (48, 256)]:
+        with subtests.test(nodes=nodes):
+            assert model.partitions_for(nodes) == partitions
 
 
 def test_a_rate_that_no_number_of_nodes_has_room_for_is_refused():
@@ -72,23 +77,20 @@ def test_a_rate_that_no_number_of_nodes_has_room_for_is_refused():
         model.nodes_for(10_000_000.0, COSTS, Keys(), use=0.7)
 
 
-@pytest.mark.parametrize(
-    ("costs", "keys"),
-    [
+def test_the_simulation_of_a_backlog_is_as_fast_as_the_model_says(subtests):
+    for costs, keys in [
         (COSTS, Keys()),
         (COSTS, Keys(1000, 1.0)),
         (Costs(server=50.0, handler=0.01, gap=0.001), Keys(1000, 1.0)),
         (Costs(server=50.0, handler=0.0, gap=0.001), Keys(10)),
-    ],
-    ids=["no keys", "keys", "a hot key", "few keys"],
-)
-def test_the_simulation_of_a_backlog_is_as_fast_as_the_model_says(costs, keys):
-    count = 40_000
-    found = simulate(costs, keys, partitions=64, nodes=3, count=count)
-    # The names of the simulation are those of the first naming.
-    by_nodes = 3 / 50e-6 / model.spread(model.shares_of_nodes(keys, 64, 3, naming=0))
-    by_key = model.keys_rate(costs, keys) if costs.gap is not None else inf
-    assert count / found.took == pytest.approx(min(by_nodes, by_key), rel=0.05)
+    ]:
+        with subtests.test(costs=costs):
+            count = 40_000
+            found = simulate(costs, keys, partitions=64, nodes=3, count=count)
+            # The names of the simulation are those of the first naming.
+            by_nodes = 3 / 50e-6 / model.spread(model.shares_of_nodes(keys, 64, 3, naming=0))
+            by_key = model.keys_rate(costs, keys) if costs.gap is not None else inf
+            assert count / found.took == pytest.approx(min(by_nodes, by_key), rel=0.05)
 
 
 def test_each_node_is_as_busy_as_its_share():
@@ -98,13 +100,14 @@ def test_each_node_is_as_busy_as_its_share():
     assert shares == pytest.approx(model.shares_of_nodes(keys, 16, 3), abs=0.01)
 
 
-@pytest.mark.parametrize(("use", "grows"), [(0.9, False), (1.1, True)])
-def test_messages_wait_longer_and_longer_only_beyond_the_limit(use, grows):
-    costs, keys = Costs(server=50.0, handler=0.01, gap=0.001), Keys(50, 1.0)
-    limit = model.rate(costs, keys, partitions=16, nodes=3).value
-    found = simulate(costs, keys, partitions=16, nodes=3, count=50_000, offered=use * limit)
-    first, last = (sum(part) / len(part) for part in (found.waits[:10_000], found.waits[-10_000:]))
-    assert (last > 3 * first) is grows
+def test_messages_wait_longer_and_longer_only_beyond_the_limit(subtests):
+    for use, grows in [(0.9, False), (1.1, True)]:
+        with subtests.test(use=use):
+            costs, keys = Costs(server=50.0, handler=0.01, gap=0.001), Keys(50, 1.0)
+            limit = model.rate(costs, keys, partitions=16, nodes=3).value
+            found = simulate(costs, keys, partitions=16, nodes=3, count=50_000, offered=use * limit)
+            first, last = (sum(part) / len(part) for part in (found.waits[:10_000], found.waits[-10_000:]))
+            assert (last > 3 * first) is grows
 
 
 def test_the_same_seed_gives_the_same_simulation():

@@ -33,8 +33,16 @@ def stored():
     return Inputs.load()
 
 
-def test_the_tables_are_those_of_the_model(stored):
+def test_the_tables_are_those_of_the_model(stored, monkeypatch):
+    # Computed below: it takes seconds.
+    simulated = re.search(r"<!-- scaling: waits -->\n\n(.*?)\n\n<!-- /scaling -->", TEXT, re.DOTALL)[1]
+    monkeypatch.setattr(page, "TABLES", {**tables.TABLES, "waits": lambda _: simulated})
     assert page.renewed(TEXT, stored) == TEXT, RENEW
+
+
+@pytest.mark.slow
+def test_the_table_of_waits_is_that_of_the_simulation(stored):
+    assert f"<!-- scaling: waits -->\n\n{tables.waits(stored)}\n\n<!-- /scaling -->" in TEXT, RENEW
 
 
 def test_every_table_has_a_place():

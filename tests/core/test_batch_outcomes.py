@@ -11,19 +11,21 @@ def test_none_acks_all():
     assert outcomes_of(None, 3) == [ACK, ACK, ACK]
 
 
-@pytest.mark.parametrize("outcome", [Retry(delay=5), Bury("no")])
-def test_one_outcome_is_that_of_all(outcome):
-    assert outcomes_of(outcome, 2) == [outcome, outcome]
+def test_one_outcome_is_that_of_all(subtests):
+    for outcome in [Retry(delay=5), Bury("no")]:
+        with subtests.test(outcome=outcome):
+            assert outcomes_of(outcome, 2) == [outcome, outcome]
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_a_list_has_one_for_each_message(kind):
-    assert outcomes_of(kind([None, Retry(error="later"), Bury("no"), Ack(5)]), 4) == [
-        ACK,
-        Retry(error="later"),
-        Bury("no"),
-        ACK,
-    ]
+def test_a_list_has_one_for_each_message(subtests):
+    for kind in [list, tuple]:
+        with subtests.test(kind=kind):
+            assert outcomes_of(kind([None, Retry(error="later"), Bury("no"), Ack(5)]), 4) == [
+                ACK,
+                Retry(error="later"),
+                Bury("no"),
+                ACK,
+            ]
 
 
 def test_an_error_becomes_text():
@@ -31,20 +33,14 @@ def test_an_error_becomes_text():
     assert outcome.error == "bad"
 
 
-@pytest.mark.parametrize(
-    ("returned", "text"),
-    [
-        (True, "must return None"),
-        ({"a": 1}, "must return None"),
-        ([], "0 outcomes for 2 messages"),
-        ([None], "1 outcomes for 2 messages"),
-        ([None, "row"], "Outcome 1 must be"),
+def test_anything_else_is_an_error(subtests):
+    for returned, text in [
+        *((True, "must return None"), ({"a": 1}, "must return None"), ([], "0 outcomes for 2 messages")),
+        *(([None], "1 outcomes for 2 messages"), ([None, "row"], "Outcome 1 must be")),
         ((Retry, None), "Outcome 0 must be"),
-    ],
-)
-def test_anything_else_is_an_error(returned, text):
-    with pytest.raises(InvalidOutcomes, match=text):
-        outcomes_of(returned, 2)
+    ]:
+        with subtests.test(returned=returned), pytest.raises(InvalidOutcomes, match=text):
+            outcomes_of(returned, 2)
 
 
 def test_middleware_gets_the_worst():

@@ -1,7 +1,7 @@
 """Schedules by cron expressions."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,9 +24,8 @@ def ticks(schedule, start, count, local=BERLIN):
     return found
 
 
-@pytest.mark.parametrize(
-    ("expression", "start", "expected"),
-    [
+def test_ticks_are_those_of_the_expression(subtests):
+    for expression, start, expected in [
         ("*/5 * * * *", "2026-11-20T10:03", ["11-20 10:05+01", "11-20 10:10+01"]),
         ("*/5 * * * *", "2026-11-20T10:05", ["11-20 10:10+01"]),
         ("0 9 * * mon-fri", "2026-11-20T10:00", ["11-23 09:00+01", "11-24 09:00+01"]),
@@ -36,27 +35,32 @@ def ticks(schedule, start, count, local=BERLIN):
         ("0 0 L * *", "2027-02-01T00:00", ["02-28 00:00+01"]),
         ("0 12 * * 5#2", "2026-11-20T10:00", ["12-11 12:00+01"]),
         ("0 12 13 * 5", "2026-11-20T10:00", ["11-20 12:00+01", "11-27 12:00+01", "12-04 12:00+01"]),
-    ],
-)
-def test_ticks_are_those_of_the_expression(expression, start, expected):
-    assert ticks(cron(expression), start, len(expected)) == expected
+    ]:
+        with subtests.test(expression=expression):
+            assert ticks(cron(expression), start, len(expected)) == expected
 
+
+#: Zones whose clocks change on different days, by an hour, by half an hour, and not at all.
+ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "UTC"]
+#: The days before clocks change in one of them.
+CHANGES = [
+    datetime(2026, month, day, tzinfo=UTC) for month, day in ((3, 7), (3, 28), (4, 4), (10, 3), (10, 24), (10, 31))
+]
+EXPRESSIONS = ["*/15 * * * *", "30 2 * * *", "0 */6 * * *", "15 1-3 * * *", "59 23 * * sun"]
 
 # Clocks in Berlin went from 02:00 to 03:00 on 2026-03-29, and from 03:00 back to 02:00 on 2026-10-25.
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
+def test_when_clocks_go_forward_nothing_is_left_out_or_doubled(subtests):
+    for expression, expected in [
         # Left out by the clock: as much later as it was set, and once.
         ("30 2 * * *", ["03-28 02:30+01", "03-29 03:30+02", "03-30 02:30+02"]),
         ("30 2,3 * * *", ["03-28 02:30+01", "03-28 03:30+01", "03-29 03:30+02", "03-30 02:30+02"]),
         ("0 */2 * * *", ["03-28 02:00+01", "03-28 04:00+01"]),
         ("0 3 * * *", ["03-28 03:00+01", "03-29 03:00+02", "03-30 03:00+02"]),
-    ],
-)
-def test_when_clocks_go_forward_nothing_is_left_out_or_doubled(expression, expected):
-    assert ticks(cron(expression), "2026-03-28T01:00", len(expected)) == expected
+    ]:
+        with subtests.test(expression=expression):
+            assert ticks(cron(expression), "2026-03-28T01:00", len(expected)) == expected
 
 
 def test_when_clocks_go_forward_what_is_done_every_half_hour_goes_on_so():
@@ -65,16 +69,14 @@ def test_when_clocks_go_forward_what_is_done_every_half_hour_goes_on_so():
     ]
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
+def test_when_clocks_go_back_what_names_its_hour_is_done_once(subtests):
+    for expression, expected in [
         ("30 2 * * *", ["10-24 02:30+02", "10-25 02:30+02", "10-26 02:30+01"]),
         ("0 */2 * * *", ["10-24 02:00+02", "10-24 04:00+02"]),
         ("30 2,3 * * *", ["10-24 02:30+02", "10-24 03:30+02", "10-25 02:30+02", "10-25 03:30+01"]),
-    ],
-)
-def test_when_clocks_go_back_what_names_its_hour_is_done_once(expression, expected):
-    assert ticks(cron(expression), "2026-10-24T01:00", len(expected)) == expected
+    ]:
+        with subtests.test(expression=expression):
+            assert ticks(cron(expression), "2026-10-24T01:00", len(expected)) == expected
 
 
 def test_when_clocks_go_back_what_is_done_every_hour_is_done_in_both():
@@ -88,37 +90,46 @@ def test_in_the_hour_that_comes_twice_nothing_is_done_again():
     assert cron("45 2 * * *").after(second, BERLIN) == datetime(2026, 10, 26, 1, 45, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "UTC"])
-@pytest.mark.parametrize("expression", ["*/15 * * * *", "30 2 * * *", "0 */6 * * *", "15 1-3 * * *", "59 23 * * sun"])
-def test_over_months_ticks_only_rise_and_every_process_finds_the_same(zone, expression):
-    schedule, local = cron(expression, timezone=zone), ZoneInfo("Asia/Tokyo")
-    often = expression == "*/15 * * * *"
-    moment = datetime(2026, 3, 1, tzinfo=UTC)
-    end = datetime(2026, 4, 10, tzinfo=UTC) if often else datetime(2027, 3, 1, tzinfo=UTC)
-    found = []
-    while moment < end:
-        moment = schedule.after(moment, local)
-        found.append(moment)
-    for earlier, later in pairwise(found[:: max(1, len(found) // 500)]):
-        assert earlier < later
-    for tick in found[:: max(1, len(found) // 100)]:
-        assert schedule.after(tick - timedelta(seconds=1), local) == tick
-    if often:
-        assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=15)}
-    if expression == "30 2 * * *":
-        assert len(found) == 366  # with the first one after the end
+def after(schedule, start, end):
+    """Return the ticks of a time, and the first one after it."""
+    found = [schedule.after(start, ZoneInfo("Asia/Tokyo"))]
+    while found[-1] < end:
+        found.append(schedule.after(found[-1], ZoneInfo("Asia/Tokyo")))
+    return found
 
 
-@pytest.mark.parametrize("away", [timedelta(0), timedelta(minutes=3), timedelta(hours=30), timedelta(days=800)])
-@pytest.mark.parametrize("when", [cron("* * * * *"), cron("0 3 * * *"), cron("30 2 1 * *"), every(minutes=7)], ids=str)
-def test_the_last_tick_up_to_now_is_found_however_many_were_missed(when, away):
-    entry = Scheduled(name="n", queue="q", message="m", data=1, when=when)
-    now_ms = 1_795_000_000_123
-    first = entry.next_ms(now_ms - round(away.total_seconds() * 1000) - 40 * 86_400_000, BERLIN)
-    latest = next(entry.due_ms(first, now_ms, BERLIN))
-    assert first <= latest <= now_ms < entry.next_ms(latest, BERLIN)
-    assert next(entry.due_ms(latest, now_ms, BERLIN)) == latest
-    assert next(entry.due_ms(latest, latest, BERLIN)) == latest
+def test_when_clocks_change_ticks_only_rise_and_every_process_finds_the_same(subtests):
+    for zone, expression, start in product(ZONES, EXPRESSIONS, CHANGES):
+        schedule = cron(expression, timezone=zone)
+        found = after(schedule, start, start + timedelta(days=2))
+        with subtests.test(zone=zone, expression=expression, start=start):
+            assert found == sorted(set(found))
+            for tick in found[::9]:
+                assert schedule.after(tick - timedelta(seconds=1), BERLIN) == tick
+            if expression == "*/15 * * * *":
+                assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(minutes=15)}
+
+
+def test_in_a_year_each_day_has_its_tick():
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    for zone in ZONES:
+        # With the first one after the year.
+        assert len(after(cron("30 2 * * *", timezone=zone), start, start + timedelta(days=365))) == 366, zone
+
+
+def test_the_last_tick_up_to_now_is_found_however_many_were_missed(subtests):
+    for away, when in product(
+        [timedelta(0), timedelta(minutes=3), timedelta(hours=30), timedelta(days=800)],
+        [cron("* * * * *"), cron("0 3 * * *"), cron("30 2 1 * *"), every(minutes=7)],
+    ):
+        with subtests.test(away=away, when=when):
+            entry = Scheduled(name="n", queue="q", message="m", data=1, when=when)
+            now_ms = 1_795_000_000_123
+            first = entry.next_ms(now_ms - round(away.total_seconds() * 1000) - 40 * 86_400_000, BERLIN)
+            latest = next(entry.due_ms(first, now_ms, BERLIN))
+            assert first <= latest <= now_ms < entry.next_ms(latest, BERLIN)
+            assert next(entry.due_ms(latest, now_ms, BERLIN)) == latest
+            assert next(entry.due_ms(latest, latest, BERLIN)) == latest
 
 
 def test_a_schedule_s_own_zone_goes_before_the_project_s():
@@ -127,25 +138,13 @@ def test_a_schedule_s_own_zone_goes_before_the_project_s():
     assert cron("0 9 * * *").after(start, BERLIN) == datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "",
-        "* * * *",
-        "* * * * * *",
-        "61 * * * *",
-        "* 24 * * *",
-        "@reboot",
-        "R * * * *",
-        "H * * * *",
-        "a b c d e",
-        None,
-        5,
-    ],
-)
-def test_what_is_no_expression_is_refused(expression):
-    with pytest.raises(ConfigurationError, match="cron expression"):
-        cron(expression)
+def test_what_is_no_expression_is_refused(subtests):
+    for expression in [
+        *("", "* * * *", "* * * * * *", "61 * * * *", "* 24 * * *", "@reboot", "R * * * *", "H * * * *", "a b c d e"),
+        *(None, 5),
+    ]:
+        with subtests.test(expression=expression), pytest.raises(ConfigurationError, match="cron expression"):
+            cron(expression)
 
 
 def test_a_day_that_never_comes_is_refused():
@@ -153,7 +152,7 @@ def test_a_day_that_never_comes_is_refused():
         cron("0 0 30 2 *")
 
 
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc", 7])
-def test_a_zone_that_is_none_is_refused(zone):
-    with pytest.raises(ConfigurationError, match="time zone"):
-        cron("* * * * *", timezone=zone)
+def test_a_zone_that_is_none_is_refused(subtests):
+    for zone in ["Mars/Olympus", "", "../etc", 7]:
+        with subtests.test(zone=zone), pytest.raises(ConfigurationError, match="time zone"):
+            cron("* * * * *", timezone=zone)

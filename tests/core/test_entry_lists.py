@@ -1,7 +1,5 @@
 """Entries that are decoded together come to the same deliveries as one by one."""
 
-import pytest
-
 from mq_django.core.entry_lists import decode_entries
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message, Undecodable
@@ -61,9 +59,10 @@ def test_they_come_to_the_same_together_as_one_by_one():
     ]
 
 
-@pytest.mark.parametrize("one", MANY)
-def test_each_comes_to_the_same_by_itself(one):
-    assert repr(decoded(one)) == repr(one_by_one(one))
+def test_each_comes_to_the_same_by_itself(subtests):
+    for one in MANY:
+        with subtests.test(one=one):
+            assert repr(decoded(one)) == repr(one_by_one(one))
 
 
 def test_all_attributes_of_the_usual_entry():

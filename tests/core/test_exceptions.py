@@ -2,8 +2,6 @@
 
 import sys
 
-import pytest
-
 from mq_django.core.exceptions import LONGEST, exception_of
 from mq_django.errors import StoreError
 
@@ -13,27 +11,23 @@ class Outer:
         pass
 
 
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
+def test_a_known_exception_is_found(subtests):
+    for path, found in [
         ("ValueError", ValueError),
         ("builtins.ValueError", ValueError),
         ("mq_django.errors.StoreError", StoreError),
         (f"{__name__}.Outer.Inner", Outer.Inner),
-    ],
-)
-def test_a_known_exception_is_found(path, found):
-    assert exception_of(path) is found
+    ]:
+        with subtests.test(path=path):
+            assert exception_of(path) is found
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["", ".", "john.Smith", "os.system", "str", "mq_django.errors", "mq_django.errors.Nothing"],
-)
-def test_anything_else_is_none_and_imports_nothing(path):
-    before = set(sys.modules)
-    assert exception_of(path) is None
-    assert set(sys.modules) == before
+def test_anything_else_is_none_and_imports_nothing(subtests):
+    for path in ["", ".", "john.Smith", "os.system", "str", "mq_django.errors", "mq_django.errors.Nothing"]:
+        with subtests.test(path=path):
+            before = set(sys.modules)
+            assert exception_of(path) is None
+            assert set(sys.modules) == before
 
 
 def test_a_long_path_is_not_taken_apart():

@@ -9,9 +9,8 @@ from tests.foreign_errors import FOREIGN_ERRORS
 MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "matches"),
-    [
+def test_a_filter_takes_what_fits_all_of_it(subtests):
+    for wanted, matches in [
         ({}, True),
         ({"id": "m1"}, True),
         ({"id": "m"}, False),
@@ -27,32 +26,29 @@ MESSAGE = Message("m1", "order.paid", 1, "q", key="order:7", published_ms=1000)
         ({"group": FailureGroup("order.paid", "mail.SMTPError")}, True),
         ({"group": FailureGroup("order", "mail.SMTPError")}, False),
         ({"group": FailureGroup("order.paid", "")}, False),
-    ],
-)
-def test_a_filter_takes_what_fits_all_of_it(wanted, matches):
-    assert Filter(**wanted).matches(MESSAGE, "mail.SMTPError: password=hunter2") is matches
+    ]:
+        with subtests.test(wanted=wanted):
+            assert Filter(**wanted).matches(MESSAGE, "mail.SMTPError: password=hunter2") is matches
 
 
 def test_a_message_of_unknown_time_is_of_no_time():
     assert not Filter(since_ms=1).matches(MESSAGE._replace(published_ms=None))
 
 
-@pytest.mark.parametrize("wanted", [NOTHING, Filter(name="x", until_ms=3), Filter(group=FailureGroup("", ""))])
-def test_a_filter_comes_back_as_it_was_told(wanted):
-    assert Filter.of(loads(dumps(wanted.as_dict()))) == wanted
+def test_a_filter_comes_back_as_it_was_told(subtests):
+    for wanted in [NOTHING, Filter(name="x", until_ms=3), Filter(group=FailureGroup("", ""))]:
+        with subtests.test(wanted=wanted):
+            assert Filter.of(loads(dumps(wanted.as_dict()))) == wanted
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_what_is_no_filter_is_refused(subtests):
+    for found in [
         *(None, [], "", 5, {"name": 5}, {"name": ""}, {"name": None}, {"name": ["a"]}, {"nmae": "a"}),
         *({"key": True}, {"since_ms": "1"}, {"until_ms": 1.5}, {"since_ms": True}),
         *({"group": "ab"}, {"group": ["a"]}, {"group": ["a", 1]}, {"group": {"name": "a", "error": "b"}}),
-    ],
-)
-def test_what_is_no_filter_is_refused(found):
-    with pytest.raises(InvalidFilter):
-        Filter.of(found)
+    ]:
+        with subtests.test(found=found), pytest.raises(InvalidFilter):
+            Filter.of(found)
 
 
 def test_a_filter_of_a_wrong_type_cannot_be_made():
@@ -60,9 +56,8 @@ def test_a_filter_of_a_wrong_type_cannot_be_made():
         Filter(name=5)
 
 
-@pytest.mark.parametrize(
-    ("error", "name"),
-    [
+def test_the_class_of_an_error_is_told_without_its_text(subtests):
+    for error, name in [
         ("ValueError: no", "ValueError"),
         ("a.b.Error", "a.b.Error"),
         ("", ""),
@@ -73,7 +68,6 @@ def test_a_filter_of_a_wrong_type_cannot_be_made():
         ("1Error: x", ""),
         ("Error\n", ""),
         *FOREIGN_ERRORS,
-    ],
-)
-def test_the_class_of_an_error_is_told_without_its_text(error, name):
-    assert error_class(error) == name
+    ]:
+        with subtests.test(error=error):
+            assert error_class(error) == name

@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from mq_django.core.halving_plan import HalvingPlan
 
 
@@ -38,15 +36,16 @@ def test_a_message_that_fails_is_found_by_halves():
     assert (alone, common) == ([5], [])
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 500])
-def test_each_message_that_fails_is_alone_in_the_end(size):
-    poison = {0, size // 2, size - 1}
-    if len(poison) == size > 1:
-        poison = {0}
-    calls, alone, common = carried_out(range(size), has(*poison))
-    assert (set(alone), common) == (poison, [])
-    for item in range(size):
-        assert sum(item in call for call in calls) <= math.ceil(math.log2(size)) + 1
+def test_each_message_that_fails_is_alone_in_the_end(subtests):
+    for size in [1, 2, 3, 7, 64, 500]:
+        with subtests.test(size=size):
+            poison = {0, size // 2, size - 1}
+            if len(poison) == size > 1:
+                poison = {0}
+            calls, alone, common = carried_out(range(size), has(*poison))
+            assert (set(alone), common) == (poison, [])
+            for item in range(size):
+                assert sum(item in call for call in calls) <= math.ceil(math.log2(size)) + 1
 
 
 def test_if_no_call_succeeds_the_failure_is_common():

@@ -6,28 +6,20 @@ from mq_django.conf import read
 from mq_django.core.limits import Limits, Rate
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "seconds"),
-    [
-        ("10/s", 10, 1),
-        ("100/m", 100, 60),
-        ("5/10s", 5, 10),
-        ("1/h", 1, 3600),
-        ("50000/d", 50_000, 86_400),
+def test_a_rate_is_a_count_and_a_time(subtests):
+    for text, count, seconds in [
+        *(("10/s", 10, 1), ("100/m", 100, 60), ("5/10s", 5, 10), ("1/h", 1, 3600), ("50000/d", 50_000, 86_400)),
         ("3 / 2m", 3, 120),
-    ],
-)
-def test_a_rate_is_a_count_and_a_time(text, count, seconds):
-    rate = Rate.parse(text)
-    assert (rate.count, rate.window, rate.micros) == (count, timedelta(seconds=seconds), seconds * 1_000_000)
+    ]:
+        with subtests.test(text=text):
+            rate = Rate.parse(text)
+            assert (rate.count, rate.window, rate.micros) == (count, timedelta(seconds=seconds), seconds * 1_000_000)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "10", "10/", "/s", "0/s", "10/0s", "-1/s", "1.5/s", "10/w", "1000001/s", 10, None]
-)
-def test_what_is_no_rate_is_refused(text):
-    with pytest.raises(ValueError, match="not a rate"):
-        Rate.parse(text)
+def test_what_is_no_rate_is_refused(subtests):
+    for text in ["", "10", "10/", "/s", "0/s", "10/0s", "-1/s", "1.5/s", "10/w", "1000001/s", 10, None]:
+        with subtests.test(text=text), pytest.raises(ValueError, match="not a rate"):
+            Rate.parse(text)
 
 
 def limits(**options):
@@ -49,19 +41,11 @@ def test_limits_are_of_the_queue_of_each_key_or_of_both():
     assert of_keys.of_queue
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"RATE_LIMIT": "fast"},
-        {"RATE_LIMIT": 10},
-        {"RATE_LIMIT": {}},
-        {"RATE_LIMIT": {"tenant": "10/s"}},
-        {"RATE_LIMIT": {"key": "fast"}},
-        {"CONCURRENCY": 0},
-        {"CONCURRENCY": True},
-        {"CONCURRENCY": {"key": "1"}},
-    ],
-)
-def test_what_is_no_limit_is_named(options):
-    _, problems = read({"QUEUES": {"emails": options}})
-    assert [problem.setting.split("'")[-2] for problem in problems] == list(options)
+def test_what_is_no_limit_is_named(subtests):
+    for options in [
+        *({"RATE_LIMIT": "fast"}, {"RATE_LIMIT": 10}, {"RATE_LIMIT": {}}, {"RATE_LIMIT": {"tenant": "10/s"}}),
+        *({"RATE_LIMIT": {"key": "fast"}}, {"CONCURRENCY": 0}, {"CONCURRENCY": True}, {"CONCURRENCY": {"key": "1"}}),
+    ]:
+        with subtests.test(options=options):
+            _, problems = read({"QUEUES": {"emails": options}})
+            assert [problem.setting.split("'")[-2] for problem in problems] == list(options)

@@ -8,18 +8,21 @@ from mq_django import Retry
 from mq_django.errors import ConfigurationError
 
 
-@pytest.mark.parametrize("delay", [None, 0, 30, 0.5, -5, timedelta(minutes=1)])
-def test_a_retry_takes_durations(delay):
-    assert Retry(delay=delay).delay == delay
+def test_a_retry_takes_durations(subtests):
+    for delay in [None, 0, 30, 0.5, -5, timedelta(minutes=1)]:
+        with subtests.test(delay=delay):
+            assert Retry(delay=delay).delay == delay
 
 
-@pytest.mark.parametrize("delay", ["soon", "30", True, object(), float("nan")])
-def test_a_retry_refuses_what_is_not_a_duration_where_it_is_made(delay):
-    with pytest.raises(ConfigurationError, match=r"Retry\.delay must be a timedelta or a number of seconds, not "):
-        Retry(delay=delay)
-
-
-@pytest.mark.parametrize("delay", [timedelta(days=3661), 10**12])
-def test_a_retry_in_more_than_ten_years_is_a_mistake(delay):
-    with pytest.raises(ConfigurationError, match=r"Retry\.delay must be up to 3660 days, not "):
-        Retry(delay=delay)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["soon", "30", True, object(), float("nan")], "a timedelta or a number of seconds"),
+        ([timedelta(days=3661), 10**12], "up to 3660 days"),
+    ],
+    ids=["other types", "too long"],
+)
+def test_a_retry_refuses_what_is_no_delay_where_it_is_made(wrong, said, subtests):
+    for delay in wrong:
+        with subtests.test(delay=delay), pytest.raises(ConfigurationError, match=rf"Retry\.delay must be {said}, not "):
+            Retry(delay=delay)

@@ -2,16 +2,15 @@
 
 from collections import Counter
 
-import pytest
-
 from mq_django.core.partitions import SLOTS, partition_of, preferred, tag_of
 from mq_django.transport.hash_slots import hash_slot
 
 
-@pytest.mark.parametrize(("key", "partition"), [("user:7", 55), ("", 0), ("käse", 55)])
-def test_programs_in_other_languages_choose_the_same_partition(key, partition):
-    # python3 -c "import zlib; print(zlib.crc32('user:7'.encode()) % 64)"
-    assert partition_of(key, 64) == partition
+def test_programs_in_other_languages_choose_the_same_partition(subtests):
+    for key, partition in [("user:7", 55), ("", 0), ("käse", 55)]:
+        with subtests.test(key=key):
+            # python3 -c "import zlib; print(zlib.crc32('user:7'.encode()) % 64)"
+            assert partition_of(key, 64) == partition
 
 
 def test_keys_are_spread_evenly():
@@ -20,10 +19,11 @@ def test_keys_are_spread_evenly():
     assert max(counts.values()) < 1.15 * 100_000 / 64
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 16, 64, 100])
-def test_each_partition_has_a_tag_in_a_range_of_slots_of_its_own(partitions):
-    slots = [hash_slot(f"mq:{{{tag_of('payments', p, partitions)}}}:ready") for p in range(partitions)]
-    assert [slot * partitions // SLOTS for slot in slots] == list(range(partitions))
+def test_each_partition_has_a_tag_in_a_range_of_slots_of_its_own(subtests):
+    for partitions in [1, 2, 16, 64, 100]:
+        with subtests.test(partitions=partitions):
+            slots = [hash_slot(f"mq:{{{tag_of('payments', p, partitions)}}}:ready") for p in range(partitions)]
+            assert [slot * partitions // SLOTS for slot in slots] == list(range(partitions))
 
 
 def test_three_nodes_have_nearly_the_same_number_of_partitions():
@@ -31,13 +31,14 @@ def test_three_nodes_have_nearly_the_same_number_of_partitions():
     assert max(nodes.values()) / (64 / 3) < 1.04
 
 
-@pytest.mark.parametrize(("partitions", "consumers"), [(64, 1), (64, 3), (64, 7), (4, 10), (16, 16)])
-def test_each_partition_is_preferred_by_one_consumer_and_none_has_more_than_its_share(partitions, consumers):
-    names = [f"c{n}" for n in range(consumers)]
-    found = preferred(partitions, names)
-    assert sorted(p for mine in found.values() for p in mine) == list(range(partitions))
-    assert max(len(mine) for mine in found.values()) == -(-partitions // consumers)
-    assert preferred(partitions, reversed(names)) == found
+def test_each_partition_is_preferred_by_one_consumer_and_none_has_more_than_its_share(subtests):
+    for partitions, consumers in [(64, 1), (64, 3), (64, 7), (4, 10), (16, 16)]:
+        with subtests.test(partitions=partitions):
+            names = [f"c{n}" for n in range(consumers)]
+            found = preferred(partitions, names)
+            assert sorted(p for mine in found.values() for p in mine) == list(range(partitions))
+            assert max(len(mine) for mine in found.values()) == -(-partitions // consumers)
+            assert preferred(partitions, reversed(names)) == found
 
 
 def test_nobody_prefers_anything_when_there_is_nobody():

@@ -60,16 +60,16 @@ def test_a_message_with_all_that_it_can_be_given():
     assert made.options == PublishOptions(QUEUE, delay_ms=1500, claim_ms=60_000, on_conflict="keep")
 
 
-@pytest.mark.parametrize("destination", [QUEUE, TOPIC, GROUP, RSMQ], ids=lambda found: found.name)
-def test_a_message_with_nothing_but_a_name(destination):
-    made = publication(destination, "welcome", None)
-    assert made.message == Message(made.message.id, "welcome", None, destination.name, published_ms=NOW)
-    assert made.options == PublishOptions(destination)
+def test_a_message_with_nothing_but_a_name(subtests):
+    for destination in [QUEUE, TOPIC, GROUP, RSMQ]:
+        with subtests.test(destination=destination):
+            made = publication(destination, "welcome", None)
+            assert made.message == Message(made.message.id, "welcome", None, destination.name, published_ms=NOW)
+            assert made.options == PublishOptions(destination)
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
+def test_options(subtests):
+    for options, found in [
         ({"delay": 0}, {"delay_ms": 0}),
         # Never early holds for parts of a millisecond, too.
         ({"delay": 0.0001}, {"delay_ms": 1}),
@@ -82,27 +82,25 @@ def test_a_message_with_nothing_but_a_name(destination):
         ({"once": True}, {"once": True}),
         ({"runs_task": True}, {"keeps_result": True}),
         ({"runs_task": True, "delay": 1}, {"delay_ms": 1000, "keeps_result": True}),
-    ],
-)
-def test_options(options, found):
-    assert publication(QUEUE, "welcome", 1, **options).options == PublishOptions(QUEUE, **found)
+    ]:
+        with subtests.test(options=options):
+            assert publication(QUEUE, "welcome", 1, **options).options == PublishOptions(QUEUE, **found)
 
 
-@pytest.mark.parametrize("destination", [QueueConfig(name="q", result_ttl=timedelta(0)), RSMQ, TOPIC])
-def test_no_result_is_kept_where_none_are(destination):
-    assert publication(destination, "welcome", 1, runs_task=True).options == PublishOptions(destination)
+def test_no_result_is_kept_where_none_are(subtests):
+    for destination in [QueueConfig(name="q", result_ttl=timedelta(0)), RSMQ, TOPIC]:
+        with subtests.test(destination=destination):
+            assert publication(destination, "welcome", 1, runs_task=True).options == PublishOptions(destination)
 
 
-@pytest.mark.parametrize(
-    ("expires", "ms"),
-    [
+def test_an_expiry_counts_from_the_publish(subtests):
+    for expires, ms in [
         (timedelta(milliseconds=7), 5007),
         (datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC), NOW),
         (datetime(1970, 1, 1, tzinfo=UTC), 0),
-    ],
-)
-def test_an_expiry_counts_from_the_publish(expires, ms):
-    assert publication(QUEUE, "welcome", 1, expires=expires, published_ms=5000).message.expires_ms == ms
+    ]:
+        with subtests.test(expires=expires):
+            assert publication(QUEUE, "welcome", 1, expires=expires, published_ms=5000).message.expires_ms == ms
 
 
 def test_many_share_what_was_checked_once():
@@ -148,10 +146,10 @@ def test_what_is_resubmitted_keeps_all_but_what_ended_with_it():
     assert (made.data_text, made.options) == (b'{"n":2}', PublishOptions(QUEUE))
 
 
-@pytest.mark.parametrize("data", [{1}, "x" * 1000, float("nan")])
-def test_data_that_cannot_be_resubmitted(data):
-    with pytest.raises(InvalidMessage):
-        resubmission(QUEUE, Message("m1", "welcome", 1, "emails"), data)
+def test_data_that_cannot_be_resubmitted(subtests):
+    for data in [{1}, "x" * 1000, float("nan")]:
+        with subtests.test(data=data), pytest.raises(InvalidMessage):
+            resubmission(QUEUE, Message("m1", "welcome", 1, "emails"), data)
 
 
 def test_the_publication_of_a_tick():
@@ -190,12 +188,7 @@ BAD = [
     ("message_id", ["", 7, "u:cart:7", "p:1", LONG, "a\nb"], {}, "id"),
     ("headers", HEADERS, {}, "[Hh]eader"),
     ("headers", [MANY_HEADERS, LONG_HEADER], {}, "headers"),
-    (
-        "expires",
-        ["5", "tomorrow", True, timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)],
-        {},
-        "expires",
-    ),
+    ("expires", ["5", "tomorrow", True, timedelta.max, timedelta.min, datetime(1960, 1, 1, tzinfo=UTC)], {}, "expires"),
     ("expires", [300, timedelta(hours=1), datetime(2032, 1, 1, tzinfo=UTC)], {"delay": 3600}, "before it is due"),
     ("expires", [MOMENT], {"deliver_at": MOMENT}, "before it is due"),
     ("unique", ["u"], {}, "needs delay="),
@@ -210,18 +203,20 @@ EACH_BAD = [({option: value, **others}, word) for option, values, others, word i
 OF_MANY = {"name", "data", "delay", "deliver_at", "key", "priority", "expires"}
 
 
-@pytest.mark.parametrize(("given", "word"), EACH_BAD)
-def test_what_cannot_be_sent_is_refused_by_a_sentence_that_says_what(given, word):
-    with pytest.raises(InvalidMessage, match=word) as refused:
-        publication(WIDE, **{"name": "n", "data": 1, **given})
-    assert len(str(refused.value)) < 700
+def test_what_cannot_be_sent_is_refused_by_a_sentence_that_says_what(subtests):
+    for given, word in EACH_BAD:
+        with subtests.test(given=given):
+            with pytest.raises(InvalidMessage, match=word) as refused:
+                publication(WIDE, **{"name": "n", "data": 1, **given})
+            assert len(str(refused.value)) < 700
 
 
-@pytest.mark.parametrize(("given", "word"), [(given, word) for given, word in EACH_BAD if given.keys() <= OF_MANY])
-def test_many_are_refused_for_what_one_is_refused(given, word):
-    options = {option: value for option, value in given.items() if option not in ("name", "data")}
-    with pytest.raises(InvalidMessage, match=word):
-        publications(WIDE, [("n", 1), (given.get("name", "n"), given.get("data", 1))], **options)
+def test_many_are_refused_for_what_one_is_refused(subtests):
+    for given, word in [(given, word) for given, word in EACH_BAD if given.keys() <= OF_MANY]:
+        with subtests.test(given=given):
+            options = {option: value for option, value in given.items() if option not in ("name", "data")}
+            with pytest.raises(InvalidMessage, match=word):
+                publications(WIDE, [("n", 1), (given.get("name", "n"), given.get("data", 1))], **options)
 
 
 def test_data_that_is_too_long_or_too_deep():
@@ -233,9 +228,8 @@ def test_data_that_is_too_long_or_too_deep():
         publication(WIDE, "n", DEEP)
 
 
-@pytest.mark.parametrize(
-    ("destination", "options", "sentence"),
-    [
+def test_what_a_destination_lacks_is_refused(subtests):
+    for destination, options, sentence in [
         (RSMQ, {"priority": 1}, "Queue 'jobs' has RSMQ's format, which has no priorities"),
         (RSMQ, {"unique": "u", "delay": 1}, "Queue 'jobs' has RSMQ's format, which has no unique keys"),
         (RSMQ, {"unique": "u", "unique_for": 1}, "Queue 'jobs' has RSMQ's format, which has no unique keys"),
@@ -245,12 +239,11 @@ def test_data_that_is_too_long_or_too_deep():
         (TOPIC, {"priority": 1}, "Topic 'orders' is read in one order, so there are no priorities"),
         (TOPIC, {"delay": 1}, "Topic 'orders' is read in one order, so there are no delays"),
         (TOPIC, {"unique": "u", "unique_for": 1}, "Topic 'orders' is read in one order, so there are no unique keys"),
-    ],
-)
-def test_what_a_destination_lacks_is_refused(destination, options, sentence):
-    with pytest.raises(NotSupported) as refused:
-        publication(destination, "n", 1, **options)
-    assert sentence in str(refused.value)
-    if {"priority", "delay"} >= options.keys():
-        with pytest.raises(MQError):
-            publications(destination, [("n", 1)], **options)
+    ]:
+        with subtests.test(destination=destination):
+            with pytest.raises(NotSupported) as refused:
+                publication(destination, "n", 1, **options)
+            assert sentence in str(refused.value)
+            if {"priority", "delay"} >= options.keys():
+                with pytest.raises(MQError):
+                    publications(destination, [("n", 1)], **options)

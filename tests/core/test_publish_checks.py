@@ -1,5 +1,7 @@
 """What may be published stays a message, wherever it waits and however often it fails."""
 
+from itertools import product
+
 import pytest
 
 from mq_django.core.attempts import HISTORY_LENGTH, MAX_DATA, MAX_ERROR, MAX_TRACEBACK, Attempt, with_attempt
@@ -59,14 +61,17 @@ def largest(size, value, name=WIDE):
     return message({f"h{n}": value for n in range(count)}, name), text
 
 
-@pytest.mark.parametrize("name", [WIDE, QUOTED])
-@pytest.mark.parametrize("size", [2, 100_000, MAX_DATA, MAX_DATA + 1, QUEUE.max_size])
-@pytest.mark.parametrize("value", ["", "x" * 100, "\x00" * 2000, '"' * 5000, "\U0001f600" * 1000])
-def test_the_largest_message_that_is_accepted_is_one_wherever_it_waits(size, value, name):
-    found, text = largest(size, value, name)
+def test_the_largest_message_that_is_accepted_is_one_wherever_it_waits(subtests):
+    for name, size, value in product(
+        [WIDE, QUOTED],
+        [2, 100_000, MAX_DATA, MAX_DATA + 1, QUEUE.max_size],
+        ["", "x" * 100, "\x00" * 2000, '"' * 5000, "\U0001f600" * 1000],
+    ):
+        with subtests.test(name=name, size=size, value=value):
+            found, text = largest(size, value, name)
 
-    assert found.headers
-    assert fits_everywhere(found, text)
+            assert found.headers
+            assert fits_everywhere(found, text)
 
 
 def test_the_longest_data_without_headers_fits():
@@ -75,19 +80,15 @@ def test_the_longest_data_without_headers_fits():
     assert fits_everywhere(message(), text)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_headers_that_consumers_would_refuse_are_refused(subtests):
+    for headers in [
         {f"h{n}": "" for n in range(MAX_HEADERS + 1)},
         {"h": "x" * 2_000_000},
         # 180 KB, and over a megabyte as JSON.
         {"h": "\x00" * 180_000},
-    ],
-    ids=["many", "long", "longer as JSON"],
-)
-def test_headers_that_consumers_would_refuse_are_refused(headers):
-    with pytest.raises(InvalidMessage):
-        check_whole(message(headers), b"1")
+    ]:
+        with subtests.test(headers=headers), pytest.raises(InvalidMessage):
+            check_whole(message(headers), b"1")
 
 
 def test_data_is_nested_so_deep_that_every_parser_reads_it():
@@ -96,18 +97,19 @@ def test_data_is_nested_so_deep_that_every_parser_reads_it():
         data_text(nested(MAX_LEVELS + 1), QUEUE)
 
 
-@pytest.mark.parametrize("data", [["["] * 2000, [[]] * 2000, [{"a": [1]}] * 1000, "{" * 5000])
-def test_brackets_alone_are_not_depth(data):
-    assert loads(data_text(data, QUEUE)) == data
+def test_brackets_alone_are_not_depth(subtests):
+    for data in [["["] * 2000, [[]] * 2000, [{"a": [1]}] * 1000, "{" * 5000]:
+        with subtests.test(data=data):
+            assert loads(data_text(data, QUEUE)) == data
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", None, 7])
-def test_a_name_that_cannot_travel_is_refused(name):
-    with pytest.raises(InvalidMessage):
-        check_name(name)
+def test_a_name_that_cannot_travel_is_refused(subtests):
+    for name in ["", "x" * 256, "a\nb", None, 7]:
+        with subtests.test(name=name), pytest.raises(InvalidMessage):
+            check_name(name)
 
 
-@pytest.mark.parametrize("headers", [{"Trace": "x"}, {"id": "x"}, {"lost": "1"}, {"a": 1}, {"": "x"}])
-def test_headers_that_cannot_travel_are_refused(headers):
-    with pytest.raises(InvalidMessage):
-        check_headers(headers)
+def test_headers_that_cannot_travel_are_refused(subtests):
+    for headers in [{"Trace": "x"}, {"id": "x"}, {"lost": "1"}, {"a": 1}, {"": "x"}]:
+        with subtests.test(headers=headers), pytest.raises(InvalidMessage):
+            check_headers(headers)

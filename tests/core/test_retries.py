@@ -8,16 +8,16 @@ from mq_django.errors import ConfigurationError
 NO_JITTER = RetryPolicy(jitter=0)
 
 
-@pytest.mark.parametrize(
-    ("attempt", "delay_ms"), [(1, 1000), (2, 2000), (3, 4000), (12, 2_048_000), (13, 3_600_000), (10_000, 3_600_000)]
-)
-def test_delays_double_up_to_an_hour(attempt, delay_ms):
-    assert NO_JITTER.delay_ms(attempt) == delay_ms
+def test_delays_double_up_to_an_hour(subtests):
+    for attempt, delay_ms in [(1, 1000), (2, 2000), (3, 4000), (12, 2_048_000), (13, 3_600_000), (10_000, 3_600_000)]:
+        with subtests.test(attempt=attempt):
+            assert NO_JITTER.delay_ms(attempt) == delay_ms
 
 
-@pytest.mark.parametrize(("rand", "delay_ms"), [(0.0, 1000), (0.5, 875), (1.0, 750)])
-def test_jitter_takes_a_share_off(rand, delay_ms):
-    assert RetryPolicy(jitter=0.25).delay_ms(1, rand=lambda: rand) == delay_ms
+def test_jitter_takes_a_share_off(subtests):
+    for rand, delay_ms in [(0.0, 1000), (0.5, 875), (1.0, 750)]:
+        with subtests.test(rand=rand):
+            assert RetryPolicy(jitter=0.25).delay_ms(1, rand=lambda value=rand: value) == delay_ms
 
 
 def test_a_factor_of_one_keeps_delays_equal():
@@ -25,16 +25,14 @@ def test_a_factor_of_one_keeps_delays_equal():
     assert {policy.delay_ms(attempt) for attempt in (1, 2, 30)} == {50}
 
 
-@pytest.mark.parametrize(
-    ("own", "attempt", "exhausted"), [(None, 4, False), (None, 5, True), (2, 2, True), (9, 5, False)]
-)
-def test_the_policys_own_limit_goes_before_the_queues(own, attempt, exhausted):
-    assert RetryPolicy(max_attempts=own).exhausted(attempt, default_max=5) is exhausted
+def test_the_policys_own_limit_goes_before_the_queues(subtests):
+    for own, attempt, exhausted in [(None, 4, False), (None, 5, True), (2, 2, True), (9, 5, False)]:
+        with subtests.test(own=own):
+            assert RetryPolicy(max_attempts=own).exhausted(attempt, default_max=5) is exhausted
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_an_impossible_policy_is_refused(subtests):
+    for wrong in [
         {"max_attempts": 0},
         {"delay": timedelta(seconds=-1)},
         {"max_delay": timedelta(seconds=-1)},
@@ -53,12 +51,10 @@ def test_the_policys_own_limit_goes_before_the_queues(own, attempt, exhausted):
         {"jitter": float("nan")},
         {"bury_on": ValueError},
         {"bury_on": ["ValueError"]},
-    ],
-    ids=str,
-)
-def test_an_impossible_policy_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match=rf"RetryPolicy\.(max_)?{next(iter(wrong))} must be"):
-        RetryPolicy(**wrong)
+    ]:
+        said = rf"RetryPolicy\.(max_)?{next(iter(wrong))} must be"
+        with subtests.test(wrong=wrong), pytest.raises(ConfigurationError, match=said):
+            RetryPolicy(**wrong)
 
 
 def test_numbers_are_seconds():

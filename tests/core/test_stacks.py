@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from mq_django.core.stacks import MAX_BYTES, MAX_FRAMES, Frame, Stack, Stacks, read_stacks, redacted, stacks_text
 
 FRAME = Frame("shop/tasks.py", 7, "export", "for row in rows:")
@@ -35,35 +33,26 @@ def test_what_another_program_has_written_is_redacted_when_it_is_read():
     assert found.frames == [Frame("a.py", 1, "f", "token = [redacted]")]
 
 
-@pytest.mark.parametrize("count", [1, 30, 1500])
-def test_an_answer_is_bounded_and_keeps_the_innermost_frames(count):
-    frames = [Frame("a" * 200, line, "f" * 200, "c" * 250) for line in range(MAX_FRAMES)]
-    text = stacks_text([stack(*frames, number=number) for number in range(count)])
-    assert len(text) <= MAX_BYTES
-    found = read_stacks(text)
-    assert len(found.stacks) + found.more == count
-    for one in found.stacks:
-        assert one.frames[-1] == frames[-1]
-        assert len(one.frames) + one.left_out == MAX_FRAMES
+def test_an_answer_is_bounded_and_keeps_the_innermost_frames(subtests):
+    for count in [1, 30, 1500]:
+        with subtests.test(count=count):
+            frames = [Frame("a" * 200, line, "f" * 200, "c" * 250) for line in range(MAX_FRAMES)]
+            text = stacks_text([stack(*frames, number=number) for number in range(count)])
+            assert len(text) <= MAX_BYTES
+            found = read_stacks(text)
+            assert len(found.stacks) + found.more == count
+            for one in found.stacks:
+                assert one.frames[-1] == frames[-1]
+                assert len(one.frames) + one.left_out == MAX_FRAMES
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        7,
-        b"",
-        b"\xff",
-        b"[]",
-        b"{}",
-        b'{"stacks":{}}',
-        b'{"stacks":' + b"[" * 5000 + b"]" * 5000 + b"}",
+def test_what_is_no_answer_is_none(subtests):
+    for text in [
+        *(None, 7, b"", b"\xff", b"[]", b"{}", b'{"stacks":{}}', b'{"stacks":' + b"[" * 5000 + b"]" * 5000 + b"}"),
         b'{"stacks":[]}' + b" " * MAX_BYTES,
-    ],
-    ids=lambda text: repr(text)[:20],
-)
-def test_what_is_no_answer_is_none(text):
-    assert read_stacks(text) is None
+    ]:
+        with subtests.test(text=text):
+            assert read_stacks(text) is None
 
 
 def test_what_is_no_stack_or_frame_is_left_out():

@@ -24,64 +24,34 @@ class Cart:
         raise AssertionError("a template calls nothing")
 
 
-@pytest.mark.parametrize(
-    ("text", "filled"),
-    [
-        ("daily", "daily"),
-        ("", ""),
-        ("cart:{instance.pk}", "cart:7"),
-        ("{instance.pk}:{created}", "7:True"),
-        ("{instance.owner.pk}", "9"),
-        ("{instance.total}", "1.50"),
-        ("{{x}} {instance.pk}", "{x} 7"),
-    ],
-)
-def test_a_place_is_filled_with_an_attribute(text, filled):
-    assert Template(text).fill({"instance": Cart(owner=Cart(pk=9)), "created": True}) == filled
+def test_a_place_is_filled_with_an_attribute(subtests):
+    for text, filled in [
+        *(("daily", "daily"), ("", ""), ("cart:{instance.pk}", "cart:7"), ("{instance.pk}:{created}", "7:True")),
+        *(("{instance.owner.pk}", "9"), ("{instance.total}", "1.50"), ("{{x}} {instance.pk}", "{x} 7")),
+    ]:
+        with subtests.test(text=text):
+            assert Template(text).fill({"instance": Cart(owner=Cart(pk=9)), "created": True}) == filled
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{instance._secret}",
-        "{instance.__class__}",
-        "{instance.pk.__class__.__mro__}",
-        "{_private}",
-        "{instance[0]}",
-        "{instance.lines[0]}",
-        "{0}",
-        "{}",
-        "{instance.}",
-        "{.pk}",
-        "{instance!r}",
-        "{instance.pk:>10}",
-        "{instance.pk:{width}}",
-        "{instance.save()}",
-        "{instance.pk",
-        "instance.pk}",
-        "{größe}",
-        None,
-        7,
-    ],
-)
-def test_what_is_more_than_attributes_is_no_template(text):
-    with pytest.raises(ConfigurationError, match="is not a template"):
-        Template(text)
+def test_what_is_more_than_attributes_is_no_template(subtests):
+    for text in [
+        *("{instance._secret}", "{instance.__class__}", "{instance.pk.__class__.__mro__}", "{_private}"),
+        *("{instance[0]}", "{instance.lines[0]}", "{0}", "{}", "{instance.}", "{.pk}", "{instance!r}"),
+        *("{instance.pk:>10}", "{instance.pk:{width}}", "{instance.save()}", "{instance.pk", "instance.pk}"),
+        *("{größe}", None, 7),
+    ]:
+        with subtests.test(text=text), pytest.raises(ConfigurationError, match="is not a template"):
+            Template(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{instance.owner}", "is None"),
-        ("{instance.owner.pk}", "cannot be filled"),
-        ("{instance.nothing}", "cannot be filled"),
-        ("{order.pk}", "available: instance"),
+def test_a_place_without_a_value_is_an_error(subtests):
+    for text, reason in [
+        *(("{instance.owner}", "is None"), ("{instance.owner.pk}", "cannot be filled")),
+        *(("{instance.nothing}", "cannot be filled"), ("{order.pk}", "available: instance")),
         ("{instance.save}", "cannot be called"),
-    ],
-)
-def test_a_place_without_a_value_is_an_error(text, reason):
-    with pytest.raises(InvalidMessage, match=reason):
-        Template(text).fill({"instance": Cart()})
+    ]:
+        with subtests.test(text=text), pytest.raises(InvalidMessage, match=reason):
+            Template(text).fill({"instance": Cart()})
 
 
 def test_a_template_of_one_place_gives_the_value_itself():

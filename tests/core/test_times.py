@@ -37,14 +37,15 @@ def test_deliver_at_expires_and_offsets_have_one_rule(tokyo):
     assert (due(None, NAIVE)[1], expiry(NAIVE, 0), offsets.milliseconds(NAIVE)) == (MS, MS, MS)
 
 
-@pytest.mark.parametrize("value", [90, 90.0, timedelta(seconds=90)])
-def test_a_duration_is_a_timedelta_or_seconds(value):
-    assert read_duration(value) == timedelta(seconds=90)
-    assert expiry(value, 1000) == 91_000
-    assert due(value, None) == (90_000, None)
+def test_a_duration_is_a_timedelta_or_seconds(subtests):
+    for value in [90, 90.0, timedelta(seconds=90)]:
+        with subtests.test(value=value):
+            assert read_duration(value) == timedelta(seconds=90)
+            assert expiry(value, 1000) == 91_000
+            assert due(value, None) == (90_000, None)
 
 
-@pytest.mark.parametrize("value", ["90", None, True, float("nan"), float("inf"), 10**300])
-def test_anything_else_is_no_duration(value):
-    with pytest.raises(TypeError, match="a timedelta or a number of seconds"):
-        read_duration(value)
+def test_anything_else_is_no_duration(subtests):
+    for value in ["90", None, True, float("nan"), float("inf"), 10**300]:
+        with subtests.test(value=value), pytest.raises(TypeError, match="a timedelta or a number of seconds"):
+            read_duration(value)

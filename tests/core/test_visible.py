@@ -1,25 +1,18 @@
 """Text from elsewhere, with everything that would hide or reorder it spelled out."""
 
-import pytest
-
 from mq_django.core.visible import escape, runs, truncate
 
 
-@pytest.mark.parametrize(
-    ("text", "spelled"),
-    [
-        ("plain text", "plain text"),
-        ("Zürich 北京 שלום 🙂", "Zürich 北京 שלום 🙂"),
-        ("abc\u202egnp.exe", "abc<U+202E>gnp.exe"),
-        ("a\x00b\x1b[31m", "a<U+0000>b<U+001B>[31m"),
+def test_what_would_hide_is_spelled_out(subtests):
+    for text, spelled in [
+        *(("plain text", "plain text"), ("Zürich 北京 שלום 🙂", "Zürich 北京 שלום 🙂")),
+        *(("abc\u202egnp.exe", "abc<U+202E>gnp.exe"), ("a\x00b\x1b[31m", "a<U+0000>b<U+001B>[31m")),
         ("zero\u200bwidth\ufeff", "zero<U+200B>width<U+FEFF>"),
-        ("two\nlines\u2028more", "two<U+000A>lines<U+2028>more"),
-        ("half \ud800 pair", "half <U+D800> pair"),
+        *(("two\nlines\u2028more", "two<U+000A>lines<U+2028>more"), ("half \ud800 pair", "half <U+D800> pair")),
         ("", ""),
-    ],
-)
-def test_what_would_hide_is_spelled_out(text, spelled):
-    assert escape(text) == spelled
+    ]:
+        with subtests.test(text=text):
+            assert escape(text) == spelled
 
 
 def test_lines_stay_where_lines_are_kept():

@@ -1,6 +1,6 @@
 """The wire protocol: what producers may write, and what a consumer makes of anything else."""
 
-import pytest
+from itertools import product
 
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery, Message, Undecodable
@@ -78,42 +78,45 @@ def in_both_forms(**attributes):
         yield decode(*(part for pair in flat.items() for part in pair))
 
 
-@pytest.mark.parametrize("data", [{}, {"data": None}])
-def test_a_message_without_data_has_none(data):
-    for found in in_both_forms(type="ping", **data):
-        assert (found.message.data, found.data_text) == (None, b"null")
+def test_a_message_without_data_has_none(subtests):
+    for data in [{}, {"data": None}]:
+        with subtests.test(data=data):
+            for found in in_both_forms(type="ping", **data):
+                assert (found.message.data, found.data_text) == (None, b"null")
 
 
-@pytest.mark.parametrize("number", [7, "7", 7.0])
-def test_numbers_are_numbers_or_text(number):
-    found = decode("message", dumps({"type": "n", "data": 1, "attempt": number, "priority": number}))
-    assert (found.message.attempt, found.message.priority) == (7, 7)
+def test_numbers_are_numbers_or_text(subtests):
+    for number in [7, "7", 7.0]:
+        with subtests.test(number=number):
+            found = decode("message", dumps({"type": "n", "data": 1, "attempt": number, "priority": number}))
+            assert (found.message.attempt, found.message.priority) == (7, 7)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [("true", "true"), (True, "true"), (False, "false"), (0, "0"), (1.5, "1.5"), (2**70, str(2**70))]
-)
-def test_a_number_or_a_boolean_is_the_text_that_json_has_for_it(value, text):
-    for found in in_both_forms(type="n", data=1, **dict.fromkeys(("id", "partitionkey", "unique", "flag"), value)):
-        message = found.message
-        assert (message.id, message.key, message.unique, message.headers["flag"]) == (text,) * 4
+def test_a_number_or_a_boolean_is_the_text_that_json_has_for_it(subtests):
+    for value, text in [
+        ("true", "true"),
+        (True, "true"),
+        (False, "false"),
+        (0, "0"),
+        (1.5, "1.5"),
+        (2**70, str(2**70)),
+    ]:
+        with subtests.test(value=value):
+            for found in in_both_forms(
+                type="n", data=1, **dict.fromkeys(("id", "partitionkey", "unique", "flag"), value)
+            ):
+                message = found.message
+                assert (message.id, message.key, message.unique, message.headers["flag"]) == (text,) * 4
 
 
-@pytest.mark.parametrize(
-    "time",
-    [
-        1795341600123,
-        "1795341600123",
-        1795341600123.4,
-        "2026-11-22T10:00:00.123Z",
-        "2026-11-22t10:00:00.123456789z",
-        "2026-11-22 11:00:00.123+01:00",
-        "2026-11-22T10:00:00.123",
-    ],
-)
-def test_a_time_has_any_form_of_rfc_3339_or_is_a_number(time):
-    found = decode("message", dumps({"type": "n", "data": 1, "time": time, "expires": time}))
-    assert (found.message.published_ms, found.message.expires_ms) == (1795341600123, 1795341600123)
+def test_a_time_has_any_form_of_rfc_3339_or_is_a_number(subtests):
+    for time in [
+        *(1795341600123, "1795341600123", 1795341600123.4, "2026-11-22T10:00:00.123Z"),
+        *("2026-11-22t10:00:00.123456789z", "2026-11-22 11:00:00.123+01:00", "2026-11-22T10:00:00.123"),
+    ]:
+        with subtests.test(time=time):
+            found = decode("message", dumps({"type": "n", "data": 1, "time": time, "expires": time}))
+            assert (found.message.published_ms, found.message.expires_ms) == (1795341600123, 1795341600123)
 
 
 def test_null_is_as_if_the_attribute_were_absent():
@@ -123,37 +126,33 @@ def test_null_is_as_if_the_attribute_were_absent():
     assert (found.history, found.message.headers) == ("", {})
 
 
-@pytest.mark.parametrize("name", ["id", "type", "partitionkey", "time", "attempt", "priority", "unique", "story"])
-@pytest.mark.parametrize("value", [{"a": 1}, [1]])
-def test_an_attribute_other_than_data_is_no_array_or_object(name, value):
-    found = decode("message", dumps({"type": "n", "data": 1, name: value}))
-    assert found.reason.endswith(" is not text")
+def test_an_attribute_other_than_data_is_no_array_or_object(subtests):
+    for name, value in product(
+        ["id", "type", "partitionkey", "time", "attempt", "priority", "unique", "story"], [{"a": 1}, [1]]
+    ):
+        with subtests.test(name=name, value=value):
+            found = decode("message", dumps({"type": "n", "data": 1, name: value}))
+            assert found.reason.endswith(" is not text")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "bounds"),
-    [
-        ("attempt", 0, "from 1 to"),
-        ("attempt", -1, "from 1 to"),
-        ("attempt", 2**63, "from 1 to"),
-        ("attempt", True, "from 1 to"),
-        ("priority", 101, "from -100 to 100"),
-        ("priority", -101, "from -100 to 100"),
-        ("priority", 1.5, "from -100 to 100"),
-        ("priority", "", "from -100 to 100"),
-        ("priority", "9" * 5000, "from -100 to 100"),
+def test_a_number_outside_of_its_bounds_is_refused_as_in_a_publish(subtests):
+    for name, value, bounds in [
+        *(("attempt", 0, "from 1 to"), ("attempt", -1, "from 1 to"), ("attempt", 2**63, "from 1 to")),
+        *(("attempt", True, "from 1 to"), ("priority", 101, "from -100 to 100")),
+        *(("priority", -101, "from -100 to 100"), ("priority", 1.5, "from -100 to 100")),
+        *(("priority", "", "from -100 to 100"), ("priority", "9" * 5000, "from -100 to 100")),
         ("priority", "\u0665", "from -100 to 100"),
-    ],
-)
-def test_a_number_outside_of_its_bounds_is_refused_as_in_a_publish(name, value, bounds):
-    for found in in_both_forms(type="n", data=1, **{name: value}):
-        assert f"{name} is not a whole number {bounds}" in found.reason
+    ]:
+        with subtests.test(name=name):
+            for found in in_both_forms(type="n", data=1, **{name: value}):
+                assert f"{name} is not a whole number {bounds}" in found.reason
 
 
-@pytest.mark.parametrize("name", ["partitionKey", "x-flag", "traceparent ", "", "é", "a" * 65])
-def test_the_name_of_a_header_is_checked_as_in_a_publish(name):
-    for found in in_both_forms(type="n", data=1, **{name: "1"}):
-        assert "not the name of an attribute" in found.reason
+def test_the_name_of_a_header_is_checked_as_in_a_publish(subtests):
+    for name in ["partitionKey", "x-flag", "traceparent ", "", "é", "a" * 65]:
+        with subtests.test(name=name):
+            for found in in_both_forms(type="n", data=1, **{name: "1"}):
+                assert "not the name of an attribute" in found.reason
 
 
 def test_fields_beside_an_object_win_over_its_data_too():
@@ -180,22 +179,22 @@ def test_a_message_becomes_a_cloudevent_as_the_page_says_and_comes_back():
     assert back == message._replace(headers=headers | {"source": "/shop"})
 
 
-@pytest.mark.parametrize("beside", [{}, {"data": None}], ids=["no data", "null"])
-def test_the_bytes_of_a_cloudevent_are_base64_text_and_a_header_says_so(beside):
-    for found in in_both_forms(**EVENT, **beside, datacontenttype="image/png", data_base64="iVBORw=="):
-        assert (found.message.data, found.data_text) == ("iVBORw==", b'"iVBORw=="')
-        assert found.message.headers == {
-            "source": "/shop",
-            "datacontenttype": "image/png",
-            "datacontentencoding": "base64",
-        }
-        again = decode("message", encode_body(found.message, found.data_text, member=""))
-        assert again.message == found.message
+def test_the_bytes_of_a_cloudevent_are_base64_text_and_a_header_says_so(subtests):
+    for beside in [{}, {"data": None}]:
+        with subtests.test(beside=beside):
+            for found in in_both_forms(**EVENT, **beside, datacontenttype="image/png", data_base64="iVBORw=="):
+                assert (found.message.data, found.data_text) == ("iVBORw==", b'"iVBORw=="')
+                assert found.message.headers == {
+                    "source": "/shop",
+                    "datacontenttype": "image/png",
+                    "datacontentencoding": "base64",
+                }
+                again = decode("message", encode_body(found.message, found.data_text, member=""))
+                assert again.message == found.message
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
+def test_what_is_no_message_is_told_with_its_reason_and_bytes(subtests):
+    for fields, reason in [
         ((), "attribute type is missing"),
         (("type", "n", "data_base64", "a"), "data_base64 is not Base64"),
         (("data", "1"), "attribute type is missing"),
@@ -235,31 +234,32 @@ def test_the_bytes_of_a_cloudevent_are_base64_text_and_a_header_says_so(beside):
         (("message", '{"type":"n","data":' + "[" * 100_000 + "]" * 100_000 + "}"), "not JSON"),
         (tuple("x" * 1002), "more than the 1000"),
         (("message", dumps({"type": "n", "data": 1} | {f"h{n}": "" for n in range(500)})), "502 attributes"),
-    ],
-    ids=range(39),
-)
-def test_what_is_no_message_is_told_with_its_reason_and_bytes(fields, reason):
-    found = decode(*fields)
-    assert isinstance(found, Undecodable)
-    assert reason in found.reason
-    assert len(found.reason) <= 400
-    assert len(found.fields) == len(fields)
+    ]:
+        with subtests.test(fields=fields):
+            found = decode(*fields)
+            assert isinstance(found, Undecodable)
+            assert reason in found.reason
+            assert len(found.reason) <= 400
+            assert len(found.fields) == len(fields)
 
 
-@pytest.mark.parametrize("depth", range(960, 1030, 3))
-def test_no_depth_of_data_breaks_the_decoder(depth):
-    deep = "[" * depth + "]" * depth
-    assert isinstance(decode("message", '{"type":"n","data":' + deep + "}"), Delivery | Undecodable)
-    for name in ("id", "type", "attempt", "time", "partitionkey", "specversion", "story", "header"):
-        body = f'{{"data":1,"type":"n","{name}":{deep}}}'
-        assert isinstance(decode("message", body), Delivery | Undecodable)
+def test_no_depth_of_data_breaks_the_decoder(subtests):
+    for depth in range(960, 1030, 3):
+        with subtests.test(depth=depth):
+            deep = "[" * depth + "]" * depth
+            assert isinstance(decode("message", '{"type":"n","data":' + deep + "}"), Delivery | Undecodable)
+            for name in ("id", "type", "attempt", "time", "partitionkey", "specversion", "story", "header"):
+                body = f'{{"data":1,"type":"n","{name}":{deep}}}'
+                assert isinstance(decode("message", body), Delivery | Undecodable)
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400 + ".0", "9" * 5000], ids=len)
-@pytest.mark.parametrize("beside", ["", ",10000000000000000000000"])
-def test_a_number_that_nobody_can_write_again_is_no_data(number, beside):
-    assert isinstance(decode("type", "n", "data", f"[{number}{beside}]"), Undecodable)
-    assert isinstance(decode("message", f'{{"type":"n","data":[{number}{beside}]}}'), Undecodable)
+def test_a_number_that_nobody_can_write_again_is_no_data(subtests):
+    for number, beside in product(
+        ["1e999", "-1e999", "1" + "0" * 400 + ".0", "9" * 5000], ["", ",10000000000000000000000"]
+    ):
+        with subtests.test(number=number, beside=beside):
+            assert isinstance(decode("type", "n", "data", f"[{number}{beside}]"), Undecodable)
+            assert isinstance(decode("message", f'{{"type":"n","data":[{number}{beside}]}}'), Undecodable)
 
 
 def test_whatever_decoding_raises_concerns_its_entry_alone(monkeypatch):

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.pages.boxes import CODE, ELSEWHERE, boxes, code, elsewhere, executed, pages, text_of
 from tests.shell import ROOT
 
@@ -11,10 +9,11 @@ from tests.shell import ROOT
 SHOWN = {"testing": code("testing")[:1]}
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if code(page)])
-def test_each_box_of_code_is_executed(page):
-    found = set(executed(page))
-    assert [box for box in code(page) if box not in found and box not in SHOWN.get(page, ())] == []
+def test_each_box_of_code_is_executed(subtests):
+    for page in [page for page in pages() if code(page)]:
+        with subtests.test(page=page):
+            found = set(executed(page))
+            assert [box for box in code(page) if box not in found and box not in SHOWN.get(page, ())] == []
 
 
 def test_what_testing_shows_of_its_project_is_what_the_project_has():

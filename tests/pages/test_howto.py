@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.shell import ROOT
 
 DOCS = ROOT / "docs"
@@ -59,17 +57,21 @@ def test_each_trouble_has_a_page_that_the_list_names():
     assert {page.removeprefix("howto/") for page in ANSWERS.values()} <= links
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_page_answers_shows_fails_and_leads_on(page):
-    text = PAGES[page]
-    assert text.startswith("# ")
-    assert text.count("\n**Under failure:** ") == text.count("\n**Next:** ") == 1
-    assert "\nassert " in text or "\n    assert " in text
-    assert "skip" not in {word for comment in re.findall(r"<!--(.*?)-->", text, re.DOTALL) for word in comment.split()}
+def test_each_page_answers_shows_fails_and_leads_on(subtests):
+    for page in PAGES:
+        with subtests.test(page=page):
+            text = PAGES[page]
+            assert text.startswith("# ")
+            assert text.count("\n**Under failure:** ") == text.count("\n**Next:** ") == 1
+            assert "\nassert " in text or "\n    assert " in text
+            assert "skip" not in {
+                word for comment in re.findall(r"<!--(.*?)-->", text, re.DOTALL) for word in comment.split()
+            }
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_box_is_in_a_language_that_is_checked(page):
-    boxes = BOX.findall(PAGES[page])
-    assert len(boxes) * 2 == len(re.findall(r"^```", PAGES[page], re.MULTILINE))
-    assert {language for language, _ in boxes} <= LANGUAGES
+def test_each_box_is_in_a_language_that_is_checked(subtests):
+    for page in PAGES:
+        with subtests.test(page=page):
+            boxes = BOX.findall(PAGES[page])
+            assert len(boxes) * 2 == len(re.findall(r"^```", PAGES[page], re.MULTILINE))
+            assert {language for language, _ in boxes} <= LANGUAGES

@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 from console import run_commands
 from django.core.checks import ERROR, run_checks
+from django.db.models import signals
+from django.dispatch import Signal
 from sybil.document import Document
 from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser
 
@@ -21,6 +23,8 @@ DOCS = Path(os.environ["DOCS"])
 PAGES = os.environ["PAGES"].split()
 #: These show what tests in a transaction do. The others publish as code outside of `atomic()` does.
 IN_A_TRANSACTION = {"reference/testing", "reference/triggers", "howto/idempotent-handlers"}
+#: Those of models, to which triggers are connected.
+SIGNALS = [signal for signal in vars(signals).values() if isinstance(signal, Signal)]
 #: What a box may set. Of queues and topics there are those of all boxes.
 SETTINGS = ("MQ_DJANGO", "TASKS", "CACHES")
 
@@ -36,6 +40,17 @@ def use_settings(settings, namespace):
         setattr(settings, name, value)
     if shown:
         assert [str(message) for message in run_checks(tags=["mq_django"]) if message.level >= ERROR] == []
+
+
+@pytest.fixture(autouse=True)
+def _own_receivers(monkeypatch):
+    """Disconnect what a page has connected to signals: other pages save models, too."""
+    with monkeypatch.context() as patched:
+        for signal in SIGNALS:
+            patched.setattr(signal, "receivers", list(signal.receivers))
+        yield
+    for signal in SIGNALS:
+        signal.sender_receivers_cache.clear()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""The syntax of files, for tests that are rules about code."""
+
+import ast
+import gc
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, ast.AST]]:
+    """Return each node of these kinds with the path of its file."""
+    found = []
+    # A tree is many objects and no garbage, which would be searched again and again.
+    gc.disable()
+    try:
+        for path in paths:
+            waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+            while waiting:
+                node = waiting.pop()
+                if isinstance(node, kinds):
+                    found.append((path, node))
+                waiting += ast.iter_child_nodes(node)
+    finally:
+        gc.enable()
+    return found
