@@ -28,16 +28,18 @@ def test_the_right_side_runs_on_the_kit(name, tmp_path):
         project.check(["python", "-m", "pytest", "on_the_kit.py", "shop/tests.py", *options])
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_page_has_the_same_parts(name):
-    parts = [line for line in page(name).splitlines() if line.startswith("## ")]
-    assert parts == FIRST_PARTS
+def test_each_page_has_the_same_parts(subtests):
+    for name in PAGES:
+        with subtests.test(name=name):
+            parts = [line for line in page(name).splitlines() if line.startswith("## ")]
+            assert parts == FIRST_PARTS
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_box_of_code_is_run(name):
+def test_each_box_of_code_is_run(subtests):
     """A box without a comment above it would not be."""
-    text = page(name)
-    assert text.count("\n```\n") == sum(
-        len([box for box in boxes(name, side) if box.kind != "wait"]) for side in ("left", "right", "both")
-    )
+    for name in PAGES:
+        with subtests.test(name=name):
+            text = page(name)
+            assert text.count("\n```\n") == sum(
+                len([box for box in boxes(name, side) if box.kind != "wait"]) for side in ("left", "right", "both")
+            )

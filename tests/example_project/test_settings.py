@@ -63,13 +63,11 @@ def test_without_a_server_the_project_starts_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "redis" / "socket").exists()
 
 
-@pytest.mark.parametrize(
-    ("url", "cache"),
-    [
+def test_the_cache_has_the_next_database(subtests):
+    for url, cache in [
         ("redis://127.0.0.1:6380", "redis://127.0.0.1:6380?db=1"),
         ("rediss://user:secret@example.org:6380/2", "rediss://user:secret@example.org:6380/2?db=3"),
         ("unix:///run/redis.sock?db=4&password=x", "unix:///run/redis.sock?db=5&password=x"),
-    ],
-)
-def test_the_cache_has_the_next_database(url: str, cache: str) -> None:
-    assert next_database(url) == cache
+    ]:
+        with subtests.test(url=url, cache=cache):
+            assert next_database(url) == cache
