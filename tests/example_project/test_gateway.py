@@ -3,7 +3,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,11 +75,9 @@ def test_a_slow_gateway_is_busy_and_has_sent_the_message(start_gateway: StartGat
     settings.GATEWAY_URL = url = start_gateway(slow=1, slow_seconds=60)
     settings.GATEWAY_TIMEOUT = timedelta(seconds=0.2)
 
-    began = time.monotonic()
     with pytest.raises(GatewayBusy, match="no answer"):
         send_sms(number="+49151", text="hello", key="sms-1")
 
-    assert time.monotonic() - began < 10
     assert call(url, "GET", "/sent/sms-1")[0] == 200
 
 
