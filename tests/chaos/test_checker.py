@@ -133,11 +133,14 @@ def test_i3_a_fault_explains_what_was_running_or_unsent():
     assert (verdict.duplicates, verdict.duplicates_per_fault_max, verdict.duplicates_without_fault) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("kind", ["die", "hold", "at-effect"])
-def test_i3_what_a_process_did_until_it_was_gone_is_explained_by_its_death(kind):
-    events = told(*published("a"), fault("f", pids=[A], began=2.5, kind=kind), *handled("a")[:-2], *handled("a", by=B))
-
-    assert check(events, ending(), TERMS).violations == []
+def test_i3_what_a_process_did_until_it_was_gone_is_explained_by_its_death(subtests):
+    for kind in ("die", "hold", "at-effect"):
+        died = fault("f", pids=[A], began=2.5, kind=kind)
+        with subtests.test(kind):
+            assert (
+                check(told(*published("a"), died, *handled("a")[:-2], *handled("a", by=B)), ending(), TERMS).violations
+                == []
+            )
 
 
 def test_a_violation_comes_with_what_happened_to_its_messages():
@@ -151,34 +154,35 @@ def test_a_violation_comes_with_what_happened_to_its_messages():
     ]
 
 
-@pytest.mark.parametrize(
-    "events",
-    [twice(pids=[B]), twice(pids=[A], spares=True), twice(pids=[A], settled_first=True)],
-    ids=["it hit another process", "it must cost nothing", "it was settled before"],
-)
-def test_i3_a_fault_explains_nothing_else(events):
-    assert "I3" in invariants(events, ending())
+def test_i3_a_fault_explains_nothing_else(subtests):
+    for reason, events in {
+        "it hit another process": twice(pids=[B]),
+        "it must cost nothing": twice(pids=[A], spares=True),
+        "it was settled before": twice(pids=[A], settled_first=True),
+    }.items():
+        with subtests.test(reason):
+            assert "I3" in invariants(events, ending())
 
 
-@pytest.mark.parametrize(
-    ("starts", "before", "found"),
-    [(10.5, [], set()), (11.5, [], {"I3"}), (10.5, ["b"], {"I3"})],
-    ids=["going on", "beginning anew", "its thread went on with another"],
-)
-def test_i3_a_thread_that_was_stopped_before_its_handler_may_run_it_and_nothing_after(starts, before, found):
-    events = told(
-        *published("a", *before),
-        (A, "taken", {"ids": ["a", *before]}),
-        fault("stop", pids=[A], began=4.0, kind="stop-tree"),
-        *handled("a", by=B),
-        (PRODUCER, "healed", {"fault": "stop"}, 10.0),
-        *((*line, 10.1) for other in before for line in handled(other)[1:]),
-        (*started("a"), starts),
-        (*effect("a"), starts + 0.1),
-        (A, "settled", {"stale": ["a"]}, starts + 0.2),
-    )
-
-    assert invariants(events, ending(published=1 + len(before))) == found
+def test_i3_a_thread_that_was_stopped_before_its_handler_may_run_it_and_nothing_after(subtests):
+    for reason, (starts, before, found) in {
+        "going on": (10.5, [], set()),
+        "beginning anew": (11.5, [], {"I3"}),
+        "its thread went on with another": (10.5, ["b"], {"I3"}),
+    }.items():
+        events = told(
+            *published("a", *before),
+            (A, "taken", {"ids": ["a", *before]}),
+            fault("stop", pids=[A], began=4.0, kind="stop-tree"),
+            *handled("a", by=B),
+            (PRODUCER, "healed", {"fault": "stop"}, 10.0),
+            *((*line, 10.1) for other in before for line in handled(other)[1:]),
+            (*started("a"), starts),
+            (*effect("a"), starts + 0.1),
+            (A, "settled", {"stale": ["a"]}, starts + 0.2),
+        )
+        with subtests.test(reason):
+            assert invariants(events, ending(published=1 + len(before))) == found
 
 
 def test_i3_a_fault_explains_one_more_effect_and_not_two():
@@ -244,12 +248,13 @@ def test_i8_what_was_counted_can_be_shown():
     assert invariants(told(*published("a", uncounted=True), *handled("a")), ending(published=0)) == set()
 
 
-@pytest.mark.parametrize("left", [{"pending": 1}, {"consumers": ["gone"]}, {"strange_keys": ["mq:lock"]}])
-def test_i9_nothing_is_left_over(left):
-    verdict = check(told(*published("a"), *handled("a")), ending(**left), TERMS)
+def test_i9_nothing_is_left_over(subtests):
+    for left in [{"pending": 1}, {"consumers": ["gone"]}, {"strange_keys": ["mq:lock"]}]:
+        with subtests.test(left=left):
+            verdict = check(told(*published("a"), *handled("a")), ending(**left), TERMS)
 
-    assert verdict.leaked == 1
-    assert {violation.invariant for violation in verdict.violations} == {"I9"}
+            assert verdict.leaked == 1
+            assert {violation.invariant for violation in verdict.violations} == {"I9"}
 
 
 def test_i9_living_consumers_may_be_known():
@@ -276,23 +281,24 @@ def test_i11_what_a_fault_hit_goes_on_soon():
     assert {violation.invariant for violation in verdict.violations} == {"I11"}
 
 
-@pytest.mark.parametrize(("slow", "found"), [(1, set()), (2, {"I11"})])
-def test_i11_for_a_dead_consumer_is_settled_at_once(slow, found):
-    supervisor, events = 99, []
-    for number in range(12):
-        message, died = f"m{number}", 100.0 * number
-        later = died + (0.8 if number < slow else 0.1)
-        events += [
-            *((*line, died - 3) for line in published(message)),
-            (number, "taken", {"ids": [message]}, died - 2),
-            (*fault(f"f{number}", pids=[number], began=died), died),
-            (supervisor, "settled", {"acked": [message]}, later),
-        ]
+def test_i11_for_a_dead_consumer_is_settled_at_once(subtests):
+    for slow, found in [(1, set()), (2, {"I11"})]:
+        with subtests.test(slow=slow, found=found):
+            supervisor, events = 99, []
+            for number in range(12):
+                message, died = f"m{number}", 100.0 * number
+                later = died + (0.8 if number < slow else 0.1)
+                events += [
+                    *((*line, died - 3) for line in published(message)),
+                    (number, "taken", {"ids": [message]}, died - 2),
+                    (*fault(f"f{number}", pids=[number], began=died), died),
+                    (supervisor, "settled", {"acked": [message]}, later),
+                ]
 
-    verdict = check(told(*events), ending(published=12, dead=[f"m{n}" for n in range(12)]), TERMS)
+            verdict = check(told(*events), ending(published=12, dead=[f"m{n}" for n in range(12)]), TERMS)
 
-    assert [round(seconds, 1) for seconds in verdict.handovers] == [0.8] * slow + [0.1] * (12 - slow)
-    assert {violation.invariant for violation in verdict.violations} - {"I1", "I4"} == found
+            assert [round(seconds, 1) for seconds in verdict.handovers] == [0.8] * slow + [0.1] * (12 - slow)
+            assert {violation.invariant for violation in verdict.violations} - {"I1", "I4"} == found
 
 
 def test_i11_what_others_had_been_given_before_is_not_what_a_fault_hit():

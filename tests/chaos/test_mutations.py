@@ -8,15 +8,16 @@ from tests.chaos.mutation import Mutation
 from tests.chaos.mutations import MUTATIONS, ROOT, mutate
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.partition(":")[0])
-def test_a_mutation_fits_each_of_its_files(mutation, tmp_path):
-    names = {*mutation.files, *(name for name, _, _ in mutation.also)}
-    for name in names:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    mutate(tmp_path, mutation)  # refuses a file that it does not fit
-    for name in names:
-        assert (tmp_path / name).read_bytes() != (ROOT / name).read_bytes()
+def test_a_mutation_fits_each_of_its_files(tmp_path, subtests):
+    for number, mutation in enumerate(MUTATIONS):
+        with subtests.test(mutation.name):
+            folder = tmp_path / str(number)
+            names = {*mutation.files, *(name for name, _, _ in mutation.also)}
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, folder / name)
+            mutate(folder, mutation)  # refuses a file that it does not fit
+            assert all((folder / name).read_bytes() != (ROOT / name).read_bytes() for name in names)
 
 
 def test_a_mutation_that_does_not_fit_any_more_is_an_error(tmp_path):

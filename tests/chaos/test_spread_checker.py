@@ -1,7 +1,5 @@
 """The checker of clusters finds each kind of broken promise in a history that was broken by hand."""
 
-import pytest
-
 from tests.chaos.checker import Terms, check
 from tests.chaos.history import event, in_order
 from tests.chaos.spread_checker import check_spread, outages, unreplicated
@@ -64,11 +62,12 @@ def test_a_queue_into_which_nothing_is_published_any_more_need_not_go_on():
     assert sentences(*published(1.0, "a/.1"), *published(9.0, "a/.2"), *outage(10.0, 15.0, "a", "b")) == []
 
 
-@pytest.mark.parametrize("answer", ["ok", "failed", "unknown"])
-def test_a_publish_that_takes_long_is_found(answer):
-    assert sentences(*published(1.0, "a/.1", answer=answer, after=5.5)) == []
-    (found,) = check_spread(told(*published(1.0, "a/.1", answer=answer, after=7.5)))
-    assert found == ("I12", f"1 publishes took longer than 6 s, one 7.5 s ({answer})", ["a/.1"])
+def test_a_publish_that_takes_long_is_found(subtests):
+    for answer in ["ok", "failed", "unknown"]:
+        with subtests.test(answer=answer):
+            assert sentences(*published(1.0, "a/.1", answer=answer, after=5.5)) == []
+            (found,) = check_spread(told(*published(1.0, "a/.1", answer=answer, after=7.5)))
+            assert found == ("I12", f"1 publishes took longer than 6 s, one 7.5 s ({answer})", ["a/.1"])
 
 
 def test_a_publish_that_never_ends_is_found():

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.chaos.history import event
 from tests.chaos.settings import LEDGER, ORDERS
 from tests.chaos.transaction_checker import TransactionEnding, check_transactions
@@ -35,9 +33,8 @@ def test_a_run_that_kept_its_promises():
     assert (verdict.lost, verdict.duplicates, verdict.inversions) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("invariants", "changes", "lost", "doubled"),
-    [
+def test_what_is_lost_doubled_or_foreign(subtests):
+    for invariants, changes, lost, doubled in [
         (["T1"], {"log": ["a1", "a2"]}, 1, 0),
         (["T1"], {"log": [*ALL, "b1"]}, 0, 1),
         (["T1"], {"published": {ORDERS: 4, LEDGER: 3}}, 0, 1),
@@ -49,11 +46,10 @@ def test_a_run_that_kept_its_promises():
         (["T1", "T3"], {"booked": [*ALL, "b1"]}, 0, 1),
         (["T3"], {"entered": ["a1", "b1"]}, 1, 0),
         (["T3"], {"entered": [*ALL, "a1"]}, 0, 1),
-    ],
-)
-def test_what_is_lost_doubled_or_foreign(invariants, changes, lost, doubled):
-    broken, verdict = found(**changes)
-    assert (broken, verdict.lost, verdict.duplicates) == (invariants, lost, doubled)
+    ]:
+        with subtests.test(invariants=invariants, changes=changes, lost=lost, doubled=doubled):
+            broken, verdict = found(**changes)
+            assert (broken, verdict.lost, verdict.duplicates) == (invariants, lost, doubled)
 
 
 def test_the_order_of_a_key():
@@ -69,9 +65,8 @@ def test_a_writer_that_failed():
     assert found(REFUSED)[0] == ["T5"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"rows": 1}, {"claims": 1}, {"queued": 1}, {"dead": [ORDERS]}, {"is_drained": False}, {"given_up": ["it ended"]}],
-)
-def test_what_is_left(changes):
-    assert found(**changes)[0] == ["T6"]
+def test_what_is_left(subtests):
+    left = {"rows": 1, "claims": 1, "queued": 1, "dead": [ORDERS], "is_drained": False, "given_up": ["it ended"]}
+    for name, value in left.items():
+        with subtests.test(name):
+            assert found(**{name: value})[0] == ["T6"]

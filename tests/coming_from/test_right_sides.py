@@ -2,9 +2,8 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import pytest
 
 from tests.coming_from.boxes import PAGES, boxes, page
 from tests.coming_from.stage import Stage
@@ -13,31 +12,40 @@ from tests.optional import needs_croniter
 FIRST_PARTS = ["## The same app", "## Words", "## What has no translation", "## Moving"]
 
 
-@needs_croniter
-@pytest.mark.parametrize("name", PAGES)
-def test_the_right_side_runs_on_the_kit(name, tmp_path):
+def play(name, folder):
+    """Run the right side of a page, as tests of a project."""
     right = boxes(name, "right")
     code = [(box.text, box.expected) for box in right if box.kind in ("shell", "wait")]
     assert len(code) > 3
-    project = Stage(
-        tmp_path / "right", url="redis://127.0.0.1:1", programs=Path(sys.executable).parent, BOXES=json.dumps(code)
-    )
+    project = Stage(folder, url="redis://127.0.0.1:1", programs=Path(sys.executable).parent, BOXES=json.dumps(code))
     with project:
         project.play([box for box in right if box.kind in ("file", "write")])
         options = ["-W", "error", "-p", "no:cacheprovider"]
         project.check(["python", "-m", "pytest", "on_the_kit.py", "shop/tests.py", *options])
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_page_has_the_same_parts(name):
-    parts = [line for line in page(name).splitlines() if line.startswith("## ")]
-    assert parts == FIRST_PARTS
+@needs_croniter
+def test_the_right_sides_run_on_the_kit(tmp_path, subtests):
+    # A page is a process of its own.
+    with ThreadPoolExecutor(2) as threads:
+        pages = {name: threads.submit(play, name, tmp_path / name) for name in PAGES}
+    for name, played in pages.items():
+        with subtests.test(name):
+            played.result()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_box_of_code_is_run(name):
+def test_each_page_has_the_same_parts(subtests):
+    for name in PAGES:
+        with subtests.test(name=name):
+            parts = [line for line in page(name).splitlines() if line.startswith("## ")]
+            assert parts == FIRST_PARTS
+
+
+def test_each_box_of_code_is_run(subtests):
     """A box without a comment above it would not be."""
-    text = page(name)
-    assert text.count("\n```\n") == sum(
-        len([box for box in boxes(name, side) if box.kind != "wait"]) for side in ("left", "right", "both")
-    )
+    for name in PAGES:
+        with subtests.test(name=name):
+            text = page(name)
+            assert text.count("\n```\n") == sum(
+                len([box for box in boxes(name, side) if box.kind != "wait"]) for side in ("left", "right", "both")
+            )

@@ -104,28 +104,26 @@ def check_arguments(called: Any, node: ast.AST) -> None:
         assert given <= {parameter.name for parameter in parameters}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_word_of_ours_exists(name):
-    found = words(name)
-    assert len(found) > 20
-    for word in found:
-        try:
-            resolve(word)
-        except (AssertionError, AttributeError, KeyError, SyntaxError, CommandError) as error:
-            pytest.fail(f"{name}: `{word}`: {error!r}")
+def test_every_word_of_ours_exists(subtests):
+    for name in PAGES:
+        with subtests.test(name=name):
+            found = words(name)
+            assert len(found) > 20
+            for word in found:
+                try:
+                    resolve(word)
+                except (AssertionError, AttributeError, KeyError, SyntaxError, CommandError) as error:
+                    pytest.fail(f"{name}: `{word}`: {error!r}")
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
+def test_a_word_that_does_not_exist_is_found(subtests):
+    for word in [
         "task.enqueue_all()",
         "task.using(countdown=1)",
         "manage.py mq drain",
         '"RATE": 1',
         "@task(acks_late=True)",
         "flow.link(a)",
-    ],
-)
-def test_a_word_that_does_not_exist_is_found(word):
-    with pytest.raises((AssertionError, AttributeError, KeyError, CommandError)):
-        resolve(word)
+    ]:
+        with subtests.test(word=word), pytest.raises((AssertionError, AttributeError, KeyError, CommandError)):
+            resolve(word)

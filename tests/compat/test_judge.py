@@ -1,7 +1,5 @@
 """The judge finds what a run of two versions may not do."""
 
-import pytest
-
 from tests.compat.judge import LABELS, Account, faults
 
 
@@ -32,9 +30,8 @@ def test_a_run_in_which_all_went_well_has_no_faults():
     assert found(whole_run()) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
+def test_each_fault_is_found(subtests):
+    for line, fault in [
         ({"what": "ok", "kind": "ready", "by": "old", "ids": ["r9"]}, "1 messages of kind ready were lost: r9"),
         (
             {"what": "effect", "kind": "ready", "by": "new", "id": "ready-old-old"},
@@ -49,10 +46,9 @@ def test_a_run_in_which_all_went_well_has_no_faults():
             "1 cancelled messages were handled: taken-back",
         ),
         ({"what": "tick", "kind": "tick", "by": "new", "id": "3"}, "1 ticks of the schedule were handled twice"),
-    ],
-)
-def test_each_fault_is_found(line, fault):
-    assert found([*whole_run(), line]) == [fault]
+    ]:
+        with subtests.test(line=line, fault=fault):
+            assert found([*whole_run(), line]) == [fault]
 
 
 def test_a_run_that_shows_nothing_does_not_pass():

@@ -79,19 +79,21 @@ class TestTools:
         )
         assert code == 0, said
 
-    @pytest.mark.parametrize("path", [path for path in MANIFESTS if path.stem != "keda"], ids=lambda path: path.stem)
-    def test_the_manifests_fit_the_schemas_of_kubernetes(self, path):
-        code, said = outcome(tool("kubernetes-validate"), "--strict", "--no-warn", str(path))
-        assert code == 0, said
-        assert said.count("passed") == len(documents(path))
+    def test_the_manifests_fit_the_schemas_of_kubernetes(self, subtests):
+        for path in [path for path in MANIFESTS if path.stem != "keda"]:
+            with subtests.test(path=path):
+                code, said = outcome(tool("kubernetes-validate"), "--strict", "--no-warn", str(path))
+                assert code == 0, said
+                assert said.count("passed") == len(documents(path))
 
     @needs_systemd
-    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    def test_systemd_understands_the_units(self, path, tmp_path):
-        copy = tmp_path / path.name
-        # The program must be there.
-        copy.write_text(path.read_text().replace("/srv/shop/.venv/bin/python", sys.executable))
-        assert outcome("systemd-analyze", "verify", "--man=no", "--generators=no", str(copy)) == (0, "")
+    def test_systemd_understands_the_units(self, tmp_path, subtests):
+        for path in UNITS:
+            with subtests.test(path=path):
+                copy = tmp_path / path.name
+                # The program must be there.
+                copy.write_text(path.read_text().replace("/srv/shop/.venv/bin/python", sys.executable))
+                assert outcome("systemd-analyze", "verify", "--man=no", "--generators=no", str(copy)) == (0, "")
 
     @needs_systemd
     def test_systemd_analyze_names_a_mistake(self, tmp_path):

@@ -6,8 +6,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from tests.shell import ROOT, shell_environment
 
 PROJECT = ROOT / "example_project"
@@ -47,11 +45,12 @@ def test_those_of_djangos_test_case_run_without_pytest(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("path", "example"), EXAMPLES, ids=[path for path, _ in EXAMPLES])
-def test_the_readme_shows_tests_as_they_are(path: str, example: str) -> None:
-    text = (PROJECT / path).read_text(encoding="utf-8")
-    assert example.startswith("def test_")
-    assert f"\n{example.strip()}\n" in text
+def test_the_readme_shows_tests_as_they_are(subtests):
+    for path, example in EXAMPLES:
+        with subtests.test(path=path, example=example):
+            text = (PROJECT / path).read_text(encoding="utf-8")
+            assert example.startswith("def test_")
+            assert f"\n{example.strip()}\n" in text
 
 
 def test_the_readme_shows_three() -> None:

@@ -26,6 +26,10 @@ print(import_prices.enqueue(prices.pk).id)
 """
 
 
+# The resuming itself is tested with consumers; this is the shop that does so.
+pytestmark = pytest.mark.slow
+
+
 class Shop:
     """The example project with a database of its own, and what runs in it."""
 

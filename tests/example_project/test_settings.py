@@ -3,36 +3,31 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from example_project.settings import next_database
 from mq_django.transport.private_server import PrivateServer
 from tests.example_project.conftest import ROOT
 
+#: What `manage.py shell` does.
 PUBLISH = """
 from django.core.cache import caches
+from django.core.management import call_command
 from mq_django import queues
+call_command("check", fail_level="WARNING")
 cache = caches["default"]
 cache.set("a", 1)
 queues["imports"].publish("x", None)
 cache.clear()
 print(cache.get("a"), type(cache).__module__)
+call_command("mq", "status")
 """
 
 
-@pytest.fixture(params=["unix", "tcp"])
-def server(request: pytest.FixtureRequest) -> Iterator[PrivateServer]:
-    with PrivateServer(tcp=request.param == "tcp") as found:
-        yield found
-
-
-def manage(folder: Path, *arguments: str, url: str = "") -> str:
+def shell(folder: Path, *, url: str) -> str:
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(
-        [sys.executable, "example_project/manage.py", *arguments],
+        [sys.executable, "example_project/manage.py", "shell", "-v0", "--command", PUBLISH],
         cwd=ROOT,
         env={**env, "EXAMPLE_PROJECT_DIR": str(folder), "MQ_REDIS_URL": url},
         capture_output=True,
@@ -49,27 +44,26 @@ def ready(status: str) -> int:
     return int(row[2])
 
 
-def test_clearing_the_cache_leaves_the_queues_on_the_same_server(tmp_path: Path, server: PrivateServer) -> None:
-    manage(tmp_path, "check", "--fail-level", "WARNING", url=server.url)
-    assert manage(tmp_path, "shell", "-v0", "--command", PUBLISH, url=server.url) == "None django_redis.cache\n"
-    assert ready(manage(tmp_path, "mq", "status", url=server.url)) == 1
+def test_clearing_the_cache_leaves_the_queues_on_the_same_server(tmp_path: Path) -> None:
+    with PrivateServer() as server:
+        said = shell(tmp_path, url=server.url)
+    assert "None django_redis.cache\n" in said
+    assert ready(said) == 1
     assert not (tmp_path / "redis").exists()
 
 
 def test_without_a_server_the_project_starts_its_own(tmp_path: Path) -> None:
-    manage(tmp_path, "check", "--fail-level", "WARNING")
-    assert "locmem" in manage(tmp_path, "shell", "-v0", "--command", PUBLISH)
-    assert ready(manage(tmp_path, "mq", "status")) == 1
+    said = shell(tmp_path, url="")
+    assert "locmem" in said
+    assert ready(said) == 1
     assert (tmp_path / "redis" / "socket").exists()
 
 
-@pytest.mark.parametrize(
-    ("url", "cache"),
-    [
+def test_the_cache_has_the_next_database(subtests):
+    for url, cache in [
         ("redis://127.0.0.1:6380", "redis://127.0.0.1:6380?db=1"),
         ("rediss://user:secret@example.org:6380/2", "rediss://user:secret@example.org:6380/2?db=3"),
         ("unix:///run/redis.sock?db=4&password=x", "unix:///run/redis.sock?db=5&password=x"),
-    ],
-)
-def test_the_cache_has_the_next_database(url: str, cache: str) -> None:
-    assert next_database(url) == cache
+    ]:
+        with subtests.test(url=url, cache=cache):
+            assert next_database(url) == cache

@@ -1,4 +1,4 @@
-"""Three databases with the tables of the inbox and one for effects, and threads that run handlers."""
+"""A database with the tables of the inbox and one for effects, and threads that run handlers."""
 
 import pytest
 
@@ -15,16 +15,19 @@ from tests.waiting import wait_until
 ALIAS = "inboxes"
 
 
-@pytest.fixture(params=KINDS)
-def database_options(request, databases):
-    """The settings of a database of each kind."""
-    return databases.options(request.param)
+#: For what differs between databases: how a row is written and locked, and how a transaction ends.
+on_each_database = pytest.mark.parametrize("kind", KINDS, indirect=True)
 
 
 @pytest.fixture
-def using(request, database_options, databases, django_db_blocker):
+def kind(request):
+    """The kind of the test's database."""
+    return getattr(request, "param", "sqlite")
+
+
+@pytest.fixture
+def using(kind, databases, django_db_blocker):
     """The alias of a database whose tables are empty. Nothing of a test is in a transaction."""
-    kind = request.node.callspec.params["database_options"]
     with django_db_blocker.unblock(), databases.added(ALIAS, kind):
         effects = Effects(ALIAS)
         effects.create()

@@ -15,25 +15,36 @@ from mq_django.core.interrupts import is_cancelled, place, uninterrupted
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, CANCEL, Retry
 from mq_django.registry import Handler
+from tests.inbox.conftest import on_each_database
 from tests.waiting import wait_until
 
-SHORT = timedelta(seconds=1)
+LIMIT = timedelta(minutes=1)
 
 
 @pytest.fixture
 def late(consumer):
-    """Interrupt what is past its timeout, until the test ends."""
-    over = threading.Event()
+    """Return a function that interrupts what runs as if an hour had passed."""
 
-    def watch():
-        while not over.wait(0.01):
-            consumer.rig.threads.interrupt_late()
+    def interrupt():
+        for lane in consumer.rig.threads.lanes:
+            lane.interrupt_if_late(time.monotonic() + 3600)
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
+    return interrupt
+
+
+@pytest.fixture
+def lingers(consumer, effects):
+    """Return a handler that has an effect and goes on until it is interrupted, and an event that says that it runs."""
+    begun, never = threading.Event(), threading.Event()
+
+    def linger(message):
+        effects.add(message)
+        begun.set()
+        # An interrupt waits for the end of a call.
+        while not never.wait(0.01):
+            pass
+
+    return linger, begun
 
 
 def cancel(consumer):
@@ -49,70 +60,48 @@ def cancel(consumer):
     wait_until(look)
 
 
-def hold_commits(monkeypatch, using, *, until):
-    """Let each commit of the database wait for something."""
-    real = connections[using].__class__._commit
+@pytest.fixture
+def held(monkeypatch, using):
+    """Hold the next commit of the database: the events say that it has begun, and let it go on."""
+    begun, goes_on = threading.Event(), threading.Event()
+    wrapper = connections[using].__class__
+    real = wrapper._commit
 
     def commit(connection):
-        until()
+        begun.set()
+        assert goes_on.wait(60)
         return real(connection)
 
-    monkeypatch.setattr(connections[using].__class__, "_commit", commit)
+    monkeypatch.setattr(wrapper, "_commit", commit)
+    return begun, goes_on
 
 
-def test_a_timeout_rolls_back(consumer, effects, using, rows, late):
-    def linger(message):
-        effects.add(message)
-        for _ in range(6000):
-            time.sleep(0.01)
-
-    consumer.handle(linger, once=using, timeout=SHORT)
-    outcome = consumer.run()
+def test_a_timeout_rolls_back(consumer, effects, using, rows, late, lingers):
+    linger, begun = lingers
+    consumer.handle(linger, once=using, timeout=LIMIT)
+    consumer.start()
+    assert begun.wait(60)
+    late()
+    (outcome,) = consumer.outcomes(1)
     assert isinstance(outcome, Retry)
     assert "longer than its timeout" in outcome.error
     assert (effects.all(), rows()) == ([], [])
 
 
-def test_a_timeout_does_not_interrupt_the_commit(consumer, effects, using, monkeypatch, late):
-    waited = []
-
-    def until_late():
-        ends = time.monotonic() + SHORT.total_seconds() + 0.3
-        while time.monotonic() < ends:
-            time.sleep(0.01)
-        waited.append(True)
-
-    consumer.handle(effects.add, once=using, timeout=SHORT)
-    hold_commits(monkeypatch, using, until=until_late)
-    assert consumer.run() == ACK
-    assert waited
-    assert effects.all() == ["m"]
-
-
-def test_a_cancelled_handler_is_rolled_back(consumer, effects, using, rows):
-    def linger(message):
-        effects.add(message)
-        for _ in range(6000):
-            time.sleep(0.01)
-
-    consumer.handle(linger, once=using)
+def test_a_cancelled_handler_is_rolled_back(consumer, effects, using, rows, lingers):
+    consumer.handle(lingers[0], once=using)
     consumer.start()
     cancel(consumer)
     assert consumer.outcomes(1) == [CANCEL]
     assert (effects.all(), rows()) == ([], [])
 
 
-def test_what_commits_is_not_cancelled(consumer, effects, using, monkeypatch):
-    commits, goes_on = threading.Event(), threading.Event()
-
-    def wait():
-        commits.set()
-        assert goes_on.wait(60)
-
-    consumer.handle(effects.add, once=using)
-    hold_commits(monkeypatch, using, until=wait)
+def test_what_commits_is_neither_late_nor_cancelled(consumer, effects, using, held, late):
+    commits, goes_on = held
+    consumer.handle(effects.add, once=using, timeout=LIMIT)
     consumer.start()
     assert commits.wait(60)
+    late()
     (lane,) = [lane for lane in consumer.rig.threads.lanes if lane.job is not None]
     lane.cancel(lane.job, force=False)
     assert not lane.cancelled
@@ -150,19 +139,19 @@ class TestCoroutines:
         assert any(isinstance(outcome, Retry) for outcome in outcomes)
         assert effects.all() == ["good"]
 
-    def test_a_timeout_ends_them_and_rolls_back(self, consumer, effects, using, rows, late):
+    def test_a_timeout_ends_them_and_rolls_back(self, consumer, effects, using, rows):
         ended = []
 
         async def linger(message):
-            await sync_to_async(effects.add)(message)
             try:
+                await sync_to_async(effects.add)(message)
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
                 ended.append(message.id)
                 raise
 
-        consumer.handle(linger, once=using, is_async=True, timeout=SHORT)
-        assert "longer than its timeout of 1 s" in consumer.run().error
+        consumer.handle(linger, once=using, is_async=True, timeout=timedelta(seconds=0.05))
+        assert "longer than its timeout of 0.05 s" in consumer.run().error
         assert ended == ["m"]
         assert (effects.all(), rows()) == ([], [])
 
@@ -192,7 +181,7 @@ class TestCoroutines:
             with uninterrupted():
                 begun.set()
                 await asyncio.to_thread(cancelled.wait, 60)
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0)
                 steps.append("guarded")
             await asyncio.sleep(60)
 
@@ -216,6 +205,7 @@ class TestCoroutines:
         assert effects.all() == ["m"]
 
 
+@on_each_database
 def test_a_connection_that_breaks_during_the_commit_is_asked_again(consumer, effects, using, monkeypatch):
     """The commit is done, and its reply is lost."""
     lost, real = [], connections[using].__class__._commit

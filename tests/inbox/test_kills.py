@@ -14,6 +14,7 @@ from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.consumers.conftest import history, trees  # noqa: F401 - fixtures
+from tests.inbox.conftest import on_each_database
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,7 @@ def dead(store):
     return store.depths().dead
 
 
+@on_each_database
 def test_a_process_that_dies_after_its_commit(start, mq_settings, effects, rows):
     """The only attempt is used up each time, and the message is not buried."""
     mq_settings(**FEW_ATTEMPTS)
@@ -56,6 +58,7 @@ def test_a_process_that_dies_after_its_commit(start, mq_settings, effects, rows)
     assert [row.message_id for row in rows()] == ids
 
 
+@on_each_database
 def test_a_process_that_dies_before_its_commit(start, mq_settings, effects, rows):
     """Its message kills each process that runs it, so it is buried when a look has found that it has no effect."""
     mq_settings(**FEW_ATTEMPTS)
@@ -66,6 +69,7 @@ def test_a_process_that_dies_before_its_commit(start, mq_settings, effects, rows
     assert (effects.all(), rows()) == ([], [])
 
 
+@on_each_database
 def test_consumers_that_are_killed_again_and_again(start, effects, store):
     ids = sorted(f"m{number:03}" for number in range(200))
     for message_id in ids:
@@ -83,6 +87,7 @@ def test_consumers_that_are_killed_again_and_again(start, effects, store):
     assert dead(store) == 0
 
 
+@on_each_database
 def test_a_holder_that_is_frozen(start, effects, store, tmp_path):
     """Another tree takes its message, and whoever commits first decides."""
     options = {"QUEUES": {"default": {"VISIBILITY_TIMEOUT": 2}}}

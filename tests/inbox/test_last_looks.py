@@ -15,7 +15,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.inbox import once
 from mq_django.registry import Handler
-from tests.inbox.conftest import ALIAS
+from tests.inbox.conftest import ALIAS, on_each_database
 
 
 def history(error):
@@ -68,11 +68,12 @@ class TestConsumer:
         assert consumer.run(attempt=4, history=history(RAN_AT_DEATH)) == ACK
         assert effects.all() == ["m"]
 
-    @pytest.mark.parametrize(("error", "reason"), [(RAN_AT_DEATH, "crashed"), (NOT_INTERRUPTED, "attempts")])
-    def test_any_other_is_buried_without_its_handler(self, consumer, effects, using, rows, error, reason):
+    @on_each_database
+    def test_any_other_is_buried_without_its_handler(self, consumer, effects, using, rows):
         consumer.handle(effects.add, once=using)
-        outcome = consumer.run(attempt=4, history=history(error))
-        assert (type(outcome), outcome.error, outcome.reason) == (Bury, error, reason)
+        for error, reason in ((RAN_AT_DEATH, "crashed"), (NOT_INTERRUPTED, "attempts")):
+            outcome = consumer.run(attempt=4, history=history(error))
+            assert (type(outcome), outcome.error, outcome.reason) == (Bury, error, reason)
         assert (effects.all(), rows()) == ([], [])
 
     def test_an_attempt_after_others_failed_runs(self, consumer, effects, using):

@@ -37,9 +37,14 @@ def fresh(function):
 
 
 def test_it_names_the_database():
+    class Books:
+        def book(self, message):
+            """Do nothing."""
+
     assert database_of(nothing) is None
     assert database_of(exactly_once(fresh(nothing))) == "default"
     assert database_of(exactly_once(using="other")(fresh(nothing))) == "other"
+    assert database_of(exactly_once(Books().book)) == "default"
 
 
 def test_the_function_runs_as_before_where_it_is_called():
@@ -93,24 +98,13 @@ def test_one_function_may_have_several_handlers():
     assert (find("emails", "a").once, find("emails", "b").once) == ("default", "default")
 
 
-@pytest.mark.parametrize("using", ["", 7, None])
-def test_what_is_no_alias_is_an_error(using):
-    with pytest.raises(ConfigurationError, match="alias of a database"):
-        exactly_once(using=using)
-
-
-@pytest.mark.parametrize("function", [7, functools.partial(nothing), print])
-def test_what_is_no_function_is_an_error(function):
-    with pytest.raises(ConfigurationError, match="directly above a function"):
-        exactly_once(function)
-
-
-def test_a_method_can_be_marked():
-    class Books:
-        def book(self, message):
-            """Do nothing."""
-
-    assert database_of(exactly_once(Books().book)) == "default"
+def test_what_is_no_alias_or_no_function_is_an_error():
+    for using in ("", 7, None):
+        with pytest.raises(ConfigurationError, match="alias of a database"):
+            exactly_once(using=using)
+    for function in (7, functools.partial(nothing), print):
+        with pytest.raises(ConfigurationError, match="directly above a function"):
+            exactly_once(function)
 
 
 class TestChecks:

@@ -10,6 +10,7 @@ from mq_django.core.exactly_once import current_database
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry, StepEnd
 from mq_django.inbox import once
 from mq_django.models import InboxMessage
+from tests.inbox.conftest import on_each_database
 from tests.inbox.effects import Effects
 
 
@@ -18,6 +19,7 @@ def _short_pauses(monkeypatch):
     monkeypatch.setattr(once, "BUSY_PAUSE", 0.05)
 
 
+@on_each_database
 def test_a_repeat_is_acked_without_its_handler(consumer, effects, using, rows):
     consumer.handle(effects.add, once=using)
     assert consumer.run() == ACK
@@ -25,12 +27,9 @@ def test_a_repeat_is_acked_without_its_handler(consumer, effects, using, rows):
     assert effects.all() == ["m"]
     (row,) = rows()
     assert (row.queue, row.message_id, row.handler, row.number, row.outcome) == ("default", "m", "n", 0, "")
-
-
-def test_another_message_is_none(consumer, effects, using):
-    consumer.handle(effects.add, once=using)
+    # Another id, or another key, is another message.
     assert [consumer.run("a"), consumer.run("b"), consumer.run("b", key="k")] == [ACK, ACK, ACK]
-    assert effects.all() == ["a", "b", "b"]
+    assert effects.all() == ["a", "b", "b", "m"]
 
 
 def test_a_repeat_has_the_result_of_the_first(consumer, effects, using):
@@ -56,6 +55,7 @@ def test_a_dropped_step_leaves_no_row(consumer, using, rows):
     assert rows() == []
 
 
+@on_each_database
 @pytest.mark.parametrize("outcome", [Retry(error="not yet"), Bury("never")], ids=["retry", "bury"])
 def test_what_is_no_ack_is_rolled_back(consumer, effects, using, rows, outcome):
     def refuse(message):
@@ -84,6 +84,7 @@ def test_an_exception_is_rolled_back_and_the_next_attempt_runs(consumer, effects
     assert effects.all() == ["m"]
 
 
+@on_each_database
 def test_a_transaction_that_is_marked_for_rollback_is_no_ack(consumer, effects, using, rows):
     def undo(message):
         effects.add(message)
@@ -94,10 +95,9 @@ def test_a_transaction_that_is_marked_for_rollback_is_no_ack(consumer, effects, 
     assert (effects.all(), rows()) == ([], [])
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "mariadb"], indirect=True)
 def test_a_transaction_that_the_database_has_rolled_back_is_no_ack(consumer, effects, using, rows):
-    """After a deadlock on MariaDB, or a full disk on SQLite."""
-    if connections[using].vendor == "postgresql":
-        pytest.skip("PostgreSQL keeps a transaction that has failed, see below")
+    """After a deadlock on MariaDB, or a full disk on SQLite. PostgreSQL keeps a transaction that has failed."""
 
     def lose(message):
         effects.add(message)
@@ -110,6 +110,7 @@ def test_a_transaction_that_the_database_has_rolled_back_is_no_ack(consumer, eff
     assert rows() == []
 
 
+@on_each_database
 def test_a_statement_that_fails_and_is_caught_is_an_ack_only_if_its_transaction_commits(consumer, effects, using, rows):
     """PostgreSQL accepts no other statement in the transaction then, and rolls back at its commit without an error."""
 
@@ -129,6 +130,7 @@ def test_a_statement_that_fails_and_is_caught_is_an_ack_only_if_its_transaction_
         assert len(rows()) == 1
 
 
+@on_each_database
 def test_an_error_inside_an_atomic_block_of_the_handler_may_be_caught(consumer, effects, using):
     def go_on(message):
         effects.add(message)
@@ -140,10 +142,9 @@ def test_an_error_inside_an_atomic_block_of_the_handler_may_be_caught(consumer, 
     assert effects.all() == ["m"]
 
 
+@pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
 def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
     """MariaDB rolls back the whole transaction of one of both, and its next statement begins another one."""
-    if connections[using].vendor != "mysql":
-        pytest.skip("only MySQL and MariaDB go on after a deadlock")
     with connections[using].cursor() as cursor:
         cursor.executemany("INSERT INTO effects (message) VALUES (%s)", [["x"]] * 20)
         cursor.execute("CREATE OR REPLACE TABLE pair (id integer PRIMARY KEY, n integer) ENGINE=InnoDB")
@@ -186,6 +187,7 @@ def test_a_deadlock_that_is_caught_is_no_ack(consumer, effects, using, rows):
     assert (effects.all(), rows()) == ([], [])
 
 
+@on_each_database
 def test_an_atomic_block_that_is_left_open_is_no_ack(consumer, effects, using, rows):
     def leave_open(message):
         transaction.atomic(using=using).__enter__()
@@ -196,6 +198,7 @@ def test_an_atomic_block_that_is_left_open_is_no_ack(consumer, effects, using, r
     assert (effects.all(), rows()) == ([], [])
 
 
+@on_each_database
 def test_without_autocommit_nothing_is_acked(consumer, effects, using, monkeypatch):
     """Nobody would commit what is written, and an ack would lose it."""
     monkeypatch.setitem(connections.settings[using], "AUTOCOMMIT", False)
@@ -226,6 +229,7 @@ def test_an_error_of_an_on_commit_hook_does_not_undo_the_ack(consumer, effects, 
     assert called == [None]
 
 
+@on_each_database
 def test_a_message_that_runs_elsewhere_is_handed_back(consumer, effects, using):
     begun, ends, runs = threading.Event(), threading.Event(), []
 
@@ -252,6 +256,7 @@ def test_a_message_that_runs_elsewhere_is_handed_back(consumer, effects, using):
     assert effects.all() == ["m"]
 
 
+@on_each_database
 def test_many_deliveries_at_once_have_one_effect(consumer, effects, using):
     consumer.handle(effects.add, once=using)
     for _ in range(12):
@@ -264,6 +269,7 @@ def test_many_deliveries_at_once_have_one_effect(consumer, effects, using):
     assert all(isinstance(outcome, kinds) for outcome in outcomes)
 
 
+@on_each_database
 def test_different_messages_do_not_wait_for_each_other(consumer, effects, using):
     together = threading.Barrier(4, timeout=60)
 
@@ -286,6 +292,7 @@ def test_a_row_that_cannot_be_read_is_an_ack(consumer, effects, using):
     assert effects.all() == ["m"]
 
 
+@on_each_database
 def test_text_that_the_database_does_not_accept_is_shown_in_ascii(consumer, effects, using, rows):
     consumer.handle(lambda message: None, once=using)
     assert consumer.run("é\x00🙂" * 100) == ACK

@@ -12,6 +12,7 @@ from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.inbox import inbox_entries, once
 from mq_django.inbox.identity import Identity
 from mq_django.inbox.inbox_entries import Entries, Taken
+from tests.inbox.conftest import on_each_database
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,7 @@ def ids_of(rows):
     return [row.message_id for row in rows()]
 
 
+@on_each_database
 def test_a_call_is_one_transaction_with_the_rows_of_its_messages(consumer, calls, effects, using, rows):
     consumer.handle(calls, once=using, batch=10)
     assert run(consumer, "a", "b", "c") == [ACK] * 3
@@ -70,6 +72,7 @@ def test_messages_that_were_handled_before_are_left_out(consumer, calls, effects
     assert (calls.sizes, effects.all()) == ([2, 1], ["a", "b", "c"])
 
 
+@on_each_database
 def test_a_call_whose_transaction_the_database_has_given_up_acks_nothing(consumer, effects, using, rows):
     def lose(messages):
         for message in messages:
@@ -90,6 +93,7 @@ def test_a_message_that_comes_twice_in_a_call_is_handled_once(consumer, calls, e
     assert effects.all() == ["a", "b"]
 
 
+@on_each_database
 def test_halves_are_transactions_of_their_own(consumer, calls, effects, using, rows):
     consumer.handle(calls, once=using, batch=10)
     outcomes = run(consumer, "a", "b", "bad", "d")
@@ -138,6 +142,7 @@ def test_a_later_attempt_runs_alone(consumer, calls, effects, using):
     assert effects.all() == ["a", "b"]
 
 
+@on_each_database
 def test_many_rows_are_written_by_few_statements(using, rows, monkeypatch):
     monkeypatch.setattr(inbox_entries, "ROWS", 2)
     identities = [Identity("default", f"m{number}", None, "n") for number in range(5)]
@@ -150,9 +155,9 @@ def test_many_rows_are_written_by_few_statements(using, rows, monkeypatch):
     assert len(rows()) == 5
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"], indirect=True)
 def test_what_another_delivery_handles_now_is_handed_back(consumer, calls, effects, using):
-    if not Entries(using).writes_first:
-        pytest.skip("SQLite writes the rows last")
+    """SQLite writes the rows last."""
     consumer.handle(calls, once=using, batch=10)
     identity = Identity("default", "b", None, "n")
     written, ended = threading.Event(), threading.Event()

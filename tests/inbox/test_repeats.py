@@ -1,7 +1,6 @@
 """Messages that come again by a seek, a replay, a republish or another number of partitions; and passes."""
 
 import io
-from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
@@ -18,9 +17,12 @@ from mq_django.inbox.identity import Identity
 from mq_django.models import InboxMessage, InboxPass
 from mq_django.testing.runs import ensure_groups, run
 from mq_django.testing.single_run import SingleRun
-from tests.inbox.conftest import ALIAS
+from tests.inbox.conftest import ALIAS, on_each_database
 
 pytestmark = pytest.mark.usefixtures("handlers")
+
+#: In milliseconds.
+DAY = 86_400_000
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +58,24 @@ def mq(*arguments):
 
 def outcomes():
     return [handled.outcome for handled in run("orders:billing")]
+
+
+def seek(group, **options):
+    group.seek("beginning", **options)
+    assert outcomes() == [ACK, ACK]
+
+
+def seek_by_command(group, *, repeat=False):
+    mq("seek", "orders:billing", "beginning", *["--repeat"] * repeat)
+    assert outcomes() == [ACK, ACK]
+
+
+def replay(group, **options):
+    assert len(group.replay(**options).handled) == 2
+
+
+def replay_by_command(group, *, repeat=False):
+    mq("replay", "orders:billing", *["--repeat"] * repeat)
 
 
 @pytest.fixture
@@ -106,20 +126,25 @@ def test_in_partitions_an_id_belongs_to_its_key(effects):
     assert effects.all() == ["m", "m", "m"]
 
 
+@on_each_database
+def test_what_comes_again_has_effects_only_when_it_is_asked_to_and_then_once(group, effects):
+    for passes, again in enumerate((seek, replay, seek_by_command, replay_by_command), 1):
+        again(group)
+        assert effects.all() == ["m0"] * passes + ["m1"] * passes
+        again(group, repeat=True)
+        again(group)
+        assert effects.all() == ["m0"] * (passes + 1) + ["m1"] * (passes + 1)
+
+
+def test_a_dry_run_repeats_nothing(group, effects):
+    mq("seek", "orders:billing", "beginning", "--repeat", "--dry")
+    assert outcomes() == []
+    replay(group, repeat=True, dry=True)
+    seek(group)
+    assert effects.all() == ["m0", "m1"]
+
+
 class TestSeek:
-    def test_it_passes_over_what_is_done(self, group, effects):
-        group.seek("beginning")
-        assert outcomes() == [ACK, ACK]
-        assert effects.all() == ["m0", "m1"]
-
-    def test_with_repeat_the_effects_happen_again_once(self, group, effects):
-        group.seek("beginning", repeat=True)
-        assert outcomes() == [ACK, ACK]
-        assert effects.all() == ["m0", "m0", "m1", "m1"]
-        group.seek("beginning")
-        assert outcomes() == [ACK, ACK]
-        assert effects.all() == ["m0", "m0", "m1", "m1"]
-
     def test_partitions_have_one_pass(self, effects):
         subscriber("wide", group="all")(exactly_once(using=ALIAS)(effects_of(effects)))
         topics["wide"].group("all").subscribe()
@@ -132,15 +157,6 @@ class TestSeek:
         topics["wide"].group("all").seek("beginning", repeat=True)
         run("wide:all")
         assert len(effects.all()) == 8
-
-    def test_the_command_repeats_only_when_it_is_asked_to(self, group, effects):
-        mq("seek", "orders:billing", "beginning", "--repeat", "--dry")
-        mq("seek", "orders:billing", "beginning")
-        run("orders:billing")
-        assert effects.all() == ["m0", "m1"]
-        mq("seek", "orders:billing", "beginning", "--repeat")
-        run("orders:billing")
-        assert effects.all() == ["m0", "m0", "m1", "m1"]
 
     def test_nothing_is_raised_before_everything_is_checked(self, group):
         with pytest.raises(InvalidOffset):
@@ -160,17 +176,6 @@ class TestSeek:
 
 
 class TestReplay:
-    def test_it_passes_over_what_is_done(self, group, effects):
-        assert len(group.replay().handled) == 2
-        assert effects.all() == ["m0", "m1"]
-
-    def test_with_repeat_the_effects_happen_again_once(self, group, effects):
-        assert len(group.replay(repeat=True, dry=True).handled) == 2
-        assert effects.all() == ["m0", "m1"]
-        assert len(group.replay(repeat=True).handled) == 2
-        assert len(group.replay().handled) == 2
-        assert effects.all() == ["m0", "m0", "m1", "m1"]
-
     def test_it_does_what_was_not_done(self, group, effects, rows):
         InboxMessage.objects.using(ALIAS).filter(message_id="m1").delete()
         group.replay()
@@ -186,10 +191,6 @@ class TestReplay:
     def test_a_given_handler_cannot_repeat(self, group):
         with pytest.raises(ConfigurationError, match="is for the subscribers"):
             group.replay(print, repeat=True)
-
-    def test_the_command_repeats(self, group, effects):
-        mq("replay", "orders:billing", "--repeat")
-        assert effects.all() == ["m0", "m0", "m1", "m1"]
 
     def test_what_may_be_forgotten_is_not_run(self, group, effects, days_later):
         InboxMessage.objects.using(ALIAS).filter(message_id="m1").delete()
@@ -224,33 +225,28 @@ class TestUncertain:
         assert [handled.outcome for handled in run("orders:new")] == [ACK]
         assert effects.all() == ["old"]
 
-    @pytest.mark.parametrize(
-        ("attempt", "age", "runs"), [(1, 31, True), (2, 29, True), (2, 31, False)], ids=["first", "young", "old"]
-    )
-    def test_an_old_message_that_may_be_a_repeat_is_buried(self, consumer, effects, using, attempt, age, runs):
+    def test_an_old_message_that_may_be_a_repeat_is_buried(self, consumer, effects, using):
         consumer.handle(effects.add, once=using)
-        published = clock.now_ms() - round(timedelta(days=age).total_seconds() * 1000)
-        outcome = consumer.run(attempt=attempt, published_ms=published)
-        if runs:
-            assert outcome == ACK
-        else:
-            assert (type(outcome), outcome.reason) == (Bury, "uncertain")
-        assert effects.all() == ["m"] * runs
+        published = {age: clock.now_ms() - age * DAY for age in (29, 31)}
+        assert consumer.run("first", attempt=1, published_ms=published[31]) == ACK
+        assert consumer.run("young", attempt=2, published_ms=published[29]) == ACK
+        outcome = consumer.run("old", attempt=2, published_ms=published[31])
+        assert (type(outcome), outcome.reason) == (Bury, "uncertain")
+        assert effects.all() == ["first", "young"]
 
     def test_one_that_is_known_is_acked(self, consumer, effects, using):
         consumer.handle(effects.add, once=using)
-        old = clock.now_ms() - round(timedelta(days=31).total_seconds() * 1000)
+        old = clock.now_ms() - 31 * DAY
         assert [consumer.run(attempt=attempt, published_ms=old) for attempt in (1, 2)] == [ACK, ACK]
         assert effects.all() == ["m"]
 
-    @pytest.mark.parametrize(("began", "runs"), [(29, True), (31, False)], ids=["lately", "long ago"])
-    def test_a_message_that_was_delayed_is_as_old_as_its_first_attempt(self, consumer, effects, using, began, runs):
+    def test_a_message_that_was_delayed_is_as_old_as_its_first_attempt(self, consumer, effects, using):
         consumer.handle(effects.add, once=using)
-        published, started = (clock.now_ms() - days * 86_400_000 for days in (60, began))
-        history = with_attempt("", Attempt(READY, 1, "me", started, started, "ValueError: broken"))
-        outcome = consumer.run(attempt=2, published_ms=published, history=history)
-        assert isinstance(outcome, Ack if runs else Bury)
-        assert effects.all() == ["m"] * runs
+        for name, age, expected in (("lately", 29, Ack), ("long ago", 31, Bury)):
+            published, started = (clock.now_ms() - days * DAY for days in (60, age))
+            history = with_attempt("", Attempt(READY, 1, "me", started, started, "ValueError: broken"))
+            assert isinstance(consumer.run(name, attempt=2, published_ms=published, history=history), expected)
+        assert effects.all() == ["lately"]
 
 
 class TestMessagesWithoutId:

@@ -9,7 +9,7 @@ from mq_django.consumers.supervisor.inbox_trimmer import EVERY, SOON, InboxTrimm
 from mq_django.core import clock
 from mq_django.inbox import retention
 from mq_django.models import InboxMessage
-from tests.inbox.conftest import ALIAS
+from tests.inbox.conftest import ALIAS, on_each_database
 
 DAY = 86_400_000
 
@@ -34,6 +34,7 @@ def test_rows_that_are_older_are_deleted(mq_settings, add, rows, using):
     assert [row.message_id for row in rows()] == ["9"]
 
 
+@on_each_database
 def test_many_are_deleted_in_batches(mq_settings, add, rows, using, monkeypatch):
     monkeypatch.setattr(retention, "BATCH", 3)
     monkeypatch.setattr(inbox_trimmer, "IN_A_ROW", 2)

@@ -46,15 +46,15 @@ def lose_outcome():
         SingleRun(get_config().queue("default"), databases).lose_outcome()
 
 
-@pytest.mark.parametrize("function", [number, anumber], ids=["function", "coroutine function"])
-def test_a_repeat_has_the_result_of_the_first_run(function):
-    result = task(function).enqueue("é")
-    lose_outcome()
-    assert runs == ["é"]
-    (handled,) = run("default")
-    assert handled.exception is None
-    assert get_result(result.id).return_value == {"run": 1, "word": "é"}
-    assert runs == ["é"]
+def test_a_repeat_has_the_result_of_the_first_run():
+    for count, function in enumerate((number, anumber), 1):
+        result = task(function).enqueue("é")
+        lose_outcome()
+        assert len(runs) == count
+        (handled,) = run("default")
+        assert handled.exception is None
+        assert get_result(result.id).return_value == {"run": count, "word": "é"}
+        assert len(runs) == count
 
 
 def test_a_retry_runs_again():

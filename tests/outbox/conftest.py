@@ -1,10 +1,10 @@
 """An outbox in each kind of database, and relays that a test runs step by step."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 from tests.databases.fixtures import Databases
@@ -12,42 +12,38 @@ from tests.databases.fixtures import Databases
 TABLES = (OutboxMessage, OutboxState, OutboxIdentity)
 
 
+#: For what differs between databases: the statements of a relay, and how they lock. All others use SQLite.
+on_each_database = pytest.mark.parametrize("alias", ["sqlite", "postgresql", "mariadb"], indirect=True)
+
+
+@contextmanager
+def outbox(databases: Databases, kind: str) -> Iterator[str]:
+    """Yield the alias of a database, and leave its outbox empty."""
+    with databases.added(f"outbox_{kind}", kind) as found:
+        yield found
+        for table in TABLES:
+            table.objects.using(found).all().delete()
+
+
 @pytest.fixture
-def sqlite_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
-    with django_db_blocker.unblock(), databases.added("outbox_sqlite", "sqlite") as alias:
-        yield alias
+def alias(request: pytest.FixtureRequest, databases: Databases, django_db_blocker: Any) -> Iterator[str]:
+    """The alias of a database with an empty outbox."""
+    with django_db_blocker.unblock(), outbox(databases, getattr(request, "param", "sqlite")) as found:
+        yield found
+
+
+@pytest.fixture
+def sqlite(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
+    """As `alias`, for what does not depend on the database."""
+    with django_db_blocker.unblock(), outbox(databases, "sqlite") as found:
+        yield found
 
 
 @pytest.fixture
 def postgres_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
-    with django_db_blocker.unblock(), databases.added("outbox_postgres", "postgresql") as alias:
-        yield alias
-
-
-@pytest.fixture
-def mariadb_alias(databases: Databases, django_db_blocker: Any) -> Iterator[str]:
-    with django_db_blocker.unblock(), databases.added("outbox_mariadb", "mariadb") as alias:
-        yield alias
-
-
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def alias(request: pytest.FixtureRequest, django_db_blocker: Any) -> Iterator[str]:
-    """The alias of a database with an empty outbox."""
-    found: str = request.getfixturevalue(f"{request.param}_alias")
-    with django_db_blocker.unblock():
+    """As `alias`, for what needs a server."""
+    with django_db_blocker.unblock(), outbox(databases, "postgresql") as found:
         yield found
-        for table in TABLES:
-            table.objects.using(found).all().delete()
-        connections[found].close()
-
-
-@pytest.fixture
-def sqlite(sqlite_alias: str, django_db_blocker: Any) -> Iterator[str]:
-    """As `alias`, for what does not depend on the database."""
-    with django_db_blocker.unblock():
-        yield sqlite_alias
-        for table in TABLES:
-            table.objects.using(sqlite_alias).all().delete()
 
 
 @pytest.fixture

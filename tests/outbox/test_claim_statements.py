@@ -1,5 +1,7 @@
 """The statements before a publish: their number, and what they find whatever other relays do meanwhile."""
 
+from itertools import product
+
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
@@ -8,6 +10,7 @@ from mq_django import queues
 from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.place_relay import PlaceRelay
+from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -22,6 +25,7 @@ def claim(tables: OutboxTables, name: str = "mails"):
     return tables.claim(queues[name].config, -1, 1)
 
 
+@on_each_database
 def test_before_a_publish_there_are_six_statements_and_a_commit(alias, monkeypatch):
     """The look, the lock, the claim, the candidates, their rows, and the number in these."""
     publish(alias, "mails", 1)
@@ -43,6 +47,7 @@ def test_before_a_publish_there_are_six_statements_and_a_commit(alias, monkeypat
     assert statements[-2 if alias == "outbox_sqlite" else -1] == "COMMIT"
 
 
+@on_each_database
 def test_a_claim_has_the_whole_rows(alias):
     queues["mails"].publish("a", {"n": 1}, key="k", delay=60, using=alias)
     queues["mails"].publish("b", {}, using=alias)
@@ -54,6 +59,7 @@ def test_a_claim_has_the_whole_rows(alias):
     assert values == list(rows(alias).values_list(*(name for name in fields if name != "batch")))
 
 
+@on_each_database
 def test_a_claim_by_an_old_look_is_none(alias, redis_client):
     """Another relay has claimed meanwhile: whoever looked before that claims nothing under a number that is taken."""
     publish(alias, "mails", 1)
@@ -82,6 +88,7 @@ def test_a_look_counts_for_one_claim(alias):
     assert claim(tables).name.number == first.name.number + 1
 
 
+@on_each_database
 def test_a_look_finds_open_claims_and_the_first_destination(alias):
     publish(alias, "mails", 1)
     publish(alias, "orders", 1)
@@ -96,6 +103,7 @@ def test_a_look_finds_open_claims_and_the_first_destination(alias):
     assert first == "orders"
 
 
+@on_each_database
 def test_a_stopped_place_is_no_open_claim(alias):
     publish(alias, "mails", 1)
     claimed(place(alias, "mails"))
@@ -107,20 +115,21 @@ def test_a_stopped_place_is_no_open_claim(alias):
     assert claim(tables) is None
 
 
-@pytest.mark.parametrize("parts", [2, 5])
-@pytest.mark.parametrize("is_claimed", [False, True])
-def test_rows_of_another_number_of_partitions_go_first(alias, mq_settings, redis_client, parts, is_claimed):
-    mq_settings(QUEUES={"pay": {"OUTBOX": True, "ORDERED": True, "PARTITIONS": parts}})
-    first = publish(alias, "pay", 1, key="a")
-    if is_claimed:
-        claimed(place(alias, "pay", rows(alias).get().part))
-    mq_settings(QUEUES={"pay": {"OUTBOX": True, "ORDERED": True, "PARTITIONS": 3}})
-    second = publish(alias, "pay", 1, key="a")
-    part = rows(alias).last().part
+@on_each_database
+def test_rows_of_another_number_of_partitions_go_first(alias, mq_settings, redis_client):
+    for parts, is_claimed in product((2, 5), (False, True)):
+        name = f"pay-{parts}-{is_claimed}"
+        mq_settings(QUEUES={name: {"OUTBOX": True, "ORDERED": True, "PARTITIONS": parts}})
+        first = publish(alias, name, 1, key="a")
+        if is_claimed:
+            claimed(place(alias, name, rows(alias).get().part))
+        mq_settings(QUEUES={name: {"OUTBOX": True, "ORDERED": True, "PARTITIONS": 3}})
+        second = publish(alias, name, 1, key="a")
+        part = rows(alias).last().part
 
-    assert OutboxTables(alias).claim(queues["pay"].config, part, 3) is None
+        assert OutboxTables(alias).claim(queues[name].config, part, 3) is None
 
-    assert rows(alias).last().batch is None
-    run(relay(alias))
-    found = [message_id for number in range(3) for message_id in ready(redis_client, f"pay.{number}")]
-    assert found == first + second
+        assert rows(alias).last().batch is None
+        run(relay(alias))
+        found = [message_id for number in range(3) for message_id in ready(redis_client, f"{name}.{number}")]
+        assert found == first + second, name

@@ -7,11 +7,13 @@ from django.db import transaction
 
 from mq_django import queues, topics
 from mq_django.models import OutboxMessage
+from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rolled_back, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+@on_each_database
 def test_a_committed_row_is_published_once(alias, mq_settings, redis_client):
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})
     with transaction.atomic(using=alias):
@@ -132,6 +134,7 @@ def test_a_claim_that_another_process_has_finished_is_no_work(sqlite, mq_setting
     assert not found.is_waiting
 
 
+@on_each_database
 def test_after_repartitioning_rows_go_to_the_new_partitions_in_order(alias, mq_settings, redis_client):
     mq_settings(QUEUES={"pay": {"OUTBOX": True, "ORDERED": True, "PARTITIONS": 4}})
     old = [publish(alias, "pay", 300, key=key) for key in ("a", "b", "c")]

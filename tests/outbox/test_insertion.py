@@ -11,16 +11,16 @@ from mq_django.core.publication import publication
 from mq_django.errors import InvalidMessage, NoOutbox, NotSupported
 from mq_django.models import OutboxMessage
 from mq_django.outbox.rows import publication_of
-from tests.databases.fixtures import known
+from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, row_of, rows, run
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_a_publication_comes_back_as_it_was(mq_settings):
+    config = get_config().queue("emails")
+    for options in (
         {},
         {"key": "order:7", "headers": {"traceparent": "00-ä"}, "priority": 5},
         {"deliver_at": None, "expires": 600},
@@ -28,12 +28,9 @@ pytestmark = pytest.mark.usefixtures("quick")
         {"unique": "u", "unique_for": 60, "on_conflict": "error"},
         {"message_id": "mine", "once": True},
         {"runs_task": True},
-    ],
-)
-def test_a_publication_comes_back_as_it_was(mq_settings, options):
-    config = get_config().queue("emails")
-    made = publication(config, "wörld", {"a": [1, "ü\u2028", {"data": None}], "b": ',"data":{'}, **options)
-    assert publication_of(row_of(made), config) == made
+    ):
+        made = publication(config, "wörld", {"a": [1, "ü\u2028", {"data": None}], "b": ',"data":{'}, **options)
+        assert publication_of(row_of(made), config) == made
 
 
 def test_a_delay_counts_from_the_publish(mq_settings, monkeypatch):
@@ -45,13 +42,9 @@ def test_a_delay_counts_from_the_publish(mq_settings, monkeypatch):
     assert publication_of(row, config) == made._replace(options=made.options._replace(delay_ms=None, due_ms=row.due_ms))
 
 
-def test_one_statement_writes_a_thousand_rows(
-    postgres_alias, django_db_blocker, django_assert_num_queries, mq_settings
-):
-    with django_db_blocker.unblock(), transaction.atomic(using=postgres_alias):
-        with django_assert_num_queries(1, using=postgres_alias):
-            publish(postgres_alias, "emails", 1000, outbox=True)
-        transaction.set_rollback(True, using=postgres_alias)
+def test_one_statement_writes_a_thousand_rows(postgres_alias, django_assert_num_queries, mq_settings):
+    with rolled_back(postgres_alias), django_assert_num_queries(1, using=postgres_alias):
+        publish(postgres_alias, "emails", 1000, outbox=True)
 
 
 def test_a_savepoint_that_is_rolled_back_takes_its_rows_with_it(alias, mq_settings):
@@ -62,6 +55,7 @@ def test_a_savepoint_that_is_rolled_back_takes_its_rows_with_it(alias, mq_settin
     assert [row.message_id for row in rows(alias)] == [first]
 
 
+@on_each_database
 def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
     """MariaDB ignores case by default."""
     mq_settings(QUEUES={"Mails": {"OUTBOX": True}, "mails": {"OUTBOX": True}})
@@ -72,16 +66,7 @@ def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
     assert (ready(redis_client, "Mails"), ready(redis_client, "mails")) == (upper, lower)
 
 
-def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, mq_settings):
-    options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
-    with (
-        django_db_blocker.unblock(),
-        known("empty", options),
-        pytest.raises(NoOutbox, match="migrate mq_django --database empty"),
-    ):
-        queues["emails"].publish("x", 1, using="empty", outbox=True)
-
-
+@on_each_database
 def test_a_database_that_is_read_only_is_named(alias, mq_settings):
     statements = {
         "sqlite": ("PRAGMA query_only = 1", "PRAGMA query_only = 0"),
@@ -121,11 +106,11 @@ def test_what_is_published_to_one_group_of_a_topic_uses_no_outbox(mq_settings, r
         group.publish("x", 1, outbox=True)
 
 
-@pytest.mark.parametrize("value", [1, "yes", []])
-def test_what_is_no_switch_is_refused(mq_settings, value):
+def test_what_is_no_switch_is_refused(mq_settings):
     mq_settings(TOPICS={"orders": {}})
-    with pytest.raises(InvalidMessage, match="outbox must be"):
-        topics["orders"].publish("x", 1, outbox=value)
+    for value in (1, "yes", []):
+        with pytest.raises(InvalidMessage, match="outbox must be"):
+            topics["orders"].publish("x", 1, outbox=value)
 
 
 def test_a_router_chooses_the_database(sqlite, mq_settings, settings):

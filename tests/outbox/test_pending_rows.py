@@ -12,6 +12,7 @@ from mq_django.inspector import outbox_rows
 from mq_django.outbox import outbox_databases
 from mq_django.outbox.claims import OutboxTables
 from tests.databases.fixtures import known
+from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import publish, ready, relay, rolled_back, rows, run
 from tests.testapp import tasks
 
@@ -26,6 +27,7 @@ def only(monkeypatch, mq_settings):
     monkeypatch.setattr("mq_django.outbox.pending_rows.aliases_with_rows", ours)
 
 
+@on_each_database
 def test_an_unclaimed_row_is_cancelled_in_the_transaction(alias, redis_client):
     first, second = publish(alias, "emails", 2)
     with rolled_back(alias):
@@ -48,11 +50,10 @@ def test_a_claimed_row_is_not_cancelled(alias, redis_client):
     assert ready(redis_client, "emails") == [message_id]
 
 
+@pytest.mark.parametrize("alias", ["postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_rows_that_another_transaction_has_locked_hold_up_no_others(alias, redis_client, mq_settings, ordered):
-    """Those of their key wait, also for a topic, which is read in its order."""
-    if not connections[alias].features.has_select_for_update_skip_locked:
-        pytest.skip("this database has no SKIP LOCKED")
+    """Those of their key wait, also for a topic, which is read in its order. SQLite has no SKIP LOCKED."""
     mq_settings(QUEUES={"emails": {"OUTBOX": True, "ORDERED": ordered}})
     (locked, *_) = publish(alias, "emails", 3, key="a")
     others = publish(alias, "emails", 2, key="b")
@@ -72,6 +73,7 @@ def test_rows_that_another_transaction_has_locked_hold_up_no_others(alias, redis
     assert len(ready(redis_client, "emails")) == 5
 
 
+@on_each_database
 def test_rows_are_cancelled_and_found_by_their_unique_key(alias, redis_client):
     emails = queues["emails"]
     emails.publish("welcome", {"n": 1}, delay=60, unique='k"1', using=alias)
@@ -117,15 +119,17 @@ def test_a_row_is_rescheduled_while_it_is_delayed_and_unclaimed(alias, redis_cli
     assert emails.reschedule(second, delay=5, using=alias) is CancelResult.RESCHEDULED
 
 
-@pytest.mark.parametrize("named", [{"message_id": "m1"}, {"unique": "k"}])
-def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker, named):
+def test_a_database_without_the_table_is_named(tmp_path, django_db_blocker):
     options = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "empty.db")}
     text = "Database 'empty' has no table 'mq_django_outbox'.* migrate mq_django --database empty"
     with django_db_blocker.unblock(), known("empty", options):
+        for named in ({"message_id": "m1"}, {"unique": "k"}):
+            with pytest.raises(NoOutbox, match=text):
+                queues["emails"].cancel(**named, using="empty")
+            with pytest.raises(NoOutbox, match=text):
+                queues["emails"].reschedule(**named, delay=5, using="empty")
         with pytest.raises(NoOutbox, match=text):
-            queues["emails"].cancel(**named, using="empty")
-        with pytest.raises(NoOutbox, match=text):
-            queues["emails"].reschedule(**named, delay=5, using="empty")
+            queues["emails"].publish("x", 1, using="empty", outbox=True)
 
 
 def test_a_message_in_the_outbox_is_found(sqlite):

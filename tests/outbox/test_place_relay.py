@@ -13,6 +13,7 @@ from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.place_relay import PlaceRelay
 from mq_django.stores.outbox_marks import TAKEN
 from tests.databases.fixtures import known
+from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -27,40 +28,54 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed(*_, **__):
-    raise Killed
+def kill_at(found, method, monkeypatch, *, after=0, is_done=False):
+    """Run a relay that is killed when it calls a method for another time after some, or when the method `is_done`."""
+    owner = OutboxTables if hasattr(OutboxTables, method) else PlaceRelay
+    real, calls = getattr(owner, method), []
 
+    def killed(*args, **options):
+        calls.append(args)
+        if len(calls) <= after or is_done:
+            real(*args, **options)
+        if len(calls) > after:
+            raise Killed
 
-def kill_at(found, name, monkeypatch):
-    """Run a relay that is killed when it calls a method of its tables."""
     with monkeypatch.context() as patch:
-        patch.setattr(OutboxTables, name, killed)
+        patch.setattr(owner, method, killed)
         with pytest.raises(Killed):
             found.advance()
 
 
-def test_a_relay_that_dies_after_the_claim_leaves_all_to_the_next(alias, redis_client):
-    ids = publish(alias, "mails", 5)
-    claimed(place(alias, "mails"))
-
-    run(relay(alias))
-
-    assert ready(redis_client, "mails") == ids
-    assert not rows(alias).exists()
-
-
-def test_a_relay_that_dies_before_it_finishes_has_published_once(alias, redis_client, monkeypatch):
-    ids = publish(alias, "mails", 5)
-    kill_at(place(alias, "mails"), "finish", monkeypatch)
-    assert ready(redis_client, "mails") == ids
-    assert rows(alias).count() == 5
-
-    run(relay(alias))
-
-    assert ready(redis_client, "mails") == ids
-    assert not rows(alias).exists()
+#: Where a relay is killed, as arguments of kill_at().
+POINTS = {
+    "after the claim": {"method": "resume"},
+    "after some chunks": {"method": "_send", "after": 2},
+    "before it finishes": {"method": "finish"},
+    "in the transaction that finishes": {"method": "_end_rows"},
+    "after it has finished": {"method": "finish", "is_done": True},
+}
 
 
+def test_a_killed_relay_loses_and_doubles_nothing(alias, redis_client, monkeypatch, mq_settings):
+    """With processes and signals in test_killed_relays.py."""
+    published = {}
+    for number, (point, options) in enumerate(POINTS.items()):
+        mq_settings(QUEUES={(name := f"mails-{number}"): {"OUTBOX": True}})
+        ids = publish(alias, name, 50)
+        found = place(alias, name)
+        found._most = 10
+        kill_at(found, monkeypatch=monkeypatch, **options)
+        published[point] = len(ready(redis_client, name))
+
+        run(relay(alias))
+
+        assert ready(redis_client, name) == ids, point
+        assert not rows(alias).exists(), point
+    assert 0 < published.pop("after some chunks") < 50
+    assert list(published.values()) == [0, 50, 50, 50]
+
+
+@on_each_database
 def test_two_relays_of_one_claim_publish_each_row_once(alias, redis_client):
     ids = publish(alias, "mails", 30)
     first = claimed(place(alias, "mails"))
@@ -89,6 +104,7 @@ def test_a_relay_that_was_frozen_does_not_publish_a_claim_that_is_finished(alias
     assert frozen.claim is None
 
 
+@on_each_database
 def test_a_late_finish_deletes_no_rows_of_a_later_claim(alias, redis_client):
     publish(alias, "mails", 2)
     frozen = claimed(place(alias, "mails"))
@@ -102,6 +118,7 @@ def test_a_late_finish_deletes_no_rows_of_a_later_claim(alias, redis_client):
     assert [row.message_id for row in rows(alias)] == later
 
 
+@on_each_database
 def test_two_relays_do_not_claim_at_once(alias):
     publish(alias, "mails", 3)
     tables = OutboxTables(alias)
@@ -247,6 +264,7 @@ def test_a_row_that_cannot_be_read_is_set_aside_and_blocks_nothing(alias, redis_
     assert "has no message" in rows(alias).get().error
 
 
+@on_each_database
 def test_on_an_ordered_queue_only_rows_of_its_key_wait_for_one_that_was_set_aside(alias, redis_client, mq_settings):
     mq_settings(QUEUES={"mails": {"OUTBOX": True, "ORDERED": True}})
     first = publish(alias, "mails", 1, key="a")
@@ -304,6 +322,7 @@ def test_on_other_queues_nothing_waits_for_one_that_is_refused(alias, redis_clie
     assert [row.message_id for row in rows(alias)] == [refused]
 
 
+@on_each_database
 def test_an_identity_is_made_once(alias):
     assert (
         OutboxTables(alias).outbox_id()

@@ -1,4 +1,4 @@
-"""A way to Redis that loses replies."""
+"""A way to Redis that loses replies, and its connections with them."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class LossyWay:
-    """Passes bytes between clients and a server; once `lossy`, replies vanish while requests still arrive."""
+    """Passes bytes between clients and a server; while `lossy`, a reply ends its connection in place of arriving."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -43,5 +43,7 @@ class LossyWay:
     def _pump(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if not (replies and self.lossy):
-                    target.sendall(data)
+                if replies and self.lossy:
+                    target.shutdown(socket.SHUT_RDWR)
+                    return
+                target.sendall(data)

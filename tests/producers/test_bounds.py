@@ -1,6 +1,7 @@
 """What consumers would refuse is refused at the call, whichever way it is published."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
 
@@ -39,37 +40,36 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-@pytest.mark.parametrize(
-    ("where", "options"),
-    [
-        (queues, {}),
-        (queues, {"delay": 60}),
-        (queues, {"priority": 5}),
-        (queues, {"unique": "u", "delay": 1}),
-        (queues, {"unique": "u", "unique_for": "handled"}),
-        (topics, {}),
-    ],
-)
-def test_headers(redis_client, where, options, headers):
-    before = written(redis_client)
-    to = where["emails" if where is queues else "events"]
+def test_headers(redis_client, subtests):
+    for (where, options), (label, headers) in product(
+        [
+            (queues, {}),
+            (queues, {"delay": 60}),
+            (queues, {"priority": 5}),
+            (queues, {"unique": "u", "delay": 1}),
+            (queues, {"unique": "u", "unique_for": "handled"}),
+            (topics, {}),
+        ],
+        HEADERS.items(),
+    ):
+        with subtests.test(label, where=where, options=options):
+            before = written(redis_client)
+            to = where["emails" if where is queues else "events"]
 
-    with pytest.raises(InvalidMessage):
-        to.publish("welcome", 1, headers=headers, **options)
+            with pytest.raises(InvalidMessage):
+                to.publish("welcome", 1, headers=headers, **options)
 
-    assert written(redis_client) == before
-
-
-@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-def test_headers_of_rsmq(redis_client, headers):
-    with pytest.raises(InvalidMessage):
-        queues["jobs"].publish("welcome", 1, headers=headers)
+            assert written(redis_client) == before
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_headers_of_rsmq(redis_client, subtests):
+    for label, headers in HEADERS.items():
+        with subtests.test(label), pytest.raises(InvalidMessage):
+            queues["jobs"].publish("welcome", 1, headers=headers)
+
+
+def test_data_that_is_nested_too_deep(redis_client, subtests):
+    for call in [
         lambda: queues["emails"].publish("welcome", DEEP),
         lambda: queues["emails"].publish("welcome", DEEP, delay=60),
         lambda: queues["jobs"].publish("welcome", DEEP),
@@ -77,50 +77,46 @@ def test_headers_of_rsmq(redis_client, headers):
         lambda: topics["events"].publish("welcome", DEEP),
         lambda: topics["events"].publish_many([("welcome", DEEP)]),
         lambda: tasks.note.enqueue(DEEP),
-    ],
-)
-def test_data_that_is_nested_too_deep(redis_client, call):
-    before = written(redis_client)
-    with pytest.raises(InvalidMessage, match="nested deeper"):
-        call()
-    assert written(redis_client) == before
+    ]:
+        with subtests.test(call=call):
+            before = written(redis_client)
+            with pytest.raises(InvalidMessage, match="nested deeper"):
+                call()
+            assert written(redis_client) == before
 
 
-@pytest.mark.parametrize(
-    "expires",
-    [
+def test_a_moment_that_has_no_timestamp(subtests):
+    for expires in [
         *(timedelta.max, datetime(1960, 1, 1, tzinfo=UTC)),
         datetime.max.replace(tzinfo=UTC),
-    ],
-)
-def test_a_moment_that_has_no_timestamp(expires):
-    with pytest.raises(InvalidMessage, match="between 1970 and 9999"):
-        queues["emails"].publish("welcome", 1, expires=expires)
+    ]:
+        with subtests.test(expires=expires), pytest.raises(InvalidMessage, match="between 1970 and 9999"):
+            queues["emails"].publish("welcome", 1, expires=expires)
 
 
-@pytest.mark.parametrize(
-    "entry", [{"data": "x" * 300_000}, {"data": DEEP}, {"data": {1, 2}}, {"data": 1, "expires": timedelta.max}]
-)
-def test_a_schedule_that_could_not_be_published_is_a_problem_of_the_settings(entry):
-    schedule = {"every": 60, "message": "welcome", **entry}
+def test_a_schedule_that_could_not_be_published_is_a_problem_of_the_settings(subtests):
+    for entry in [{"data": "x" * 300_000}, {"data": DEEP}, {"data": {1, 2}}, {"data": 1, "expires": timedelta.max}]:
+        with subtests.test(entry=entry):
+            schedule = {"every": 60, "message": "welcome", **entry}
 
-    _config, problems = read({"QUEUES": {"default": {}}, "SCHEDULES": {"nightly": schedule}})
+            _config, problems = read({"QUEUES": {"default": {}}, "SCHEDULES": {"nightly": schedule}})
 
-    assert len(problems) == 1
-    assert "nightly" in problems[0].message
+            assert len(problems) == 1
+            assert "nightly" in problems[0].message
 
 
-@pytest.mark.parametrize("headers", [{f"h{n}": "x" for n in range(480)}, {"h": "\x00" * 100_000}])
-def test_what_is_accepted_can_be_buried_and_redriven(headers):
-    message_id = publish("emails", "welcome", {"n": 1}, headers=headers)
-    settle("emails", take("emails", 10), Bury(error="ValueError: no", traceback="\x01" * 5000))
-    entry = dead_letters.find("emails", message_id)
+def test_what_is_accepted_can_be_buried_and_redriven(subtests):
+    for headers in [{f"h{n}": "x" for n in range(480)}, {"h": "\x00" * 100_000}]:
+        with subtests.test(headers=headers):
+            message_id = publish("emails", "welcome", {"n": 1}, headers=headers)
+            settle("emails", take("emails", 10), Bury(error="ValueError: no", traceback="\x01" * 5000))
+            entry = dead_letters.find("emails", message_id)
 
-    assert dead_letters.get("emails", entry).can_go_back
-    letters = open_dead_letters(get_config().queue("emails"), Pooled(get_client("inspect")))
-    assert letters.redrive([entry]) == ["REDRIVEN"]
-    (delivery,) = take("emails", 10)
-    assert (delivery.message.id, delivery.message.headers) == (message_id, headers)
+            assert dead_letters.get("emails", entry).can_go_back
+            letters = open_dead_letters(get_config().queue("emails"), Pooled(get_client("inspect")))
+            assert letters.redrive([entry]) == ["REDRIVEN"]
+            (delivery,) = take("emails", 10)
+            assert (delivery.message.id, delivery.message.headers) == (message_id, headers)
 
 
 def test_other_data_that_is_too_long_beside_its_headers_is_not_resubmitted():

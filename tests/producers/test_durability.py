@@ -38,8 +38,9 @@ def durable(pair, mq_settings):
 
 
 @pytest.fixture
-def no_replica(durable):
+def no_replica(durable, monkeypatch):
     """The replica confirms nothing."""
+    monkeypatch.setattr("mq_django.transport.replica_wire.REPLICA_MS", 1)
     os.kill(durable.replica.pid, signal.SIGSTOP)
     yield durable
     os.kill(durable.replica.pid, signal.SIGCONT)
@@ -58,21 +59,23 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_with_a_replica_it_returns_as_without(durable, way):
-    assert WAYS[way]()
-    queues["default"].cancel(unique="one")
+def test_with_a_replica_it_returns_as_without(durable, subtests):
+    for way in WAYS:
+        with subtests.test(way=way):
+            assert WAYS[way]()
+            queues["default"].cancel(unique="one")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_without_a_confirmation_it_says_so_and_the_message_is_there(no_replica, way):
-    with client_of(no_replica.master) as client:
-        before = client.info("replication")["master_repl_offset"]
-        with pytest.raises(NotReplicated, match="no replica has confirmed them within 500 ms") as caught:
-            WAYS[way]()
-        assert client.info("replication")["master_repl_offset"] > before
-    assert len(caught.value.message_ids) == (3 if "many" in way else 1)
-    queues["default"].cancel(unique="one")
+def test_without_a_confirmation_it_says_so_and_the_message_is_there(no_replica, subtests):
+    for way in WAYS:
+        with subtests.test(way=way):
+            with client_of(no_replica.master) as client:
+                before = client.info("replication")["master_repl_offset"]
+                with pytest.raises(NotReplicated, match="no replica has confirmed them within 500 ms") as caught:
+                    WAYS[way]()
+                assert client.info("replication")["master_repl_offset"] > before
+            assert len(caught.value.message_ids) == (3 if "many" in way else 1)
+            queues["default"].cancel(unique="one")
 
 
 def test_the_message_is_announced_although_it_may_be_lost(no_replica):

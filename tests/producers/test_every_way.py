@@ -71,26 +71,30 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_every_way_ends_in_the_sink(sent, way, capsys):
-    way()
-    (made,) = sent
-    assert type(made) is Publication
-    assert made.message.name in ("welcome", tasks.note.module_path)
-    assert made.message.queue == made.options.destination.name
+def test_every_way_ends_in_the_sink(sent, capsys, subtests):
+    for label, way in WAYS.items():
+        with subtests.test(label):
+            sent.clear()
+            way()
+            (made,) = sent
+            assert type(made) is Publication
+            assert made.message.name in ("welcome", tasks.note.module_path)
+            assert made.message.queue == made.options.destination.name
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_every_way_waits_for_the_commit(sent, way, capsys):
-    with transaction.atomic():
-        way()
-        assert sent == []
-        transaction.set_rollback(True)
-    with transaction.atomic():
-        way()
-        assert sent == []
-    assert len(sent) == 1
+def test_every_way_waits_for_the_commit(sent, capsys, subtests):
+    for label, way in WAYS.items():
+        with subtests.test(label):
+            sent.clear()
+            with transaction.atomic():
+                way()
+                assert sent == []
+                transaction.set_rollback(True)
+            with transaction.atomic():
+                way()
+                assert sent == []
+            assert len(sent) == 1
 
 
 #: Calls with something that cannot be sent.
@@ -108,12 +112,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("way", REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_asks_for_no_connection(monkeypatch, way):
+def test_what_is_refused_asks_for_no_connection(monkeypatch, subtests):
     connections.close_clients()
     monkeypatch.setattr(connections, "make_pool", None)
-    with pytest.raises((MQError, CommandError)):
-        way()
+    for label, way in REFUSED.items():
+        with subtests.test(label), pytest.raises((MQError, CommandError)):
+            way()
 
 
 @cache
@@ -139,72 +143,66 @@ def calls(*names, given=False):
     return dict(found)
 
 
-def test_publications_are_made_in_one_module():
-    made = calls("Publication", "PublishOptions", given=True)
-    assert made == {"core/publication": {"Publication", "PublishOptions"}}
-
-
-def test_messages_are_made_by_the_factory_and_by_what_reads_them_from_redis():
-    assert set(calls("Message", given=True)) == {
-        "core/publication",
-        "core/wire",
-        "core/entry_lists",
-        "core/rsmq_format",
-    }
-
-
-def test_the_factory_is_asked_by_who_publishes():
-    made = calls("publication", "publications", "resubmission")
-    assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
-        "producers/queues": {"publication", "publications"},
-        "producers/topics": {"publication", "publications"},
-        "task_backend/enqueuing": {"publication", "publications"},
-        # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
-        "core/schedules": {"publication"},
-        # Whether a schedule that is created at run time could publish.
-        "producers/schedule_checks": {"publication"},
-        "stores/runtime_schedules": {"publication"},
-        "stores/schedule_state": {"publication"},
-        "conf": {"publication"},
-        # A message for a unit test, which is not published.
-        "testing/factories": {"publication"},
-        # The same message again and again, with its id and time.
-        "testing/function_messages": {"publication"},
-        # Whether a step of a workflow could be published; and steps that may start, which their own script publishes.
-        "workflows/step_bodies": {"publication"},
-        "producers/step_starts": {"publication"},
-        # Which its own script puts in the place of the dead letter.
-        "inspector/resubmit": {"resubmission"},
-    }
-
-
-def test_only_the_sink_gives_publications_to_a_store():
-    assert calls("publish") == {
-        "producers/sinks": {"self.store.publish", "store.publish"},
-        # What a transaction has written before.
-        "outbox/place_relay": {"self._store.publish"},
-        # The store of what has partitions, and then those of the partitions.
-        "stores/partitioned_publisher": {
-            "self._stores[name].publish",
-            "self._stores[publications[0].options.destination.name].publish",
-        },
-        # What these call is Queue.publish, or ends there.
-        "triggers/targets": {"queues[self.queue].publish"},
-        "triggers/declarations": {"target.publish"},
-        "management/publish_verb": {"queues[options['queue']].publish"},
-        # The kit repeats a message with its id and time, which no producer could.
-        "testing/function_messages": {
-            "open_log(get_config().topic(topic), wire).publish",
-            "open_store(self.config, wire).publish",
-        },
-        "testing/idempotence": {"self.subject.publish"},
-        # Middleware: this is the next one.
-        **{f"observability/{name}": {"publish"} for name in ("correlation", "opentelemetry", "sentry")},
-    }
-
-
-def test_message_published_is_sent_at_one_place():
-    sent = calls("send", "send_robust")
-    assert {module for module, names in sent.items() if any("message_published" in name for name in names)} == {
-        "producers/sinks"
-    }
+def test_each_part_of_a_publish_is_in_one_place(subtests):
+    """One test: the whole package is parsed once."""
+    with subtests.test("publications are made in one module"):
+        made = calls("Publication", "PublishOptions", given=True)
+        assert made == {"core/publication": {"Publication", "PublishOptions"}}
+    with subtests.test("messages are made by the factory and by what reads them from redis"):
+        assert set(calls("Message", given=True)) == {
+            "core/publication",
+            "core/wire",
+            "core/entry_lists",
+            "core/rsmq_format",
+        }
+    with subtests.test("the factory is asked by who publishes"):
+        made = calls("publication", "publications", "resubmission")
+        assert {module: {name.split(".")[-1] for name in names} for module, names in made.items()} == {
+            "producers/queues": {"publication", "publications"},
+            "producers/topics": {"publication", "publications"},
+            "task_backend/enqueuing": {"publication", "publications"},
+            # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
+            "core/schedules": {"publication"},
+            # Whether a schedule that is created at run time could publish.
+            "producers/schedule_checks": {"publication"},
+            "stores/runtime_schedules": {"publication"},
+            "stores/schedule_state": {"publication"},
+            "conf": {"publication"},
+            # A message for a unit test, which is not published.
+            "testing/factories": {"publication"},
+            # The same message again and again, with its id and time.
+            "testing/function_messages": {"publication"},
+            # Whether a step of a workflow could be published; and steps that may start, published by their own script.
+            "workflows/step_bodies": {"publication"},
+            "producers/step_starts": {"publication"},
+            # Which its own script puts in the place of the dead letter.
+            "inspector/resubmit": {"resubmission"},
+        }
+    with subtests.test("only the sink gives publications to a store"):
+        assert calls("publish") == {
+            "producers/sinks": {"self.store.publish", "store.publish"},
+            # What a transaction has written before.
+            "outbox/place_relay": {"self._store.publish"},
+            # The store of what has partitions, and then those of the partitions.
+            "stores/partitioned_publisher": {
+                "self._stores[name].publish",
+                "self._stores[publications[0].options.destination.name].publish",
+            },
+            # What these call is Queue.publish, or ends there.
+            "triggers/targets": {"queues[self.queue].publish"},
+            "triggers/declarations": {"target.publish"},
+            "management/publish_verb": {"queues[options['queue']].publish"},
+            # The kit repeats a message with its id and time, which no producer could.
+            "testing/function_messages": {
+                "open_log(get_config().topic(topic), wire).publish",
+                "open_store(self.config, wire).publish",
+            },
+            "testing/idempotence": {"self.subject.publish"},
+            # Middleware: this is the next one.
+            **{f"observability/{name}": {"publish"} for name in ("correlation", "opentelemetry", "sentry")},
+        }
+    with subtests.test("message published is sent at one place"):
+        sent = calls("send", "send_robust")
+        assert {module for module, names in sent.items() if any("message_published" in name for name in names)} == {
+            "producers/sinks"
+        }

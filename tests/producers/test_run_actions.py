@@ -1,5 +1,7 @@
 """What an operator does with runs of workflows."""
 
+from itertools import product
+
 import pytest
 
 from mq_django.core.outcomes import Bury, StepEnd
@@ -57,8 +59,8 @@ def test_a_retry_without_time_is_continued_by_the_next_one(monkeypatch):
     assert run_actions.retry(run_id) == (0, 0, False)
 
 
-@pytest.mark.parametrize("run_id", ["0gone0gone", "", "../x", "é"])
-@pytest.mark.parametrize("act", [run_actions.cancel, run_actions.retry, lambda run_id: run_actions.skip(run_id, 1)])
-def test_an_unknown_run_is_an_error(run_id, act):
-    with pytest.raises(UnknownRun, match="There is no run"):
-        act(run_id)
+def test_an_unknown_run_is_an_error(subtests):
+    acts = (run_actions.cancel, run_actions.retry, lambda run_id: run_actions.skip(run_id, 1))
+    for act, run_id in product(acts, ("0gone0gone", "", "../x", "é")):
+        with subtests.test(act=act, run_id=run_id), pytest.raises(UnknownRun, match="There is no run"):
+            act(run_id)

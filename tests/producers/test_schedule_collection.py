@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import wraps
+from importlib.util import find_spec
 
 import pytest
 
@@ -122,47 +123,54 @@ def test_a_task_is_scheduled_by_its_path_or_itself(tasks, keys, redis_client):
     assert (second["type"], second["data"]) == (other.module_path, {"args": [7], "kwargs": {}})
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, 'either "cron" or "every"'),
-        ({"every": 0.5}, "a second or more"),
-        ({"every": float("nan")}, "'every' must be a timedelta"),
-        ({"every": "60"}, "must be a timedelta"),
-        ({"every": 1e13}, "after the year 9999"),
-        ({"every": 1e15}, "must be a timedelta"),
-        ({"every": 60, "priority": 101}, "from -100 to 100"),
-        ({"every": 60, "args": [1]}, "'args' needs 'task'"),
-        ({"every": 60, "moons": 1}, "'moons' is not an option"),
-        ({"every": 60, "starts": "soon"}, "'starts' must be a time"),
-        ({"every": 60, "starts": 5}, "'starts' must be a time"),
-        ({"every": 60, "ends": date(2030, 1, 1)}, "'ends' must be a time"),
-        pytest.param({"every": 60, "cron": "* * * * *"}, 'either "cron" or "every", not both', marks=needs_croniter),
-        ({"every": 60, "paused": "yes"}, "paused must be True or False, not 'yes'"),
-        ({"every": 60, "by": 5}, "by must be text"),
-        ({"every": 60, "by": None}, "by must be text"),
-        ({"every": 60, "ends": "2020-01-01"}, "it would never fire"),
-        ({"every": 60, "starts": "9999-12-31T23:59:59Z"}, "after the year 9999"),
-        ({"every": 60, "key": ""}, "1 to 255 printable"),
-        ({"every": 60, "message": "", "key": "k"}, "name is 1 to"),
-        ({"every": 60, "data": {1, 2}}, "not JSON"),
-        ({"every": 60, "expires": 0}, "above zero"),
-        pytest.param({"cron": "* * * *"}, "not a cron expression", marks=needs_croniter),
-        pytest.param({"cron": "0 0 31 2 *"}, "No day ever matches", marks=needs_croniter),
-        pytest.param({"cron": "* * * * *", "timezone": "Mars"}, "not a time zone", marks=needs_croniter),
-    ],
-)
-def test_what_is_wrong_is_refused_and_nothing_is_written(keys, redis_client, options, said):
-    with pytest.raises((InvalidSchedule, InvalidMessage), match=said):
-        schedules.create("digest", **{"queue": "emails", "message": "digest", **options})
-    assert not redis_client.exists(keys.runtime_schedules)
+#: Options that no schedule can have, with the words of the error.
+WRONG = [
+    ({}, 'either "cron" or "every"'),
+    ({"every": 0.5}, "a second or more"),
+    ({"every": float("nan")}, "'every' must be a timedelta"),
+    ({"every": "60"}, "must be a timedelta"),
+    ({"every": 1e13}, "after the year 9999"),
+    ({"every": 1e15}, "must be a timedelta"),
+    ({"every": 60, "priority": 101}, "from -100 to 100"),
+    ({"every": 60, "args": [1]}, "'args' needs 'task'"),
+    ({"every": 60, "moons": 1}, "'moons' is not an option"),
+    ({"every": 60, "starts": "soon"}, "'starts' must be a time"),
+    ({"every": 60, "starts": 5}, "'starts' must be a time"),
+    ({"every": 60, "ends": date(2030, 1, 1)}, "'ends' must be a time"),
+    ({"every": 60, "paused": "yes"}, "paused must be True or False, not 'yes'"),
+    ({"every": 60, "by": 5}, "by must be text"),
+    ({"every": 60, "by": None}, "by must be text"),
+    ({"every": 60, "ends": "2020-01-01"}, "it would never fire"),
+    ({"every": 60, "starts": "9999-12-31T23:59:59Z"}, "after the year 9999"),
+    ({"every": 60, "key": ""}, "1 to 255 printable"),
+    ({"every": 60, "message": "", "key": "k"}, "name is 1 to"),
+    ({"every": 60, "data": {1, 2}}, "not JSON"),
+    ({"every": 60, "expires": 0}, "above zero"),
+]
+WRONG_CRON = [
+    ({"every": 60, "cron": "* * * * *"}, 'either "cron" or "every", not both'),
+    ({"cron": "* * * *"}, "not a cron expression"),
+    ({"cron": "0 0 31 2 *"}, "No day ever matches"),
+    ({"cron": "* * * * *", "timezone": "Mars"}, "not a time zone"),
+]
 
 
-@pytest.mark.parametrize("name", ["", 5, None, "a\nb", "x" * 256])
-def test_a_name_is_that_of_a_schedule(keys, redis_client, name):
-    with pytest.raises(InvalidSchedule, match=r"^A schedule's name must be 1 to 255 printable characters, not "):
-        hourly(name)
-    assert not redis_client.exists(keys.runtime_schedules)
+def test_what_is_wrong_is_refused_and_nothing_is_written(keys, redis_client, subtests):
+    for options, said in [*WRONG, *(WRONG_CRON if find_spec("croniter") else [])]:
+        with subtests.test(options=options):
+            with pytest.raises((InvalidSchedule, InvalidMessage), match=said):
+                schedules.create("digest", **{"queue": "emails", "message": "digest", **options})
+            assert not redis_client.exists(keys.runtime_schedules)
+
+
+def test_a_name_is_that_of_a_schedule(keys, redis_client, subtests):
+    for name in ["", 5, None, "a\nb", "x" * 256]:
+        with subtests.test(name=name):
+            with pytest.raises(
+                InvalidSchedule, match=r"^A schedule's name must be 1 to 255 printable characters, not "
+            ):
+                hourly(name)
+            assert not redis_client.exists(keys.runtime_schedules)
 
 
 def test_whoever_pauses_or_changes_is_named_by_text(keys):
@@ -179,9 +187,9 @@ def test_data_that_is_too_long_is_refused(keys):
         hourly(data="x" * 2_000_000)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+@pytest.mark.usefixtures("tasks")
+def test_only_a_task_of_the_project_with_arguments_that_fit_is_scheduled(subtests):
+    for options, said in [
         ({"task": "os.system", "args": ["ls"]}, "'os.system' is not the path of a task"),
         ({"task": "tests.producers.test_schedule_collection.hourly"}, "is not the path of a task"),
         ({"task": f"{__name__}.clean"}, "missing a required argument: 'folder'"),
@@ -190,24 +198,22 @@ def test_data_that_is_too_long_is_refused(keys):
         ({"task": f"{__name__}.clean", "kwargs": {"folder": 1, "colour": 2}}, "unexpected keyword argument 'colour'"),
         ({"task": f"{__name__}.clean", "data": 1}, "'data' needs 'message'"),
         ({"task": 7}, "'task' must be str"),
-    ],
-)
-@pytest.mark.usefixtures("tasks")
-def test_only_a_task_of_the_project_with_arguments_that_fit_is_scheduled(options, said):
-    with pytest.raises(InvalidSchedule, match=said):
-        schedules.create("cleaning", queue="emails", every=60, **options)
+    ]:
+        with subtests.test(options=options, said=said), pytest.raises(InvalidSchedule, match=said):
+            schedules.create("cleaning", queue="emails", every=60, **options)
 
 
 @pytest.mark.usefixtures("tasks")
-@pytest.mark.parametrize("function", [Reports.weekly, mail])
-def test_whatever_task_a_consumer_can_run_can_be_scheduled(function):
-    made = task(queue_name="emails")(function)
-    assert schedules.create("report", queue="emails", every=60, task=made, args=[7]).options["args"] == [7]
-    assert made.enqueue(7)
-    with pytest.raises(InvalidSchedule, match="missing a required argument"):
-        schedules.create("other", queue="emails", every=60, task=made)
-    with pytest.raises(InvalidArguments, match="missing a required argument"):
-        made.enqueue()
+def test_whatever_task_a_consumer_can_run_can_be_scheduled(subtests):
+    for function in [Reports.weekly, mail]:
+        with subtests.test(function=function):
+            made = task(queue_name="emails")(function)
+            assert schedules.create(made.name, queue="emails", every=60, task=made, args=[7]).options["args"] == [7]
+            assert made.enqueue(7)
+            with pytest.raises(InvalidSchedule, match="missing a required argument"):
+                schedules.create("other", queue="emails", every=60, task=made)
+            with pytest.raises(InvalidArguments, match="missing a required argument"):
+                made.enqueue()
 
 
 def test_a_name_is_there_once_in_a_queue(in_code):
@@ -244,19 +250,16 @@ def test_a_change_replaces_what_it_excludes_and_keeps_the_others(keys):
     assert "cron" not in schedules.get("digest", queue="emails").options
 
 
-@pytest.mark.parametrize(
-    ("before", "change"),
-    [
-        ({"starts": datetime(2100, 1, 1, tzinfo=UTC)}, {"starts": None}),
-        ({"ends": datetime(2100, 1, 1, tzinfo=UTC)}, {"ends": None}),
-        ({}, {"every": 60}),
-    ],
-)
-def test_ticks_before_a_change_of_the_times_do_not_fire(keys, redis_client, before, change):
-    hourly(**before)
-    redis_client.hset(keys.runtime_schedules, "last:digest", 1_600_000_000_000)
-    changed = schedules.update("digest", queue="emails", **change)
-    assert changed.next_at > datetime.now(UTC)
+def test_ticks_before_a_change_of_the_times_do_not_fire(keys, redis_client):
+    later = datetime(2100, 1, 1, tzinfo=UTC)
+    for name, before, change in (
+        ("starts", {"starts": later}, {"starts": None}),
+        ("ends", {"ends": later}, {"ends": None}),
+        ("every", {}, {"every": 60}),
+    ):
+        hourly(name, **before)
+        redis_client.hset(keys.runtime_schedules, f"last:{name}", 1_600_000_000_000)
+        assert schedules.update(name, queue="emails", **change).next_at > datetime.now(UTC)
 
 
 def test_a_change_of_anything_else_keeps_missed_ticks(keys, redis_client):
@@ -388,9 +391,9 @@ def test_a_change_of_its_times_forgets_what_is_skipped(keys):
     assert not schedules.update("digest", queue="emails", every=7200).skips
 
 
-@pytest.mark.parametrize(
-    ("tick", "said"),
-    [
+def test_what_is_no_tick_to_come_is_not_skipped(keys, subtests):
+    hourly()
+    for tick, said in [
         (
             "2999-01-01T00:00:01Z",
             "has no tick at 2999-01-01T00:00:01.000Z; the next one after that is 2999-01-01T01:00",
@@ -398,13 +401,11 @@ def test_a_change_of_its_times_forgets_what_is_skipped(keys):
         ("2001-01-01T00:00Z", "the tick of 2001-01-01T00:00:00.000Z has passed"),
         ("tomorrow", "'tick' must be a time from 1970 on, .* not 'tomorrow'"),
         (7, "'tick' must be a time from 1970 on"),
-    ],
-)
-def test_what_is_no_tick_to_come_is_not_skipped(keys, tick, said):
-    hourly()
-    with pytest.raises(InvalidSchedule, match=said):
-        schedules.skip("digest", queue="emails", tick=tick)
-    assert not schedules.get("digest", queue="emails").skips
+    ]:
+        with subtests.test(tick=tick, said=said):
+            with pytest.raises(InvalidSchedule, match=said):
+                schedules.skip("digest", queue="emails", tick=tick)
+            assert not schedules.get("digest", queue="emails").skips
 
 
 def test_there_is_no_tick_to_skip_after_the_end(keys, redis_client):

@@ -91,49 +91,35 @@ def expiring(queue, **options):
 
 CLAIMS = [claimed, claimed_for_a_time, claimed_and_delayed]
 KINDS = [now, delayed, at_a_moment, bulk, delayed_bulk, unique, prioritised, expiring, *CLAIMS]
-every_kind = pytest.mark.parametrize("publish", KINDS)
 
 
-@every_kind
-def test_a_publish_waits_for_the_commit(emails, keys, redis_client, publish):
-    with transaction.atomic():
-        ids = publish(emails)
-        assert ids
-        assert places.is_empty(redis_client, keys)
+def written(redis_client, keys):
+    """Return the ids of all messages, sorted."""
     found = [message["id"] for message in places.ready(redis_client, keys)]
-    found += [body.get("id", member) for member, body in places.delayed(redis_client, keys).items()]
-    assert sorted(found) == sorted(ids if isinstance(ids, list) else [ids])
+    return sorted(found + [body.get("id", member) for member, body in places.delayed(redis_client, keys).items()])
 
 
-@every_kind
-def test_a_rollback_leaves_nothing(emails, keys, redis_client, publish):
+@pytest.mark.parametrize("publish", KINDS)
+def test_a_publish_waits_for_the_commit_of_its_database(emails, keys, redis_client, publish):
     with rolled_back():
         publish(emails)
-    assert places.is_empty(redis_client, keys)
-
-
-@every_kind
-def test_a_savepoint_that_is_rolled_back_leaves_nothing(emails, keys, redis_client, publish):
     with transaction.atomic(), rolled_back():
         publish(emails)
-    assert places.is_empty(redis_client, keys)
-
-
-@every_kind
-def test_a_publish_that_need_not_wait_is_sent_at_once_and_survives_a_rollback(emails, keys, redis_client, publish):
-    with rolled_back():
-        publish(emails, on_commit=False)
-        assert not places.is_empty(redis_client, keys)
-    assert not places.is_empty(redis_client, keys)
-
-
-@every_kind
-def test_a_publish_waits_for_the_database_it_names_and_no_other(emails, keys, redis_client, publish):
     with transaction.atomic(using="other"):
         with transaction.atomic():
-            publish(emails, using="other")
+            ids = publish(emails, using="other")
         assert places.is_empty(redis_client, keys)
-    assert not places.is_empty(redis_client, keys)
+    assert written(redis_client, keys) == sorted(ids if isinstance(ids, list) else [ids])
+
+
+def test_a_publish_that_need_not_wait_is_sent_at_once_and_survives_a_rollback(emails, keys, redis_client):
+    for publish in (now, bulk, unique, claimed):
+        before = written(redis_client, keys)
+        with rolled_back():
+            publish(emails, on_commit=False)
+            sent = written(redis_client, keys)
+        assert len(before) < len(sent)
+        assert written(redis_client, keys) == sent
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -171,31 +157,32 @@ def test_in_the_transaction_of_another_database_a_publish_is_sent_at_once(emails
         assert len(places.ready(redis_client, keys)) == 1
 
 
-@pytest.mark.parametrize(
-    "send_at_once",
-    [
-        lambda queue: queue.publish("welcome", 1),
-        lambda queue: queue.publish_many([("welcome", 1)]),
-        lambda queue: queue.cancel("5f2e"),
-        lambda queue: queue.reschedule("5f2e", delay=1),
-        lambda queue: tasks.noop.enqueue(),
-        lambda queue: tasks.noop.enqueue_many([(), ()]),
-    ],
-    ids=["publish", "publish_many", "cancel", "reschedule", "enqueue", "enqueue_many"],
-)
-def test_what_is_sent_in_the_transaction_of_another_database_is_one_warning_of_its_line(emails, send_at_once, caplog):
-    caplog.set_level(logging.DEBUG, logger=LOGGER)  # so that Django's signal is sent, too
-    said = r"^Sent to Redis inside atomic\(using='other'\).*Pass using='other'"
-    with transaction.atomic(using="other"), pytest.warns(RuntimeWarning, match=said) as warned:
-        send_at_once(emails)
-    assert [warning.filename for warning in warned] == [__file__]
+def test_what_is_sent_in_the_transaction_of_another_database_is_one_warning_of_its_line(emails, caplog, subtests):
+    for label, send_at_once in zip(
+        ["publish", "publish_many", "cancel", "reschedule", "enqueue", "enqueue_many"],
+        [
+            lambda queue: queue.publish("welcome", 1),
+            lambda queue: queue.publish_many([("welcome", 1)]),
+            lambda queue: queue.cancel("5f2e"),
+            lambda queue: queue.reschedule("5f2e", delay=1),
+            lambda queue: tasks.noop.enqueue(),
+            lambda queue: tasks.noop.enqueue_many([(), ()]),
+        ],
+        strict=True,
+    ):
+        with subtests.test(label):
+            caplog.set_level(logging.DEBUG, logger=LOGGER)  # so that Django's signal is sent, too
+            said = r"^Sent to Redis inside atomic\(using='other'\).*Pass using='other'"
+            with transaction.atomic(using="other"), pytest.warns(RuntimeWarning, match=said) as warned:
+                send_at_once(emails)
+            assert [warning.filename for warning in warned] == [__file__]
 
 
-@pytest.mark.parametrize("options", [{"on_commit": False}, {"using": "default"}])
-def test_who_says_so_is_not_warned(emails, keys, redis_client, options):
+def test_who_says_so_is_not_warned(emails, keys, redis_client):
     with transaction.atomic(using="other"):
-        emails.publish("welcome", 1, **options)
-    assert len(places.ready(redis_client, keys)) == 1
+        emails.publish("welcome", 1, on_commit=False)
+        emails.publish("welcome", 1, using="default")
+    assert len(places.ready(redis_client, keys)) == 2
 
 
 def test_a_delay_counts_from_the_commit(emails, keys, redis_client):
@@ -296,9 +283,8 @@ def test_a_robust_one_that_fails_keeps_none_after_it_back(caplog):
     assert "OnCommitSink" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("sizes", "batches"),
-    [
+def test_redis_gets_batches_in_order(subtests):
+    for sizes, batches in [
         ([1], [1]),
         ([1] * BATCH, [BATCH]),
         ([1] * (2 * BATCH + 1), [BATCH, BATCH, 1]),
@@ -307,15 +293,14 @@ def test_a_robust_one_that_fails_keeps_none_after_it_back(caplog):
         ([BATCH_BYTES, BATCH_BYTES, 1, 1], [1, 1, 2]),
         # One that is longer than a batch may be goes alone.
         ([1, BATCH_BYTES + 1, 1], [1, 1, 1]),
-    ],
-)
-def test_redis_gets_batches_in_order(sizes, batches):
-    (pattern,) = made("a")
-    some = [pattern._replace(data_text=b"x" * size) for size in sizes]
-    log = Recorded()
-    RedisSink(Recorded, lambda wire: log, ANY).send(some)
-    assert [len(batch) for batch in log.given] == batches
-    assert [item for batch in log.given for item in batch] == some
+    ]:
+        with subtests.test(sizes=sizes, batches=batches):
+            (pattern,) = made("a")
+            some = [pattern._replace(data_text=b"x" * size) for size in sizes]
+            log = Recorded()
+            RedisSink(Recorded, lambda wire, log=log: log, ANY).send(some)
+            assert [len(batch) for batch in log.given] == batches
+            assert [item for batch in log.given for item in batch] == some
 
 
 @pytest.fixture

@@ -60,44 +60,40 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("call", "option", "value", "said"),
-    [(call, *case) for call, cases in WAYS.values() for case in cases],
-    ids=[f"{way} {option}={value!r}" for way, (_, cases) in WAYS.items() for option, value, _ in cases],
-)
-def test_a_wrong_value_is_refused_and_named(call, option, value, said):
-    options = {option: value}
-    if option in ("unique_for", "on_conflict"):
-        options["unique"] = "k"
-    if option in ("unique", "on_conflict"):
-        options["delay"] = 5
-    with pytest.raises(InvalidMessage, match=f"^{said}"):
-        call(options)
+def test_a_wrong_value_is_refused_and_named(subtests):
+    for way, (call, cases) in WAYS.items():
+        for option, value, said in cases:
+            options = {option: value}
+            if option in ("unique_for", "on_conflict"):
+                options["unique"] = "k"
+            if option in ("unique", "on_conflict"):
+                options["delay"] = 5
+            with subtests.test(way, **{option: value}), pytest.raises(InvalidMessage, match=f"^{said}"):
+                call(options)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_options_that_need_another_are_refused(subtests):
+    for options, said in [
         ({"unique": "k"}, r"^unique= needs delay=, deliver_at= \(run_after= of a task\) or unique_for=$"),
         ({"unique_for": 5}, "^unique_for= needs unique=$"),
         ({"on_conflict": "keep"}, "^on_conflict= needs unique=$"),
         ({"on_conflict": "replace", "delay": 5}, "^on_conflict= needs unique=$"),
         ({"delay": 5, "expires": 4}, "would expire before it is due"),
-    ],
-)
-def test_options_that_need_another_are_refused(options, said):
-    with pytest.raises(InvalidMessage, match=said):
-        queues["emails"].publish("welcome", 1, **options)
-    with pytest.raises(InvalidMessage, match=said):
-        tasks.noop.using(**options).enqueue()
+    ]:
+        with subtests.test(options=options, said=said):
+            with pytest.raises(InvalidMessage, match=said):
+                queues["emails"].publish("welcome", 1, **options)
+            with pytest.raises(InvalidMessage, match=said):
+                tasks.noop.using(**options).enqueue()
 
 
-@pytest.mark.parametrize("options", [{"using": "nope"}, {"on_commit": "no"}, {"robust": "x"}])
-def test_cancelling_refuses_them_too(options):
-    with pytest.raises(InvalidMessage):
-        queues["emails"].cancel("x", **options)
-    with pytest.raises(InvalidMessage):
-        queues["emails"].reschedule("x", delay=5, **options)
+def test_cancelling_refuses_them_too(subtests):
+    for options in [{"using": "nope"}, {"on_commit": "no"}, {"robust": "x"}]:
+        with subtests.test(options=options):
+            with pytest.raises(InvalidMessage):
+                queues["emails"].cancel("x", **options)
+            with pytest.raises(InvalidMessage):
+                queues["emails"].reschedule("x", delay=5, **options)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -106,10 +102,10 @@ def test_they_are_refused_at_the_call_and_not_at_the_commit():
         queues["emails"].publish("welcome", 1, robust="x")
 
 
-@pytest.mark.parametrize("value", [5, "2030-01-01", date(2030, 1, 1)])
-def test_a_due_time_is_a_datetime(value):
-    with pytest.raises(InvalidMessage, match=r"^deliver_at must be a datetime, not "):
-        queues["emails"].publish("welcome", 1, deliver_at=value)
+def test_a_due_time_is_a_datetime(subtests):
+    for value in (5, "2030-01-01", date(2030, 1, 1)):
+        with subtests.test(value=value), pytest.raises(InvalidMessage, match=r"^deliver_at must be a datetime, not "):
+            queues["emails"].publish("welcome", 1, deliver_at=value)
 
 
 def test_a_deadline_may_have_passed(mq_settings):

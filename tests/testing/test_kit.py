@@ -1,36 +1,109 @@
-"""The tests of a project that use the kit, by each runner."""
+"""The tests of a project that uses the kit, by each runner. None touches the server that the project has configured."""
 
 import re
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import redis
 
+from mq_django.testing import MQ
 from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "testing.md").read_text(encoding="utf-8")
+#: The examples of the page, which become tests of the project.
+EXAMPLES = dict(re.findall(r"<!-- test: (\w+\.py) -->\n```python\n(.*?)```", PAGE, re.S))
 
 
 def passed(output: str) -> int:
     return int(re.search(r"(\d+) passed", output)[1])
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "4"]], ids=["alone", "parallel"])
-def test_by_pytest(run, configured_keys, arguments):
-    assert passed(run("-m", "pytest", "kit", "-W", "error", *arguments).stdout) > 40
+@pytest.fixture
+def servers(tmp_path):
+    """A folder for what a test notes of the server of its process, and a function that returns what they noted."""
+    folder = tmp_path / "servers"
+    folder.mkdir()
+    return {"SERVERS": str(folder)}, lambda: {path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def examples(project):
+    for name, text in EXAMPLES.items():
+        (project / "tests" / f"test_of_docs_{name}").write_text(text)
+
+
+def test_every_method_of_the_kit_is_named_in_the_documentation():
+    methods = {name for name in dir(MQ) if not name.startswith("_")}
+    assert sorted(name for name in methods if not re.search(rf"`{name}(\(\))?`", PAGE)) == []
+
+
+def test_by_pytest(run, configured_keys, servers, examples):
+    environment, noted = servers
+    output = run("-m", "pytest", "tests", "kit", "-rA", "-W", "error", **environment).stdout
+    assert passed(output) > 60
+    ran = {Path(name).name.removeprefix("test_of_docs_") for name in re.findall(r"^PASSED (\S+\.py)::", output, re.M)}
+    assert ran >= EXAMPLES.keys()
+    assert len(noted()) == 1
     assert configured_keys() == []
 
 
-@pytest.mark.parametrize("arguments", [["kit"], ["kit.test_mixin", "--parallel", "4"]], ids=["alone", "parallel"])
-def test_by_djangos_command(run, configured_keys, arguments):
-    ran = run("-W", "error", "manage.py", "test", *arguments).stderr
-    assert int(re.search(r"Ran (\d+) tests", ran)[1]) >= 8
+def test_by_pytest_in_parallel_processes(run, configured_keys, servers):
+    environment, noted = servers
+    # Each of them runs all.
+    tests = ["tests/test_publishing.py", "kit/test_mixin.py"]
+    run("-m", "pytest", *tests, "-W", "error", "-n", "2", "--dist", "each", **environment)
+    assert len(noted()) == 2
+    assert configured_keys() == []
+
+
+def test_by_pytest_in_databases_of_one_server(run):
+    with PrivateServer(tcp=True) as server:
+        clients = [redis.Redis.from_url(f"{server.url}/{number}") for number in (2, 3)]
+        # A run that was killed has left a message, and the key that says that the database is for tests.
+        clients[0].mset({"mq:{emails}:left": "theirs", "mq_django:tests": "1"})
+        for client in clients:
+            client.set("session:1", "another program's")
+        run("-m", "pytest", "kit/test_fixture.py", "-n", "2", "--dist", "each", MQ_REDIS_URL=server.url)
+        for client in clients:
+            assert set(client.scan_iter()) - {b"mq:testing:clock"} == {b"session:1", b"mq_django:tests"}
+            client.close()
+
+
+def test_by_djangos_command(run, configured_keys, servers, examples):
+    environment, noted = servers
+    ran = run("-W", "error", "manage.py", "test", "kit", "tests", **environment).stderr
+    assert int(re.search(r"Ran (\d+) tests", ran)[1]) >= 16
+    assert len(noted()) == 1
+    assert configured_keys() == []
+
+
+def test_by_djangos_command_in_parallel_processes(run, configured_keys, servers):
+    environment, noted = servers
+    tests = ["kit.test_mixin", "tests.test_publishing", "--parallel", "2"]
+    run("-W", "error", "manage.py", "test", *tests, **environment)
+    # A machine may be so busy that one of the processes runs all.
+    assert {server.partition(" ")[0] for server in noted()} in ({"django1"}, {"django2"}, {"django1", "django2"})
+    assert configured_keys() == []
+
+
+def test_by_unittest_when_the_environment_says_so(run, configured_keys):
+    code = "import django, unittest; django.setup(); unittest.main('kit.test_isolated')"
+    run("-c", code, MQ_DJANGO_TESTING="1")
+    assert configured_keys() == []
+
+
+def test_by_a_runner_of_a_projects_own(run, configured_keys):
+    """It protects the database of the settings as well."""
+    assert "no database of tests is known" in run("check.py").stdout
     assert configured_keys() == []
 
 
 def test_queues_with_partitions_need_no_other_tests(run, configured_keys):
     run("-W", "error", "-m", "pytest", "kit", PARTITIONS="4")
-    run("-W", "error", "manage.py", "test", "kit", PARTITIONS="4")
     assert configured_keys() == []
 
 
@@ -41,9 +114,59 @@ def test_queues_with_an_outbox_need_no_other_tests(run, configured_keys):
     assert configured_keys() == []
 
 
-def test_by_pytest_in_databases_of_one_server(run, configured_keys):
-    with PrivateServer(tcp=True) as container:
-        assert passed(run("-m", "pytest", "kit", "-n", "3", MQ_REDIS_URL=container.url).stdout) > 40
+def test_consumers_of_a_test_use_its_database(project, run, configured_keys):
+    run("-m", "pytest", "tests/test_consumers.py", TEST_DATABASE_FILE="1")
+    assert configured_keys() == []
+    # pytest removes its own; nothing was written to that of the settings.
+    if (project / "development.sqlite3").exists():
+        with sqlite3.connect(project / "development.sqlite3") as database:
+            assert database.execute("SELECT * FROM sqlite_master").fetchall() == []
+
+
+def test_consumers_refuse_the_database_of_the_settings(run):
+    assert "no database of tests is known" in run("manage.py", "runconsumer", code=1, MQ_DJANGO_TESTING="1").stderr
+
+
+IN_PROCESS = """
+from django.core.management import call_command
+from django.db import connections
+from django.test import TransactionTestCase
+from mq_django.testing import MQTestMixin
+from shop.models import Order
+from shop.tasks import confirm
+
+class Tests(MQTestMixin, TransactionTestCase):
+    def test_it_confirms(self):
+        order = Order.objects.create(email="ann@shop.example")
+        confirm.enqueue(order.pk)
+        call_command("runconsumer", "--drain")
+        order.refresh_from_db()
+        assert order.confirmed
+        # Another one, for which Django has created no database of tests, is still there.
+        assert "other" in connections.settings
+"""
+
+
+def test_a_consumer_in_the_process_of_a_test_leaves_the_databases_alone(project, run):
+    with (project / "settings.py").open("a") as settings:
+        settings.write(
+            'DATABASES["other"] = {**DATABASES["default"], "NAME": BASE_DIR / "other.sqlite3", "TEST": {}}\n'
+        )
+    (project / "tests" / "test_a.py").write_text(IN_PROCESS)
+    run("manage.py", "test", "tests.test_a", TEST_DATABASE_FILE="1")
+
+
+def test_the_plugin_imports_no_django_and_starts_no_server_for_tests_that_do_not_publish(run):
+    code = """
+import os, sys
+from mq_django.testing import plugin
+print([name for name in sys.modules if name.startswith("django")])
+import django
+django.setup()
+plugin.pytest_runtest_teardown()
+print("MQ_DJANGO_TEST_SERVER" in os.environ)
+"""
+    assert run("-c", code, MQ_DJANGO_TESTING="1").stdout == "[]\nFalse\n"
 
 
 @pytest.fixture
@@ -69,8 +192,7 @@ def consumer(project, environment, tmp_path):
 
 def test_a_consumer_of_the_configured_server_receives_nothing(consumer, run):
     server, output = consumer
-    run("-m", "pytest", "kit", CONFIGURED_REDIS=server.url)
-    run("manage.py", "test", "kit", CONFIGURED_REDIS=server.url)
+    run("-m", "pytest", "kit/test_mixin.py", "kit/test_fixture.py", CONFIGURED_REDIS=server.url)
     assert not re.search("retried|buried|Ignored", output.read_text())
     with redis.Redis.from_url(server.url) as client:
         # Nothing was published there, so nothing was counted.

@@ -25,12 +25,9 @@ def site(pytester, monkeypatch, environment):
     return pytester
 
 
-def test_the_fixture_is_there_without_configuration(site):
-    site.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["mq -- *", "*Give a test its queues*"])
-
-
-def test_an_assertion_without_a_commit_has_a_hint(site):
-    site.makepyfile("""
+def test_its_cleaning_and_its_hint(site):
+    site.makepyfile(
+        test_hint="""
         import pytest
         from shop.handlers import emails
 
@@ -38,14 +35,8 @@ def test_an_assertion_without_a_commit_has_a_hint(site):
         def test_it(mq):
             emails.publish("welcome", {})
             assert mq.published("emails", "welcome")
-    """)
-    output = site.runpytest_subprocess()
-    output.assert_outcomes(failed=1)
-    output.stdout.fnmatch_lines(["*1 message waits for the commit: call mq.commit()*"])
-
-
-def test_what_a_class_has_published_once_is_gone_after_its_first_test(site):
-    site.makepyfile("""
+        """,
+        test_scopes="""
         import pytest
         from shop.handlers import emails
 
@@ -58,8 +49,12 @@ def test_what_a_class_has_published_once_is_gone_after_its_first_test(site):
 
         def test_second(mq):
             assert mq.run("emails") == []
-    """)
-    site.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=2)
+        """,
+    )
+    output = site.runpytest_subprocess("-p", "no:randomly")
+    # What a module has published once is gone after its first test.
+    output.assert_outcomes(passed=2, failed=1)
+    output.stdout.fnmatch_lines(["*1 message waits for the commit: call mq.commit()*"])
 
 
 def test_outside_of_tests_the_kit_refuses_to_start(site, monkeypatch):

@@ -91,9 +91,11 @@ def test_a_task_is_recorded_with_its_path_and_its_arguments(recorder):
     assert recorder.published(name="welcome")[0].task == ""
 
 
-@pytest.mark.parametrize(
-    ("criteria", "count"),
-    [
+def test_records_are_found_by_what_they_have(recorder, subtests):
+    queues["emails"].publish("welcome", {"n": 1}, key="a", priority=5)
+    queues["emails"].publish("remind", {"n": 2}, delay=HOUR)
+    queues["default"].publish("remind", {"n": 3}, deliver_at=DUE)
+    for criteria, count in [
         ({}, 3),
         ({"queue": "emails"}, 2),
         ({"name": "remind"}, 2),
@@ -108,13 +110,9 @@ def test_a_task_is_recorded_with_its_path_and_its_arguments(recorder):
         ({"deliver_at": DUE, "delay": HOUR}, 0),
         ({"priority": 5, "headers": {}, "unique": None}, 1),
         ({"task": tasks.note}, 0),
-    ],
-)
-def test_records_are_found_by_what_they_have(recorder, criteria, count):
-    queues["emails"].publish("welcome", {"n": 1}, key="a", priority=5)
-    queues["emails"].publish("remind", {"n": 2}, delay=HOUR)
-    queues["default"].publish("remind", {"n": 3}, deliver_at=DUE)
-    assert len(recorder.published(**criteria)) == count
+    ]:
+        with subtests.test(criteria=criteria, count=count):
+            assert len(recorder.published(**criteria)) == count
 
 
 def test_only_what_was_written_is_recorded(recorder):
