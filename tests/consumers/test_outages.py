@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import RedisOutOfMemory, StoreError
+from mq_django.inspector import actions
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import load
@@ -191,12 +192,12 @@ def test_out_of_memory_producers_are_told_and_consumers_drain(trees, publish, hi
     publish()
     history.wait_for("effect")
     with site.client() as client:
-        client.hset(next(iter(client.scan_iter(match="*default}:control"))), "paused", "1")
+        actions.pause("default")
         ids = [publish(["once", ["raise", "x"]]) for _ in range(20)]
         client.config_set("maxmemory", "1")
         with pytest.raises(RedisOutOfMemory):
             publish()
-        client.hdel(next(iter(client.scan_iter(match="*default}:control"))), "paused")
+        actions.resume("default")
         history.wait_for("effect", 21)
         wait_until(lambda: nothing_left(client))
         client.config_set("maxmemory", "0")

@@ -132,6 +132,7 @@ def test_a_block_is_ended_first(rig, guard, is_async):
     work.cancel()
     wait_until(lambda: any(lane.cancelled for lane in work.places))
     assert not len(rig.settler)
+    assert rig.shared_state.late(time.monotonic()) == set()
     work.go.set()
     assert work.outcome() is CANCEL
     assert steps == [True]
