@@ -198,15 +198,22 @@ def test_asked_to_stop_while_it_restarts_it_stops_without_haste(site, start, pub
     assert starts(tree) == 1
 
 
-def test_asked_to_stop_while_it_looks_at_the_changes_it_stops(site, start):
+def test_asked_to_stop_while_it_looks_at_the_changes_it_stops(site, start, tmp_path):
+    probing = tmp_path / "probing"
     tree = start()
-    site.add("site_settings.py", '\nif "--fingerprint" in sys.argv:\n    time.sleep(600)\n')
-    tree.signal(signal.SIGHUP)
-    (probe,) = wait_until(
-        lambda: [one.pid for one in processes() if one.parent == tree.pid and "--fing" in one.command]
+    site.add(
+        "site_settings.py",
+        f"""
+        if "--fingerprint" in sys.argv:
+            Path("{probing}.new").write_text(str(os.getpid()))
+            os.rename("{probing}.new", "{probing}")
+            time.sleep(600)
+        """,
     )
+    tree.signal(signal.SIGHUP)
+    wait_until(probing.exists)
     assert tree.stop() == 0
-    assert not alive(probe)
+    assert not alive(int(probing.read_text()))
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGHUP, signal.SIGTERM]])
