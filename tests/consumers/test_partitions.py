@@ -43,7 +43,8 @@ def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, 
     options = partitioned(KEEP_HANDLED=3600)
     mq_settings(QUEUES=options)
     queue, go = queues["default"], str(tmp_path / "go")
-    ids = queue.publish_many([("act", {}) for _ in range(300)])
+    ids = queue.publish_many([("act", {}) for _ in range(100)])
+    ids += [queue.publish("act", {}, key=f"k{number}") for number in range(100)]
     assert {number_in(found) for found in ids} == set(range(PARTITIONS))
     trees("--processes", "2", QUEUES=options)
     # Progress is reported in the partition of the message.
@@ -54,7 +55,7 @@ def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, 
         assert get_progress(message_id).done == number
     assert wait_until(lambda: queue.progress(own), timeout=20).done == 7
     (tmp_path / "go").touch()
-    wait_until(lambda: len(history.counts()) == 304)
+    wait_until(lambda: len(history.counts()) == 204)
     assert history.counts() == dict.fromkeys([*ids, *sent, own], 1)
     assert {event["queue"] for event in history.lines("effect")} == {"default"}
     wait_until(lambda: sum(depths()) == 0)
@@ -111,9 +112,9 @@ def test_another_number_of_partitions_is_refused(trees, mq_settings):
         queues["default"].publish("act", {})
     assert tree.wait() == 1
     assert "CommandError: Queue 'default' has 8 partitions in Redis" in tree.logged()
-    mq_settings(QUEUES={"default": {}})
-    with pytest.raises(QueueClosed, match="PARTITIONS is 1 here"):
-        queues["default"].publish("act", {})
+    plain = trees(QUEUES={"default": {}})
+    assert plain.wait() == 1
+    assert "PARTITIONS is 1 here" in plain.logged()
 
 
 def test_a_queue_with_messages_gets_no_partitions(mq_settings):
