@@ -126,7 +126,9 @@ def test_what_is_asked_goes_one_way(mq_settings):
 
 def test_other_stores_tell_and_obey_as_well(trees, history, namespace, tmp_path):
     rsmq = {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}
-    tree = trees("--processes", "1", "--threads", "2", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}})
+    tree = trees(
+        "--processes", "1", "--threads", "2", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}}
+    )
     wait_until(lambda: living(1))
     for where in (queues["default"], topics["news"]):
         where.publish("act", {"do": [["wait", str(tmp_path / "go")]]})

@@ -8,9 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import Listener
 from mq_django.consumers.supervisor.promoter import BATCH, Promoter
-from mq_django.core.outcomes import ACK
 from mq_django.stores import open_store
-from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session
 from tests import places
@@ -109,9 +107,7 @@ def test_a_promoter_s_memory_does_not_grow_with_what_waits(mq_settings, redis_cl
     assert crowded < empty + 50_000
 
 
-def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(
-    mq_settings, publish, redis_client, monkeypatch
-):
+def test_the_sleep_until_the_next_due_time_is_ended_by_an_earlier_one(mq_settings, publish, redis_client, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.supervisor.promoter.POLL", 3600.0)
     config = get_config().queue("default")
     publish(delay=3600)

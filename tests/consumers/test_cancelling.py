@@ -15,6 +15,7 @@ from mq_django.transport.scripts import command
 from mq_django.transport.sessions import Pooled
 from tests.waiting import wait_until
 
+
 def empty(store):
     depths = store.depths()
     return depths.ready + depths.pending + depths.delayed == 0

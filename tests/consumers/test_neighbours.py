@@ -2,7 +2,6 @@
 
 from tests.waiting import wait_until
 
-
 #: The names of handlers, and how a child that they fork ends.
 FORKS = [("act", 0), ("act", 1), ("aact", 0)]
 

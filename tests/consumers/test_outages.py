@@ -20,6 +20,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.single_server(why="it stops a server of its own, behind a proxy")
 
+
 class Site:
     """A server of its own behind a proxy, and a client that goes around it."""
 
@@ -147,7 +148,7 @@ def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, his
         later = publish_when_possible(publish)
         wait_until(lambda: history.counts().keys() >= {later, delayed}, message=outage.__name__)  # noqa: B023
         with site.client() as client:
-            wait_until(lambda: nothing_left(client), message=outage.__name__)  # noqa: B023
+            wait_until(lambda: nothing_left(client), message=outage.__name__)
         assert set(tree.children()) == children, outage
         assert history.counts("start") == dict.fromkeys(history.counts(), 1), outage
 

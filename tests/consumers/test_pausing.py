@@ -27,7 +27,7 @@ def test_while_a_queue_is_paused_no_handler_starts(trees, mq_settings, history, 
     trees("--processes", "2", "--threads", "2", **config)
     stores = [open_store(get_config().queue(name), Pooled(get_client("produce"))) for name in names]
     work = [("act", {"do": [["sleep", 0.01]]})] * 100
-    wait_until(lambda: topics["news"].groups())
+    wait_until(topics["news"].groups)
     for name in names[:3]:
         queues[name].publish_many(work)
     topics["news"].publish_many(work)

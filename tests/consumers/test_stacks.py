@@ -6,7 +6,6 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django.conf import get_config
 from mq_django.inspector import processes
 from mq_django.inspector.stack_views import WAIT, StackRequest, ask_for_stacks, find_process, read_answer
 from mq_django.management import stack_verb
@@ -46,7 +45,9 @@ def functions(stack):
     return [frame.function.rpartition(".")[2] for frame in stack.frames]
 
 
-def test_threads_and_coroutines_show_where_they_are(trees, publish, history, redis_client, store, tmp_path, monkeypatch):
+def test_threads_and_coroutines_show_where_they_are(
+    trees, publish, history, redis_client, store, tmp_path, monkeypatch
+):
     tree = trees("--processes", "1", "--threads", "2", QUEUES={"default": {"VISIBILITY_TIMEOUT": 4}})
     first = publish(["nap", 3600])
     history.wait_for("start")
@@ -105,8 +106,10 @@ def _running():
 
 def test_consumers_of_other_stores_answer_too(trees, history, mq_settings, namespace):
     rsmq = {"STORE": "rsmq", "NAMESPACE": on_cluster.tag(f"{namespace}:r")}
-    trees("--threads", "2", "--processes", "1", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}})
-    wait_until(lambda: topics["news"].groups())
+    trees(
+        "--threads", "2", "--processes", "1", "default", "news:readers", QUEUES={"default": rsmq}, TOPICS={"news": {}}
+    )
+    wait_until(topics["news"].groups)
     for where in (queues["default"], topics["news"]):
         where.publish("act", {"do": [["nap", 3600]]})
     history.wait_for("start", 2)

@@ -129,7 +129,10 @@ def test_runs_end_as_their_steps_do(trees, history, tasks, tmp_path, options):
         scenario(site)
     assert tree.stop() == 0
     parts = get_config().queue("default").each_part
-    assert all(open_store(part, Pooled(get_client("produce", part.connection, key=part.keys.ready))).depths().depth == 0 for part in parts)
+    assert all(
+        open_store(part, Pooled(get_client("produce", part.connection, key=part.keys.ready))).depths().depth == 0
+        for part in parts
+    )
 
 
 def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):

@@ -1,7 +1,6 @@
 """What a fetcher takes, when it takes nothing, and what it finds again after trouble."""
 
 import threading
-import time
 
 import pytest
 

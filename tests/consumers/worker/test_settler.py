@@ -89,7 +89,9 @@ def test_settling_takes_the_next_along(settler, store, held, publish):
     assert len(settler) == 0
 
 
-@pytest.mark.parametrize(("side", "way"), [("before", "settle_and_take"), ("after", "settle"), ("after", "settle_and_take")])
+@pytest.mark.parametrize(
+    ("side", "way"), [("before", "settle_and_take"), ("after", "settle"), ("after", "settle_and_take")]
+)
 def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
     settler, store, wire, held, caplog, redis_client, side, way
 ):
@@ -109,9 +111,7 @@ def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
     assert all_counted(redis_client, store) == (3, 2)
 
 
-def test_what_redis_refuses_for_a_while_keeps_back_no_other_and_counts_once(
-    settler, store, held, caplog, redis_client
-):
+def test_what_redis_refuses_for_a_while_keeps_back_no_other_and_counts_once(settler, store, held, caplog, redis_client):
     redis_client.set(store.keys.due, "x")
     add(settler, held[:2], Retry())
     add(settler, held[2:], ACK)
@@ -157,7 +157,7 @@ def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog,
 
 
 def all_counted(client, store):
-    """Return how often an ack and a retry was counted: once in the minutes and once in the hours, by name and in all."""
+    """Return how often an ack and a retry was counted: in the minutes and the hours, by name and in all."""
     return tuple(sum(counted(client, store, word)) / 4 for word in ("handled", "retried"))
 
 
