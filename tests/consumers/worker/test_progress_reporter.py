@@ -14,19 +14,18 @@ from tests.commands import script_calls
 from tests.waiting import wait_until
 
 
-def test_reports_of_threads_coroutines_and_failed_attempts_are_seen(trees, publish, tmp_path):
+def test_reports_of_threads_coroutines_and_failed_attempts_are_seen(shared_tree, publish, tmp_path):
     go = tmp_path / "go"
-    trees(QUEUES={"default": {"RETRY": {"max_attempts": 1}}})
     sent = publish(["report", [3, 10, "cups", str(go)]], ["report", [10, 10, "", ""]])
     coroutine = publish(["report", [1, 2, "", ""]], name="aact")
-    failed = publish(["report", [5, 10, "", ""]], ["raise", "no"])
+    failed = publish(["report", [5, 10, "", ""]], ["once", ["raise", "no"]], ["wait", str(go)])
     found = wait_until(lambda: queues["default"].progress(sent), timeout=20)
     assert (found.done, found.total, found.note, found.attempt) == (3, 10, "cups", 1)
+    assert wait_until(lambda: queues["default"].progress(coroutine)).done == 1
+    assert wait_until(lambda: queues["default"].progress(failed)).done == 5
     go.touch()
     wait_until(lambda: queues["default"].progress(sent).done == 10)
     assert get_progress(sent).fraction == 1.0
-    assert wait_until(lambda: queues["default"].progress(coroutine)).done == 1
-    assert wait_until(lambda: queues["default"].progress(failed)).done == 5
 
 
 class Holding:
