@@ -1,5 +1,6 @@
 """`runconsumer` on a topic, with real processes."""
 
+import json
 import os
 import signal
 
@@ -7,16 +8,30 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django import queues, topics
-from tests.peers.programs import Project
 from tests.waiting import wait_until
 
 
+class Shop:
+    """What the handlers of `tests.peers` do in trees."""
+
+    def __init__(self, trees, client, namespace):
+        self.runconsumer, self._client, self._key = trees, client, f"{namespace}:handled"
+
+    def handled(self):
+        return [json.loads(line) for line in self._client.lrange(self._key, 0, -1)]
+
+    def wait_handled(self, count):
+        """Wait until so many messages were handled, and return them."""
+        wait_until(lambda: self._client.llen(self._key) >= count, message=f"{count} messages handled")
+        return self.handled()
+
+
 @pytest.fixture(params=[{}, {"PARTITIONS": 4}], ids=["one log", "partitions"])
-def shop(mq_settings, redis_client, request):
+def shop(mq_settings, trees, redis_client, namespace, monkeypatch, request):
+    monkeypatch.setenv("MQ_TEST_APPS", "tests.peers")
     orders = {"RETRY": {"delay": 0.05}, "VISIBILITY_TIMEOUT": 2, **request.param}
-    made = Project(mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders}), redis_client)
-    yield made
-    made.stop()
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders})
+    return Shop(trees, redis_client, namespace)
 
 
 def of(told, group):
@@ -81,7 +96,7 @@ def test_a_group_is_drained(shop):
     topics["orders"].group("billing").subscribe()
     topics["orders"].publish_many([("order.paid", n) for n in range(30)])
     program = shop.runconsumer("orders:billing", "--drain")
-    assert program.process.wait(100) == 0
+    assert program.wait() == 0
     assert sorted(of(shop.handled(), "billing")) == list(range(30))
     assert (groups()["billing"].position.lag, groups()["billing"].position.pending) == (0, 0)
 
