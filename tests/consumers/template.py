@@ -29,6 +29,8 @@ from typing import IO, Any, NoReturn
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.core.cache import caches
+from django.db import connections
 from django.utils.functional import empty
 
 ROOT = Path(__file__).parent.parent.parent
@@ -165,6 +167,8 @@ def _load() -> None:
         import_module(name)
     # As if nothing had been configured: a fork has its own settings.
     settings._wrapped = empty
+    for handler in (connections, caches):
+        vars(handler).pop("settings", None)
     apps.app_configs.clear()
     apps.loading = apps.apps_ready = apps.models_ready = apps.ready = False
     apps.ready_event.clear()
@@ -184,9 +188,12 @@ def serve(asked: socket.socket) -> dict[str, Any]:
             _fork_and_end()
             asked.close()
             os.close(read)
-            _prepare(request, descriptors)
-            os.write(write, PID.pack(os.getpid()))
+            # It may have the number that a descriptor of the request gets.
+            told = fcntl.fcntl(write, fcntl.F_DUPFD, max(request["descriptors"]) + 1)
             os.close(write)
+            _prepare(request, descriptors)
+            os.write(told, PID.pack(os.getpid()))
+            os.close(told)
             return request
         os.close(write)
         for number in descriptors:
