@@ -169,6 +169,7 @@ def _load() -> None:
     settings._wrapped = empty
     for handler in (connections, caches):
         vars(handler).pop("settings", None)
+        handler._settings = None
     apps.app_configs.clear()
     apps.loading = apps.apps_ready = apps.models_ready = apps.ready = False
     apps.ready_event.clear()
