@@ -234,7 +234,7 @@ KEYS = ["ready", "urgent", "due", "waiting", "dead", "control", "consumers", "un
 
 
 def test_keys_of_the_wrong_type_stop_their_queue_and_no_other(trees, publish, history, site):
-    tree = trees("--processes", "1", CONNECTION=site.proxy.url, QUEUES={"a": {}, "b": {"VISIBILITY_TIMEOUT": 2}})
+    tree = trees("--processes", "1", CONNECTION=site.proxy.url, QUEUES={"a": {}, "b": {"VISIBILITY_TIMEOUT": 5}})
     publish(queue="a")
     publish(queue="b")
     history.wait_for("effect", 2)

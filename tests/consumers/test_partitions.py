@@ -89,8 +89,8 @@ def test_a_message_is_in_the_partition_of_its_key_and_can_be_cancelled_there(mq_
 
 
 def test_delayed_messages_and_those_with_order_and_of_a_dead_tree_are_handled(trees, history, tmp_path, mq_settings):
-    mq_settings(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
-    dead = trees(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
+    mq_settings(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=5))
+    dead = trees(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=5))
     queue = queues["default"]
     first = queue.publish("act", {"do": [["wait", str(tmp_path / "go")]]}, key="stuck")
     history.wait_for("start")
@@ -150,7 +150,7 @@ def most_at_once(history):
 
 
 def test_all_partitions_have_one_limit_which_goes_on_when_a_machine_is_gone(trees, history, mq_settings, tmp_path):
-    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=2)
+    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=5)
     go = tmp_path / "go"
     dead = trees("--threads", "4", QUEUES=config)
     ids = [queues["default"].publish("act", {"do": [["wait", str(go)]]}) for _ in range(20)]

@@ -12,7 +12,7 @@ ONE = {"CONCURRENCY": {"queue": 1, "key": 1}}
 def test_permits_of_a_killed_child_and_of_a_killed_machine_come_back(
     mq_settings, trees, publish, history, store, redis_client, tmp_path
 ):
-    mq_settings(QUEUES={"default": {**ONE, "VISIBILITY_TIMEOUT": 1, "RETRY": {"delay": 0}}})
+    mq_settings(QUEUES={"default": {**ONE, "VISIBILITY_TIMEOUT": 5, "RETRY": {"delay": 0}}})
     go = tmp_path / "go"
     held = publish(["once", ["wait", str(go)]], key="a")
     others = [publish(key="a"), publish(key="b")]

@@ -30,8 +30,8 @@ def other():
 def apart(other):
     """Settings with one queue and one topic on another server."""
     return {
-        "QUEUES": {"default": {}, APART: {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 2}},
-        "TOPICS": {"news": {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 2}},
+        "QUEUES": {"default": {}, APART: {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 5}},
+        "TOPICS": {"news": {"CONNECTION": other.url, "VISIBILITY_TIMEOUT": 5}},
     }
 
 

@@ -29,7 +29,7 @@ class Shop:
 @pytest.fixture(params=[{}, {"PARTITIONS": 4}], ids=["one log", "partitions"])
 def shop(mq_settings, trees, redis_client, namespace, monkeypatch, request):
     monkeypatch.setenv("MQ_TEST_APPS", "tests.peers")
-    orders = {"RETRY": {"delay": 0.05}, "VISIBILITY_TIMEOUT": 2, **request.param}
+    orders = {"RETRY": {"delay": 0.05}, **request.param}
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders})
     return Shop(trees, redis_client, namespace)
 

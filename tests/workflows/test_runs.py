@@ -146,7 +146,7 @@ def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
 
 
 def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history, mq_settings):
-    options = {"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 2}}
+    options = {"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 5}}
     mq_settings(QUEUES=options)
     tree = trees("--processes", "2", QUEUES=options)
     runs = [
