@@ -1,5 +1,7 @@
 """What one handler does leaves the others of its process alone: real trees, whose handlers misbehave."""
 
+import pytest
+
 from tests.waiting import wait_until
 
 #: The names of handlers, and how a child that they fork ends.
@@ -11,6 +13,7 @@ def empty(store):
     return depths.ready + depths.pending + depths.delayed == 0
 
 
+@pytest.mark.versions
 def test_the_event_loop_outlives_its_coroutines_and_children_that_come_back_end(trees, publish, history, store):
     tree = trees("--processes", "1")
     ids = []

@@ -23,6 +23,8 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.signal_docs import arguments_of
 
+pytestmark = pytest.mark.cluster
+
 SIGNALS = {"retried": message_retried, "buried": message_buried}
 
 

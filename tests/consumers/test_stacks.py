@@ -15,6 +15,8 @@ from mq_django.transport.scripts import command
 from tests import on_cluster
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 HANDLERS = "tests/consumers/project/handlers.py"
 
 

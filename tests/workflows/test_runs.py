@@ -105,7 +105,13 @@ def a_step_whose_argument_is_missing_fails_at_once(site):
     assert run.progress == (2, 1, 1, 0, 0)
 
 
-@pytest.fixture(params=["plain", "partitions", pytest.param("cluster", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=[
+        pytest.param("plain", marks=pytest.mark.versions),
+        "partitions",
+        pytest.param("cluster", marks=pytest.mark.cluster),
+    ]
+)
 def options(request, mq_settings):
     """The settings of the trees of a test."""
     found = {"QUEUES": PLAIN if request.param == "plain" else PARTITIONED}

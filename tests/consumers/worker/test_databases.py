@@ -18,7 +18,7 @@ from tests.consumers.rig import running
 from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.versions]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from mq_django.transport.sessions import Pooled, Session
 from tests.consumers.rig import Rig
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def rig(mq_settings):

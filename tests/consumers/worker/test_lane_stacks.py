@@ -20,6 +20,8 @@ from mq_django.registry import Handler
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 _entries = itertools.count(1)
 
 HERE = "tests/consumers/worker/test_lane_stacks.py"

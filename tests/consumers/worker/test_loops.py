@@ -15,6 +15,8 @@ from tests.consumers.rig import Rig, running
 from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.fixture
 def rig(mq_settings):

@@ -18,6 +18,8 @@ from mq_django.registry import Handler
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 _entries = itertools.count(1)
 
 

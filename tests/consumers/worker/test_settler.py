@@ -19,6 +19,8 @@ from mq_django.transport.sessions import Session
 from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.cluster
+
 
 class Broken:
     """A wire that breaks before or after the server has got the commands, as often as told."""
