@@ -12,6 +12,8 @@ class Process:
     pid: int
     parent: int
     command: str
+    #: The name that the system shows, where it can be changed.
+    name: str = ""
 
 
 def processes() -> list[Process]:
@@ -35,12 +37,15 @@ def _from_proc() -> list[Process]:
     for folder in PROC.glob("[0-9]*"):
         try:
             # The name in brackets may hold anything: what comes after the last bracket is state and parent.
-            state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
+            state, parent = after.split()[:2]
             command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ").strip()
         except OSError:
             continue
         if state not in "ZX":
-            found.append(Process(pid=int(folder.name), parent=int(parent), command=command))
+            found.append(
+                Process(pid=int(folder.name), parent=int(parent), command=command, name=before.partition("(")[2])
+            )
     return found
 
 

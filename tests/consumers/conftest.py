@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.core.ids import token
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.consumers.trees import History, Tree, end
+from tests.consumers.trees import History, SharedTree, Tree, end
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +32,40 @@ def trees(mq_settings: Any, settings: Any, tmp_path: Path, history: History) -> 
     """Start trees with the test's settings; they all end with the test."""
     started: list[Tree] = []
 
-    def start(*arguments: str, wrap: Sequence[str] = (), **overrides: Any) -> Tree:
+    def start(*arguments: str, wrap: Sequence[str] = (), interpreter: bool = False, **overrides: Any) -> Tree:
         config = mq_settings(**overrides) if overrides else settings.MQ_DJANGO
-        tree = Tree(config, history.path, tmp_path / f"log{len(started)}", *arguments, wrap=wrap)
+        log = tmp_path / f"log{len(started)}"
+        tree = Tree(config, history.path, log, *arguments, wrap=wrap, interpreter=interpreter)
         started.append(tree)
         return tree
 
     yield start
     end(started)
+
+
+@pytest.fixture(scope="session")
+def _shared_tree(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTree]:
+    folder = tmp_path_factory.mktemp("shared_tree")
+    queues = {"default": {}, "emails": {}}
+    found = SharedTree({"CONNECTION": redis_url, "NAMESPACE": f"s{token()}", "QUEUES": queues}, folder)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def shared_tree(_shared_tree: SharedTree, mq_settings: Any) -> Tree:
+    """A tree that handles `default` and `emails` in a namespace of its own, which is that of the test.
+
+    Tests share it: they neither end nor configure it, and leave no message. Name it before `publish` and `store`, and
+    read what handlers noted from `shared_history`.
+    """
+    mq_settings(**_shared_tree.config)
+    return _shared_tree.running()
+
+
+@pytest.fixture
+def shared_history(_shared_tree: SharedTree) -> History:
+    return _shared_tree.history()
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def publish(name, **options):
         assert time.monotonic() - began < LONGEST_PUBLISH
 
 
+@pytest.mark.cluster
 def test_queues_are_grouped_by_the_master_that_has_them(cluster, mq_settings):
     mq_settings(CONNECTION=cluster.url, QUEUES={name: {} for name in NAMES})
     configs = [get_config().queue(name) for name in NAMES]
@@ -59,6 +60,7 @@ def test_queues_are_grouped_by_the_master_that_has_them(cluster, mq_settings):
     assert sorted(number for share in by_server(configs).values() for number in share) == list(range(len(NAMES)))
 
 
+@pytest.mark.cluster
 def test_every_kind_of_queue_works_on_a_cluster(cluster, mq_settings, trees, history):
     config = {
         "default": {"ORDERED": True},

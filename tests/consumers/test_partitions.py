@@ -1,8 +1,5 @@
 """A queue with partitions is one queue for those who publish and handle, and many for Redis."""
 
-import signal
-from collections import defaultdict
-
 import pytest
 
 from mq_django import get_progress
@@ -42,15 +39,32 @@ def delayed():
     return [depth.delayed for depth in each_depth()]
 
 
-def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, mq_settings):
-    mq_settings(QUEUES=partitioned())
-    ids = queues["default"].publish_many([("act", {}) for _ in range(2000)])
+def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, mq_settings, tmp_path):
+    options = partitioned(KEEP_HANDLED=3600)
+    mq_settings(QUEUES=options)
+    queue, go = queues["default"], str(tmp_path / "go")
+    ids = queue.publish_many([("act", {}) for _ in range(100)])
+    ids += [queue.publish("act", {}, key=f"k{number}") for number in range(100)]
     assert {number_in(found) for found in ids} == set(range(PARTITIONS))
-    trees("--processes", "2")
-    wait_until(lambda: len(history.counts()) == 2000)
-    assert history.counts() == dict.fromkeys(ids, 1)
+    trees("--processes", "2", QUEUES=options)
+    # Progress is reported in the partition of the message.
+    sent = [queue.publish("act", {"do": [["report", [number, 10, "", go]]]}, key=f"k{number}") for number in range(3)]
+    own = queue.publish("act", {"do": [["report", [7, 10, "", go]]]}, message_id="order-7")
+    for number, message_id in enumerate(sent):
+        wait_until(lambda message_id=message_id: queue.progress(message_id), timeout=20)
+        assert get_progress(message_id).done == number
+    assert wait_until(lambda: queue.progress(own), timeout=20).done == 7
+    (tmp_path / "go").touch()
+    wait_until(lambda: len(history.counts()) == 204)
+    assert history.counts() == dict.fromkeys([*ids, *sent, own], 1)
     assert {event["queue"] for event in history.lines("effect")} == {"default"}
     wait_until(lambda: sum(depths()) == 0)
+    # And what became of a message is found by its id.
+    for message_id in [*sent, own]:
+        found = wait_until(lambda message_id=message_id: find_handled("default", message_id))
+        assert (found.member, found.ending) == (message_id, "handled")
+        assert [place.place for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
+    assert find_handled("default", "nowhere") is None
 
 
 def test_a_message_is_in_the_partition_of_its_key_and_can_be_cancelled_there(mq_settings):
@@ -75,24 +89,22 @@ def test_a_message_is_in_the_partition_of_its_key_and_can_be_cancelled_there(mq_
 
 
 def test_delayed_messages_and_those_with_order_and_of_a_dead_tree_are_handled(trees, history, tmp_path, mq_settings):
-    mq_settings(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
-    dead = trees(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=2))
+    mq_settings(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=5))
+    dead = trees(QUEUES=partitioned(ORDERED=True, VISIBILITY_TIMEOUT=5))
     queue = queues["default"]
     first = queue.publish("act", {"do": [["wait", str(tmp_path / "go")]]}, key="stuck")
     history.wait_for("start")
-    sent = defaultdict(list)
-    for number in range(200):
-        key = f"k{number % 20}"
-        sent[key].append(queue.publish("act", {}, key=key, delay=0.1 if number % 40 < 20 else None))
+    sent = [
+        queue.publish("act", {}, key=f"k{number % 10}", delay=0.1 if number % 20 < 10 else None) for number in range(60)
+    ]
     trees()
     dead.kill_all()
     (tmp_path / "go").touch()
-    wait_until(lambda: len(history.counts()) == 201)
-    assert first in history.counts()
+    wait_until(lambda: history.counts().keys() == {first, *sent})
     wait_until(lambda: sum(depths()) == 0)
 
 
-def test_another_number_of_partitions_is_refused(trees, history, mq_settings):
+def test_another_number_of_partitions_is_refused(trees, mq_settings):
     mq_settings(QUEUES=partitioned())
     queues["default"].publish("act", {})
     tree = trees(QUEUES={"default": {"PARTITIONS": 4}})
@@ -113,6 +125,7 @@ def test_a_queue_with_messages_gets_no_partitions(mq_settings):
         queues["default"].publish("act", {})
 
 
+@pytest.mark.cluster
 def test_partitions_are_on_all_nodes_of_a_cluster(cluster, mq_settings, trees, history):
     tree = trees("--processes", "2", CONNECTION=cluster.url, QUEUES=partitioned(ORDERED=True))
     nodes = [node_of("", part.keys.ready) for part in parts()]
@@ -120,35 +133,7 @@ def test_partitions_are_on_all_nodes_of_a_cluster(cluster, mq_settings, trees, h
     assert sorted(map(nodes.count, set(nodes))) == [2, 3, 3]
     ids = [queues["default"].publish("act", {}, key=f"k{number}") for number in range(100)]
     wait_until(lambda: history.counts() == dict.fromkeys(ids, 1))
-    tree.signal(signal.SIGTERM)
-    assert tree.wait() == 0
-
-
-def test_progress_is_reported_in_the_partition_of_the_message(trees, history, mq_settings, tmp_path):
-    mq_settings(QUEUES=partitioned())
-    trees()
-    queue, go = queues["default"], str(tmp_path / "go")
-    sent = [queue.publish("act", {"do": [["report", [number, 10, "", go]]]}, key=f"k{number}") for number in range(3)]
-    own = queue.publish("act", {"do": [["report", [7, 10, "", go]]]}, message_id="order-7")
-    for number, message_id in enumerate(sent):
-        wait_until(lambda message_id=message_id: queue.progress(message_id), timeout=20)
-        assert get_progress(message_id).done == number
-    assert wait_until(lambda: queue.progress(own), timeout=20).done == 7
-    (tmp_path / "go").touch()
-
-
-def test_what_became_of_a_message_is_found_by_its_id(trees, history, mq_settings):
-    options = partitioned(KEEP_HANDLED=3600)
-    mq_settings(QUEUES=options)
-    trees(QUEUES=options)
-    queue = queues["default"]
-    sent = [queue.publish("act", {}, key=f"k{number}") for number in range(4)]
-    sent.append(queue.publish("act", {}, message_id="order-7"))
-    for message_id in sent:
-        found = wait_until(lambda message_id=message_id: find_handled("default", message_id))
-        assert (found.member, found.ending) == (message_id, "handled")
-        assert [place.place for place in find_everywhere(message_id, seconds=5).found] == ["handled"]
-    assert find_handled("default", "nowhere") is None
+    assert tree.stop() == 0
 
 
 def most_at_once(history):
@@ -164,33 +149,30 @@ def most_at_once(history):
     return most
 
 
-def test_all_partitions_have_one_limit_of_concurrency(trees, history, mq_settings):
-    mq_settings(QUEUES=partitioned(CONCURRENCY=3))
-    ids = queues["default"].publish_many([("act", {"do": [["sleep", 0.05]]})] * 40, message_ids=map(str, range(40)))
-    for _ in range(2):
-        trees("--threads", "8")
-    wait_until(lambda: len(history.counts()) == 40)
-    assert history.counts() == dict.fromkeys(ids, 1)
-    assert most_at_once(history) == 3
-
-
-def test_the_limit_goes_on_when_a_machine_is_gone(trees, history, mq_settings, tmp_path):
-    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=2)
+def test_all_partitions_have_one_limit_which_goes_on_when_a_machine_is_gone(trees, history, mq_settings, tmp_path):
+    config = partitioned(CONCURRENCY=2, VISIBILITY_TIMEOUT=5)
+    go = tmp_path / "go"
     dead = trees("--threads", "4", QUEUES=config)
-    held = [queues["default"].publish("act", {"do": [["wait", str(tmp_path / "go")]]}) for _ in range(4)]
+    ids = [queues["default"].publish("act", {"do": [["wait", str(go)]]}) for _ in range(20)]
     wait_until(lambda: len(history.lines("start")) == 2)
-    trees("--threads", "4")
     dead.kill_all()
-    (tmp_path / "go").touch()
-    wait_until(lambda: set(history.counts()) == set(held))
+    lost = {event["id"] for event in history.lines("start")}
+    history.path.write_text("")
+    for _ in range(2):
+        trees("--threads", "4")
+    history.wait_for("start", 2)
+    go.touch()
+    wait_until(lambda: history.counts().keys() == set(ids))
+    assert history.counts() == dict.fromkeys(ids, 1)
+    assert lost < set(ids)
+    assert most_at_once(history) == 2
 
 
 def test_all_partitions_have_one_rate(trees, history, mq_settings):
     mq_settings(QUEUES=partitioned(RATE_LIMIT="30/h"))
-    ids = queues["default"].publish_many([("act", {})] * 100, message_ids=map(str, range(100)))
-    tree = trees("--threads", "8")
-    other = trees("--threads", "8")
+    ids = queues["default"].publish_many([("act", {})] * 60, message_ids=map(str, range(60)))
+    both = [trees("--threads", "8") for _ in range(2)]
     wait_until(lambda: len(history.counts()) == 30)
     assert set(history.counts()) < set(ids)
-    assert (tree.stop(), other.stop()) == (0, 0)
+    assert [tree.stop() for tree in both] == [0, 0]
     assert len(history.lines("start")) == 30

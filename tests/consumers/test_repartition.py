@@ -26,13 +26,13 @@ def test_messages_of_running_consumers_are_handled_once_and_in_order_by_the_next
     sent["k0"].append(first)
     old = trees(QUEUES=ordered(2))
     history.wait_for("start")
-    for number in range(300):
-        key = f"k{number % 30}"
+    for number in range(60):
+        key = f"k{number % 12}"
         sent[key].append(queue.publish("act", {}, key=key, delay=3600 if number % 10 == 9 else None))
     (tmp_path / "go").touch()
     mq("repartition", "default", "5", "--yes")
     mq_settings(QUEUES=ordered(5))
-    for number in range(30):
+    for number in range(12):
         sent[f"k{number}"].append(queues["default"].publish("act", {}, key=f"k{number}"))
     # The old consumers may handle what is in their first partition, which is the same.
     old.signal(signal.SIGTERM)

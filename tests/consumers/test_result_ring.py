@@ -25,34 +25,25 @@ def packed(*entries):
     return b"".join(RESULT.pack(HANDLED, 0, 7, entry) for entry in entries)
 
 
-def entries(ring):
-    """Return the entries of the results."""
-    return {receipt.entry for receipt in ring.read()}
-
-
 def test_a_result_is_read_as_it_was_noted(ring):
     ring.add(FAILED, 7, 1, b"1-1")
     assert ring.read() == {Receipt(7, 1, b"1-1"): FAILED}
 
 
-def test_the_results_of_a_batch_are_read_like_single_ones(ring):
-    ring.add_all(packed(b"1-1", b"1-2"))
-    assert ring.read() == {Receipt(7, 0, b"1-1"): HANDLED, Receipt(7, 0, b"1-2"): HANDLED}
-
-
-def test_a_batch_that_reaches_the_last_place_goes_on_at_the_first(ring):
-    for entry in (b"1-1", b"1-2", b"1-3"):
-        ring.add(HANDLED, 7, 0, entry)
-    ring.add_all(packed(b"2-1", b"2-2"))
-    assert entries(ring) == {b"1-2", b"1-3", b"2-1", b"2-2"}
-
-
-def test_single_results_are_noted_after_those_of_a_batch(ring):
-    ring.add_all(packed(b"1-1", b"1-2", b"1-3"))
-    ring.add(HANDLED, 7, 0, b"2-1")
-    assert entries(ring) == {b"1-1", b"1-2", b"1-3", b"2-1"}
-
-
-def test_of_a_batch_with_more_results_than_places_the_last_ones_are_kept(ring):
-    ring.add_all(packed(*[b"1-%d" % number for number in range(1, 7)]))
-    assert entries(ring) == {b"1-3", b"1-4", b"1-5", b"1-6"}
+@pytest.mark.parametrize(
+    ("before", "batch", "after", "read"),
+    [
+        (b"", b"12", b"", b"12"),
+        # A batch that reaches the last place goes on at the first.
+        (b"123", b"45", b"", b"2345"),
+        (b"", b"123", b"4", b"1234"),
+        (b"1", b"234567", b"", b"4567"),
+    ],
+)
+def test_the_latest_results_are_kept_of_batches_and_single_ones(ring, before, batch, after, read):
+    for number in before:
+        ring.add(HANDLED, 7, 0, b"1-%c" % number)
+    ring.add_all(packed(*[b"1-%c" % number for number in batch]))
+    for number in after:
+        ring.add(HANDLED, 7, 0, b"1-%c" % number)
+    assert ring.read() == {Receipt(7, 0, b"1-%c" % number): HANDLED for number in read}

@@ -29,21 +29,34 @@ def await_status(result, status):
     return wait_until(lambda: (found := get_result(result.id)).status.value == status and found, timeout=20)
 
 
-@pytest.mark.parametrize("task", [wait_for, await_for])
-def test_a_task_is_running_after_a_second_and_ends(trees, go, task):
-    trees("--processes", "1")
-    enqueued = task.enqueue(str(go))
-    found = await_status(enqueued, "RUNNING")
+def test_tasks_are_running_after_a_second_and_end(trees, go):
+    trees("--processes", "1", "--threads", "4")
+    tasks = [wait_for.enqueue(str(go)), await_for.enqueue(str(go))]
+    failing, cancelled = fail_first.enqueue(str(go)), wait_for.enqueue(str(go))
+    running = [await_status(enqueued, "RUNNING") for enqueued in tasks]
     now = datetime.now(UTC)
-    assert now - timedelta(seconds=40) < found.started_at < now - timedelta(seconds=0.9)
-    assert (found.last_attempted_at, found.finished_at, found.is_finished) == (found.started_at, None, False)
-    (worker,) = found.worker_ids
     consumers = queues["default"].config.keys.consumers
-    assert get_client("produce", key=consumers).hexists(consumers, f"consumer:{worker}")
+    for found in running:
+        assert found.started_at < now - timedelta(seconds=0.9)
+        assert (found.last_attempted_at, found.finished_at, found.is_finished) == (found.started_at, None, False)
+        (worker,) = found.worker_ids
+        assert get_client("produce", key=consumers).hexists(consumers, f"consumer:{worker}")
+    # The second attempt is running with the error of the first.
+    again = await_status(failing, "RUNNING")
+    assert [each.exception_class for each in again.errors] == [ValueError]
+    assert (again.attempts, again.started_at < again.last_attempted_at) == (2, True)
+    # What is cancelled while it is running has failed.
+    await_status(cancelled, "RUNNING")
+    queues["default"].cancel(cancelled.id, running=True)
+    ended = await_status(cancelled, "FAILED")
+    assert [each.exception_class_path for each in ended.errors] == ["mq_django.errors.Cancelled"]
+    assert ended.worker_ids[0]
     go.touch()
-    ended = await_status(enqueued, "SUCCESSFUL")
-    assert (ended.return_value, ended.worker_ids) == (str(go), [worker])
-    assert abs(ended.started_at - found.started_at) < timedelta(seconds=0.5)
+    for enqueued, found in zip(tasks, running, strict=True):
+        ended = await_status(enqueued, "SUCCESSFUL")
+        assert (ended.return_value, ended.worker_ids) == (str(go), found.worker_ids)
+        assert abs(ended.started_at - found.started_at) < timedelta(seconds=5)
+    assert await_status(failing, "SUCCESSFUL").attempts == 2
 
 
 def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
@@ -61,26 +74,6 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
     result_watcher._forget_all()
 
 
-def test_the_second_attempt_is_running_with_the_error_of_the_first(trees, go):
-    trees("--processes", "1")
-    enqueued = fail_first.enqueue(str(go))
-    found = await_status(enqueued, "RUNNING")
-    assert [each.exception_class for each in found.errors] == [ValueError]
-    assert (found.attempts, found.started_at < found.last_attempted_at) == (2, True)
-    go.touch()
-    assert await_status(enqueued, "SUCCESSFUL").attempts == 2
-
-
-def test_what_is_cancelled_while_it_is_running_has_failed(trees, go):
-    trees("--processes", "1")
-    enqueued = wait_for.enqueue(str(go))
-    await_status(enqueued, "RUNNING")
-    queues["default"].cancel(enqueued.id, running=True)
-    found = await_status(enqueued, "FAILED")
-    assert [each.exception_class_path for each in found.errors] == ["mq_django.errors.Cancelled"]
-    assert found.worker_ids[0]
-
-
 def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):
     tree = trees("--processes", "1")
     enqueued = wait_for.enqueue(str(go))
@@ -88,19 +81,11 @@ def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_t
     control = Control(store.config, Pooled(get_client("produce")))
     control.pause()
     tree.kill_all()
-    other = trees("--processes", "1")
+    other = trees("--processes", "1", "--grace", "0.5")
     await_status(enqueued, "READY")
     control.resume()
     second = await_status(enqueued, "RUNNING")
     assert second.worker_ids[-1] not in {"", first.worker_ids[0]}
-    go.touch()
-    await_status(enqueued, "SUCCESSFUL")
-    assert other.stop() == 0
-
-
-def test_what_is_handed_back_at_a_stop_is_ready(trees, go):
-    tree = trees("--processes", "1", "--grace", "0.5")
-    enqueued = wait_for.enqueue(str(go))
-    await_status(enqueued, "RUNNING")
-    tree.stop()
+    # What is handed back at a stop is ready.
+    other.stop()
     assert get_result(enqueued.id).status.value == "READY"

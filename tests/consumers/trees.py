@@ -17,16 +17,24 @@ from django.conf import settings
 
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
+from tests.consumers.template import NAME, ROOT, template
 from tests.processes import alive, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 class Tree:
     """A supervisor and its children."""
 
-    def __init__(self, config: Mapping[str, Any], history: Path, log: Path, *arguments: str, wrap: Sequence[str] = ()):
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        history: Path,
+        log: Path,
+        *arguments: str,
+        wrap: Sequence[str] = (),
+        interpreter: bool = False,
+    ) -> None:
+        """Start it: with `wrap`, which is put in front of the command, or `interpreter`, in new interpreters."""
         env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
@@ -36,16 +44,15 @@ class Tree:
             "MQ_TEST_HISTORY": str(history),
         }
         self.log = log
+        command = [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments]
+        forks = None if interpreter or wrap or "--autoreload" in arguments else template()
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments],
-                env=env,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # A group of its own, so that all of it can be ended at once.
-                start_new_session=True,
+            # A session of its own, so that all of it can be ended at once.
+            streams: dict[str, Any] = {"stdout": output, "stderr": output, "start_new_session": True}
+            self.process = (
+                forks.popen(command, env=env, **streams)
+                if forks
+                else subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, **streams)
             )
 
     @property
@@ -53,7 +60,7 @@ class Tree:
         return self.process.pid
 
     def children(self) -> list[int]:
-        return [process.pid for process in processes() if process.parent == self.pid]
+        return [process.pid for process in processes() if process.parent == self.pid and process.name != NAME]
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -100,13 +107,14 @@ def stop(pid: int) -> None:
 
 
 class History:
-    """What handlers noted."""
+    """What handlers noted, after the first `skip` lines."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, skip: int = 0) -> None:
         self.path = path
+        self._skip = skip
 
     def lines(self, kind: str | None = None) -> list[dict[str, Any]]:
-        return [line for line in read(self.path) if kind is None or line["kind"] == kind]
+        return [line for line in read(self.path)[self._skip :] if kind is None or line["kind"] == kind]
 
     def counts(self, kind: str = "effect") -> Counter[str]:
         return Counter(line["id"] for line in self.lines(kind))
@@ -119,6 +127,31 @@ class History:
             return found if len(found) >= count else []
 
         return wait_until(enough, timeout=timeout, within=within, message=f"{count} lines of {kind}")
+
+
+class SharedTree:
+    """A tree for all tests of a process that need a running consumer, and neither end nor configure it."""
+
+    def __init__(self, config: dict[str, Any], folder: Path) -> None:
+        self.config = config
+        self._folder = folder
+        self._trees: list[Tree] = []
+
+    def running(self) -> Tree:
+        """Return the tree. It is started for the first test, and again when it has ended."""
+        if not self._trees or self._trees[-1].process.poll() is not None:
+            log = self._folder / f"log{len(self._trees)}"
+            self._trees.append(Tree(self.config, self._folder / "history", log))
+            self._trees[-1].wait_until_ready()
+        return self._trees[-1]
+
+    def history(self) -> History:
+        """Return what handlers will note from now on."""
+        path = self._folder / "history"
+        return History(path, skip=len(read(path)))
+
+    def end(self) -> None:
+        end(self._trees)
 
 
 def end(trees: Sequence[Tree]) -> None:

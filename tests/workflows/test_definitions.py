@@ -55,38 +55,27 @@ def test_a_cycle_is_refused(tasks, untouched):
         circle.start()
 
 
-def test_a_step_of_another_flow_is_refused(tasks, untouched):
-    foreign = Flow().add(tasks.add)
-    with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
-        Flow().add(tasks.total, foreign)
-    with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
-        Flow().add(tasks.add).after(foreign)
-
-
-def test_steps_and_values_do_not_mix_in_a_list(tasks, untouched):
-    flow = Flow()
-    with pytest.raises(InvalidWorkflow, match="only steps"):
-        flow.add(tasks.total, [flow.add(tasks.add), 1])
-
-
-def test_arguments_that_the_task_does_not_take_are_refused(tasks, untouched):
-    with pytest.raises(InvalidArguments):
-        Flow().add(tasks.total)
-    with pytest.raises(InvalidArguments):
-        Flow().add(tasks.total, object())
-
-
-def test_unique_keys_and_expiries_are_refused(tasks, untouched):
-    with pytest.raises(InvalidWorkflow, match="unique"):
-        Flow().add(tasks.add.using(unique="k", unique_for=60))
-    with pytest.raises(InvalidWorkflow, match="expires"):
-        Flow().add(tasks.add.using(expires=60))
-
-
-def test_queues_in_rsmqs_format_are_refused(tasks, mq_settings, untouched):
+def test_what_cannot_be_a_step_is_refused(tasks, mq_settings, untouched):
     mq_settings(QUEUES={"default": {}, "jobs": {"STORE": "rsmq"}})
-    with pytest.raises(InvalidWorkflow, match="RSMQ"):
-        Flow().add(tasks.add.using(queue_name="jobs"))
+    flow, foreign = Flow(), Flow().add(tasks.add)
+    refused = [
+        (InvalidWorkflow, "not a step of this flow", lambda: flow.add(tasks.total, foreign)),
+        *[
+            (InvalidWorkflow, "not a step of this flow", lambda other=other: flow.add(tasks.add).after(other))
+            for other in (foreign, 5, None, tasks.add, "abc")
+        ],
+        (InvalidWorkflow, "only steps", lambda: flow.add(tasks.total, [flow.add(tasks.add), 1])),
+        (InvalidArguments, None, lambda: flow.add(tasks.total)),
+        (InvalidArguments, None, lambda: flow.add(tasks.total, object())),
+        (InvalidWorkflow, "unique", lambda: flow.add(tasks.add.using(unique="k", unique_for=60))),
+        (InvalidWorkflow, "expires", lambda: flow.add(tasks.add.using(expires=60))),
+        (InvalidWorkflow, "RSMQ", lambda: flow.add(tasks.add.using(queue_name="jobs"))),
+        (InvalidWorkflow, "list of items", lambda: flow.map(tasks.add, 5)),
+        (InvalidWorkflow, "return its last step", lambda: flow.add(parallel(workflow(lambda flow: 5)))),
+    ]
+    for error, sentence, call in refused:
+        with pytest.raises(error, match=sentence):
+            call()
 
 
 def test_values_that_are_too_large_are_refused(tasks, mq_settings, untouched):
@@ -186,17 +175,6 @@ def test_a_chain_keeps_its_order_also_if_a_workflow_in_it_returns_nothing(tasks,
     flow.add(chain((tasks.add, 0), silent, tasks.add))
     found = [(record.number, record.waits, record.after) for record in flow._records("0run00000")]
     assert found == [(1, 0, "2-3"), (2, 1, "5"), (3, 1, "4"), (4, 1, "5"), (5, 2, "")]
-
-
-def test_what_is_no_step_and_no_list_is_refused(tasks, untouched):
-    flow = Flow()
-    for other in (5, None, tasks.add, "abc"):
-        with pytest.raises(InvalidWorkflow, match="not a step of this flow"):
-            flow.add(tasks.add).after(other)
-    with pytest.raises(InvalidWorkflow, match="list of items"):
-        flow.map(tasks.add, 5)
-    with pytest.raises(InvalidWorkflow, match="return its last step"):
-        flow.add(parallel(workflow(lambda flow: 5)))
 
 
 def test_arguments_that_the_workflow_does_not_take_are_refused(tasks, untouched):

@@ -1,4 +1,4 @@
-"""Runs of workflows with real consumers."""
+"""Runs of workflows with real consumers: of a plain queue, of one with partitions, and of one on a cluster."""
 
 from collections import Counter
 
@@ -6,12 +6,35 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.errors import UnknownRun
+from mq_django.inspector import run_steps
 from mq_django.producers.queues import queues
-from mq_django.stores.dead_letter_queue import open_dead_letters
-from mq_django.transport.connections import open_wire
+from mq_django.stores import open_store
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Pooled
 from mq_django.workflows import chain, get_run, parallel, workflow
 from tests.consumers.trees import kill
 from tests.waiting import wait_until
+
+PLAIN = {"default": {}}
+PARTITIONED = {"default": {"PARTITIONS": 8}}
+
+
+class Site:
+    """A tree whose tasks note what they did."""
+
+    def __init__(self, history, tasks, folder):
+        self.history, self.tasks, self._folder, self._files = history, tasks, folder, 0
+
+    def flag(self):
+        """Return the path of a file that is not there."""
+        self._files += 1
+        return self._folder / f"flag{self._files}"
+
+    def ran(self):
+        return Counter(line["name"] for line in self.history.lines("step"))
+
+    def callbacks(self):
+        return [line["id"] for line in self.history.lines("callback")]
 
 
 def ended(run, state):
@@ -20,111 +43,131 @@ def ended(run, state):
     assert run.state == state
 
 
-def ran(history):
-    return Counter(line["name"] for line in history.lines("step"))
-
-
-def test_a_chain_passes_values_on(trees, history, tasks):
-    trees()
+def values_are_passed_on(site):
+    tasks = site.tasks
     run = chain((tasks.add, 1, 2), parallel((tasks.add, 10), tasks.double), tasks.total).start()
     ended(run, "succeeded")
     assert run.progress == (4, 4, 0, 0, 0)
-    steps = sorted((line["name"], line["args"]) for line in history.lines("step"))
+    steps = sorted((line["name"], line["args"]) for line in site.history.lines("step"))
     assert steps == [("add", [1, 2]), ("add", [3, 10]), ("double", 3), ("total", 2)]
 
 
-def test_a_running_step_adds_steps(trees, history, tasks):
-    trees()
-    definition = workflow("grow", on_success=tasks.told)
+def a_running_step_adds_steps(site):
+    definition = workflow("grow", on_success=site.tasks.told)
     with definition as flow:
-        flow.add(tasks.grow, 300)
+        flow.add(site.tasks.grow, 300)
     ended(definition.run, "succeeded")
-    assert [line["id"] for line in history.wait_for("callback")] == [definition.run.id]
-    assert ran(history) == {"grow": 1, "double": 300, "total": 1}
+    wait_until(lambda: site.callbacks() == [definition.run.id])
+    assert site.ran() == {"grow": 1, "double": 300, "total": 1}
 
 
-@pytest.mark.parametrize("policy", ["stop", "continue"])
-def test_a_run_continues_when_the_dead_letter_is_redriven(trees, history, tasks, tmp_path, policy):
-    trees()
-    flag = tmp_path / "flag"
-    definition = workflow("fails", on_failure=tasks.told, on_success=tasks.told, policy=policy)
+def what_has_failed_is_retried(site):
+    tasks, flag = site.tasks, site.flag()
+    definition = workflow("fails", on_failure=tasks.told, on_success=tasks.told, policy="continue")
     with definition as flow:
-        failing = flow.add(tasks.fail_unless, str(flag), 5)
-        flow.add(tasks.add, failing, 1)
+        for number in range(6):
+            step = tasks.fail_unless.using(key=f"k{number}") if number % 2 else tasks.fail_unless
+            flow.add(tasks.add, flow.add(step, str(flag), number))
     run = definition.run
     ended(run, "failed")
-    history.wait_for("callback", 1)
+    assert run.progress == (12, 0, 6, 6, 0)
+    assert len(run_steps.dead_letters_of([run_steps.step(run.id, number) for number in range(1, 13)])) == 6
+    wait_until(lambda: site.callbacks() == [run.id])
     flag.touch()
-    config = get_config().queue("default")
-    letters = open_dead_letters(config, open_wire("produce"))
-    entries = wait_until(lambda: [entry for entry in letters.find([f"w:{run.id}.1.1"]) if entry])
-    assert letters.redrive(entries) == ["REDRIVEN"]
-    wait_until(lambda: run.state == "succeeded", timeout=20)
-    assert run.progress == (2, 2, 0, 0, 0)
-    history.wait_for("callback", 2)
-    assert ran(history) == {"fail_unless": 2, "add": 1}
-
-
-def test_retry_runs_what_has_failed_again(trees, history, tasks, tmp_path):
-    trees()
-    flag = tmp_path / "flag"
-    definition = workflow("fails", policy="continue")
-    with definition as flow:
-        for number in range(3):
-            flow.add(tasks.add, flow.add(tasks.fail_unless, str(flag), number))
-    run = definition.run
-    ended(run, "failed")
-    assert run.progress == (6, 0, 3, 3, 0)
-    flag.touch()
-    assert run.retry() == 3
+    assert run.retry() == 6
     ended(run, "succeeded")
-    assert ran(history) == {"fail_unless": 6, "add": 3}
+    assert run.progress == (12, 12, 0, 0, 0)
+    # It may end as failed again before the dead letters of all partitions are redriven.
+    wait_until(lambda: len(site.callbacks()) >= 2)
+    assert set(site.callbacks()) == {run.id}
+    assert site.ran() == {"fail_unless": 12, "add": 6}
 
 
-def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
-    run = chain((tasks.add, 1), (tasks.add, 2)).start()
-    assert queues["default"].sink.store.purge(limit=10) == 1
-    tree = trees()
-    ended(run, "failed")
-    assert run.retry() == 1
-    ended(run, "succeeded")
-    assert ran(history) == {"add": 2}
-    assert tree.stop() == 0
-
-
-def test_a_cancelled_run_starts_nothing_more(trees, tasks, history, tmp_path):
-    trees()
-    flag = tmp_path / "flag"
-    run = chain((tasks.wait_for, str(flag)), (tasks.add, 2)).start()
-    history.wait_for("step")
-    assert run.cancel() is True
-    assert run.cancel() is False
+def a_cancelled_run_starts_nothing_more(site):
+    flag = site.flag()
+    run = chain((site.tasks.wait_for, str(flag)), (site.tasks.add, 2)).start()
+    site.history.wait_for("step")
+    assert (run.cancel(), run.cancel()) == (True, False)
     flag.touch()
     wait_until(lambda: run.progress.done == 1, timeout=20)
     assert run.state == "cancelled"
     assert run.retry() == 0
     ended(run, "succeeded")
-    assert ran(history) == {"wait_for": 1, "add": 1}
+    assert site.ran() == {"wait_for": 1, "add": 1}
 
 
-def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history):
-    tree = trees("--processes", "2")
+def a_step_whose_argument_is_missing_fails_at_once(site):
+    """No later attempt would find the value of a step that was skipped."""
+    run = chain((site.tasks.fail_unless, str(site.flag())), site.tasks.increase).start()
+    ended(run, "failed")
+    assert run.skip(1)
+    ended(run, "failed")
+    assert run.progress == (2, 1, 1, 0, 0)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("plain", marks=pytest.mark.versions),
+        "partitions",
+        pytest.param("cluster", marks=pytest.mark.cluster),
+    ]
+)
+def options(request, mq_settings):
+    """The settings of the trees of a test."""
+    found = {"QUEUES": PLAIN if request.param == "plain" else PARTITIONED}
+    if request.param == "cluster":
+        found["CONNECTION"] = request.getfixturevalue("cluster").url
+    mq_settings(**found)
+    return found
+
+
+def test_runs_end_as_their_steps_do(trees, history, tasks, tmp_path, options):
+    tree = trees("--processes", "2", **options)
+    site = Site(history, tasks, tmp_path)
+    for scenario in (
+        values_are_passed_on,
+        a_running_step_adds_steps,
+        what_has_failed_is_retried,
+        a_cancelled_run_starts_nothing_more,
+        a_step_whose_argument_is_missing_fails_at_once,
+    ):
+        history.path.write_text("")
+        scenario(site)
+    assert tree.stop() == 0
+    parts = get_config().queue("default").each_part
+    assert all(
+        open_store(part, Pooled(get_client("produce", part.connection, key=part.keys.ready))).depths().depth == 0
+        for part in parts
+    )
+
+
+def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
+    run = chain((tasks.add, 1), (tasks.add, 2)).start()
+    assert queues["default"].sink.store.purge(limit=10) == 1
+    trees()
+    ended(run, "failed")
+    assert run.retry() == 1
+    ended(run, "succeeded")
+    assert Counter(line["name"] for line in history.lines("step")) == {"add": 2}
+
+
+def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history, mq_settings):
+    options = {"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 5}}
+    mq_settings(QUEUES=options)
+    tree = trees("--processes", "2", QUEUES=options)
     runs = [
         chain((tasks.add_surely, n), parallel(*[(tasks.add_surely, m) for m in range(5)]), tasks.total_surely).start()
-        for n in range(60)
+        for n in range(20)
     ]
-    for _ in range(3):
+    for _ in range(2):
         before = len(history.lines("step"))
         wait_until(lambda before=before: len(history.lines("step")) > before + 20, timeout=20)
-        for child in tree.children()[:1]:
-            kill(child)
+        kill(tree.children()[0])
     tree.kill_all()
-    other = trees()
-    wait_until(other.children)
+    trees(QUEUES=options)
     for run in runs:
         ended(run, "succeeded")
         assert run.progress == (7, 7, 0, 0, 0)
-    assert other.stop() == 0
 
 
 def test_an_unknown_run(mq_settings):
@@ -134,13 +177,3 @@ def test_an_unknown_run(mq_settings):
         get_run("0123456789abcd").cancel()
     with pytest.raises(UnknownRun):
         _ = get_run("0123456789abcd").state
-
-
-def test_a_step_whose_argument_is_missing_fails_at_once(trees, tasks, tmp_path):
-    """No later attempt would find the value of a step that was skipped."""
-    trees()
-    run = chain((tasks.fail_unless, str(tmp_path / "never")), tasks.increase).start()
-    ended(run, "failed")
-    assert run.skip(1)
-    ended(run, "failed")
-    assert run.progress == (2, 1, 1, 0, 0)

@@ -38,6 +38,11 @@ class SettleService(Service):
             self.try_refused()
         return 0.0
 
+    def stop(self) -> None:
+        """End the loop, and interrupt its wait."""
+        super().stop()
+        self.due.set()
+
     def settle_all(self) -> None:
         """Settle everything of every queue."""
         # Cleared first: outcomes that are added meanwhile set them again.

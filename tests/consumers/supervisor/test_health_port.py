@@ -11,27 +11,22 @@ from pathlib import Path
 
 import pytest
 import redis
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
+from mq_django.management.consumer_ports import check_ports, serving_ports
 from mq_django.transport.private_server import PrivateServer
-from tests.processes import processes
 from tests.waiting import wait_until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/net/tcp6").exists(), reason="needs /proc")
 
 
-@pytest.fixture
-def port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 class Probes:
     """Asks the port of a tree."""
 
-    def __init__(self, port):
-        self.port = port
+    def __init__(self):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
 
     def ask(self, path):
         """Return the status and the body; 0 without an answer."""
@@ -50,50 +45,59 @@ class Probes:
         wait_until(lambda: self.state() == state, timeout=timeout, message=f"probes {state}")
 
 
-def server_pid(server):
-    with redis.Redis.from_url(server.url) as client:
-        return client.info("server")["process_id"]
-
-
 @pytest.fixture
-def probes(port):
-    return Probes(port)
+def probes():
+    return Probes()
 
 
-def test_it_becomes_ready_and_while_it_shuts_down_it_is_only_alive(trees, publish, history, port, probes):
-    tree = trees("--health-port", f"127.0.0.1:{port}", "--processes", "2")
+def is_healthy(queue):
+    try:
+        call_command("mq", "health", queue, stdout=StringIO())
+    except SystemExit as end:
+        return end.code == 0
+    return True
+
+
+def test_it_becomes_ready_and_while_it_shuts_down_it_is_only_alive(trees, publish, history, probes, tmp_path):
+    gate, others = tmp_path / "gate", Probes()
+    tree = trees("--health-port", f"127.0.0.1:{probes.port}", "--processes", "2", "emails")
     probes.wait_for(200, 200, 200)
-    publish(["sleep", 6])
+    assert (is_healthy("emails"), is_healthy("default")) == (True, False)
+    # Another supervisor needs another port.
+    taken = trees("--health-port", str(probes.port), "--autoreload")
+    second = trees("--health-port", str(others.port))
+    assert taken.wait() == 1
+    assert f"--health-port {probes.port}: another process uses this port." in taken.logged()
+    assert "Handling" not in taken.logged()
+    assert "Traceback" not in taken.logged()
+    others.wait_for(200, 200, 200)
+    assert second.stop() == 0
+    assert (probes.state(), others.state()) == ((200, 200, 200), (0, 0, 0))
+    publish(["wait", str(gate)], queue="emails")
     history.wait_for("start")
     tree.signal(signal.SIGTERM)
     probes.wait_for(200, 503, 200)
     assert "It is shutting down." in probes.ask("/ready")[1]
-    assert tree.wait(20) == 0
+    gate.touch()
+    assert tree.wait() == 0
     assert len(history.lines("effect")) == 1
     assert probes.state() == (0, 0, 0)
+    assert not is_healthy("emails")
 
 
-def test_while_it_waits_for_redis_at_its_start_it_is_only_alive(trees, port, probes):
+def test_while_it_waits_for_redis_it_is_only_alive(trees, probes):
     with PrivateServer() as server:
-        pid = server_pid(server)
+        with redis.Redis.from_url(server.url) as client:
+            pid = client.info("server")["process_id"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            tree = trees("--health-port", str(port), CONNECTION=server.url)
+            queues = {"default": {"VISIBILITY_TIMEOUT": 2}}
+            tree = trees("--health-port", str(probes.port), CONNECTION=server.url, QUEUES=queues)
             probes.wait_for(200, 503, 503)
             assert not tree.children()
-        finally:
             os.kill(pid, signal.SIGCONT)
-        probes.wait_for(200, 200, 200)
-        assert tree.stop() == 0
-
-
-def test_redis_that_is_stopped_makes_it_unready_until_it_goes_on(trees, port, probes):
-    with PrivateServer() as server:
-        pid = server_pid(server)
-        tree = trees("--health-port", str(port), CONNECTION=server.url, QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
-        probes.wait_for(200, 200, 200)
-        os.kill(pid, signal.SIGSTOP)
-        try:
+            probes.wait_for(200, 200, 200)
+            os.kill(pid, signal.SIGSTOP)
             probes.wait_for(200, 503, 200)
             body = probes.ask("/ready")[1]
         finally:
@@ -104,92 +108,33 @@ def test_redis_that_is_stopped_makes_it_unready_until_it_goes_on(trees, port, pr
         assert tree.stop() == 0
 
 
-def test_the_port_stays_when_the_command_line_is_executed_again(trees, port, probes, tmp_path, monkeypatch):
-    changes = tmp_path / "code" / "site_settings.py"
-    changes.parent.mkdir()
-    changes.write_text("from tests.consumers.project.settings import *\n")
-    monkeypatch.setenv("PYTHONPATH", str(changes.parent))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    tree = trees("--settings", "site_settings", "--health-port", str(port))
-    probes.wait_for(200, 200, 200)
-    changes.write_text(changes.read_text() + 'MQ_DJANGO["QUEUES"] = {"default": {}, "late": {}}\n')
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: "Handling default, late." in tree.logged(), timeout=30)
-    probes.wait_for(200, 200, 200)
-    assert tree.stop() == 0
-
-
-def test_a_port_in_use_is_refused_before_any_consumer_starts(trees, port, probes):
-    first = trees("--health-port", str(port))
-    probes.wait_for(200, 200, 200)
-    for options in ([], ["--autoreload"]):
-        second = trees("--health-port", str(port), *options)
-        assert second.wait(20) == 1
-        assert f"--health-port {port}: another process uses this port." in second.logged()
-        assert "Handling" not in second.logged()
-        assert "Traceback" not in second.logged()
-    assert probes.state() == (200, 200, 200)
-    assert first.stop() == 0
-
-
-def test_two_supervisors_have_a_port_each(trees, port, probes):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        others = Probes(listener.getsockname()[1])
-    first, second = trees("--health-port", str(port)), trees("--health-port", str(others.port))
-    probes.wait_for(200, 200, 200)
-    others.wait_for(200, 200, 200)
-    assert first.stop() == 0
-    assert (probes.state(), others.state()) == ((0, 0, 0), (200, 200, 200))
-    assert second.stop() == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "code", "said"),
-    [
-        ("http", 2, "a port, or a host and a port such as 127.0.0.1:8080, not 'http'"),
-        ("70000", 2, "a port from 1 to 65535, not 70000"),
-        ("203.0.113.1:8080", 1, "--health-port 203.0.113.1:8080: Cannot assign requested address."),
-    ],
-)
-def test_a_value_that_cannot_be_used_is_one_sentence(trees, value, code, said):
-    tree = trees("--health-port", value)
-    assert tree.wait(20) == code
-    assert said in tree.logged()
-    assert "Traceback" not in tree.logged()
-
-
-def test_housekeeping_alone_becomes_ready(trees, port, probes):
-    tree = trees("--health-port", str(port), "--housekeeping")
-    probes.wait_for(200, 200, 200)
-    assert "only the housekeeping" in probes.ask("/ready")[1]
-    assert tree.stop() == 0
-
-
-def test_with_autoreload_the_port_is_there_again_after_a_change(trees, port, probes, tmp_path, monkeypatch):
-    code = tmp_path / "code" / "fresh"
-    code.mkdir(parents=True)
-    (code / "__init__.py").touch()
-    (code / "handlers.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(code.parent))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("MQ_TEST_APPS", "fresh")
-    tree = trees("--health-port", str(port), "--autoreload")
-    probes.wait_for(200, 200, 200)
-    starts = tree.logged().count("Stop with Ctrl-C")
-    (code / "handlers.py").write_text("CHANGED = True\n")
-    wait_until(lambda: tree.logged().count("Stop with Ctrl-C") > starts, timeout=30)
-    probes.wait_for(200, 200, 200)
-    assert "Traceback" not in tree.logged()
+def test_a_port_that_cannot_be_used_is_one_sentence(probes):
+    port = probes.port
+    both = f"--health-port {port}: --metrics-port 127.0.0.1:{port} uses this port. Use the same host and port for both"
+    with socket.create_server(("", 0)) as other:
+        used = other.getsockname()[1]
+        table = [
+            (("", used), None, f"--health-port {used}: another process uses this port.", 1),
+            (None, ("127.0.0.1", used), f"--metrics-port 127.0.0.1:{used}: another process uses this port.", 1),
+            (("203.0.113.1", port), None, f"--health-port 203.0.113.1:{port}: Cannot assign requested address.", 1),
+            (("", port), ("127.0.0.1", port), f"{both}, or another port.", 2),
+        ]
+        found = []
+        for health_port, metrics_port, _, _ in table:
+            options = {"health_port": health_port, "metrics_port": metrics_port}
+            for use in (check_ports, lambda options: serving_ports(options).__enter__()):
+                with pytest.raises(CommandError) as error:
+                    use(options)
+                found.append((str(error.value), error.value.returncode))
+    assert found == [(said, code) for _, _, said, code in table for _ in range(2)]
 
 
 @needs_proc
-def test_consumers_do_not_have_the_socket(trees, port, probes):
-    tree = trees("--health-port", str(port))
+def test_only_the_supervisor_listens_and_only_if_it_is_asked_to(trees, probes, shared_tree):
+    tree = trees("--health-port", str(probes.port))
     probes.wait_for(200, 200, 200)
-    (child,) = [process.pid for process in processes() if process.parent == tree.pid]
-    assert len(_listening(tree.pid)) == 1
-    assert not _listening(child)
+    (child,) = tree.children()
+    assert [len(_listening(pid)) for pid in (tree.pid, child, shared_tree.pid)] == [1, 0, 0]
 
 
 def _listening(pid):
@@ -198,26 +143,3 @@ def _listening(pid):
     owned = {link[8:-1] for link in links if link.startswith("socket:[")}
     lines = [line.split() for path in ("tcp", "tcp6") for line in Path("/proc/net", path).read_text().splitlines()[1:]]
     return owned & {line[9] for line in lines if line[3] == "0A"}
-
-
-@needs_proc
-def test_nothing_is_listened_on_unless_it_is_asked_for(trees, history, publish):
-    tree = trees()
-    publish()
-    history.wait_for("effect")
-    assert not _listening(tree.pid)
-
-
-def test_mq_health_is_0_until_it_ends(trees):
-    def health(queue):
-        try:
-            call_command("mq", "health", queue, stdout=StringIO())
-        except SystemExit as end:
-            return end.code
-        return 0
-
-    tree = trees("emails")
-    wait_until(lambda: health("emails") == 0, timeout=30)
-    assert health("default") == 1
-    assert tree.stop() == 0
-    assert health("emails") == 1

@@ -4,13 +4,16 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError
 
+from mq_django.management.consumer_ports import serving_ports
 from tests.consumers.trees import kill
 from tests.optional import needs_prometheus
 from tests.waiting import wait_until
@@ -125,8 +128,12 @@ def files(folder, pattern="*.db"):
     return sorted(path.name for path in folder.glob(f"mq_django-metrics-*/{pattern}"))
 
 
-def test_attempts_are_measured_by_queue_handler_and_outcome(start, scraper, publish):
-    tree = start(QUEUES={"default": {"MAX_ATTEMPTS": 1}, "emails": {}})
+def test_what_prometheus_reads_of_a_tree(start, scraper, publish, tmp_path, monkeypatch, folder):
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(own))
+    monkeypatch.setenv("MQ_TEST_APPS", "tests.observability.counting")
+    tree = start("--processes", "2", QUEUES={"default": {"MAX_ATTEMPTS": 1}, "emails": {}})
     publish(["sleep", 0.3])
     publish(queue="emails", name="aact")
     publish(["raise", "on purpose"])
@@ -134,46 +141,39 @@ def test_attempts_are_measured_by_queue_handler_and_outcome(start, scraper, publ
     scraper.wait_for(1, count, queue="default", handler="act", outcome="handled")
     scraper.wait_for(1, count, queue="default", handler="act", outcome="buried")
     scraper.wait_for(1, count, queue="emails", handler="aact", outcome="handled")
-    assert 0.3 <= scraper.value("mq_django_handler_duration_seconds_sum", outcome="handled", queue="default") < 5
+    assert scraper.value("mq_django_handler_duration_seconds_sum", outcome="handled", queue="default") >= 0.3
     assert scraper.value("mq_django_settled_messages_total", queue="default") == 2
     assert scraper.value("mq_django_settle_duration_seconds_count", queue="default") >= 1
     assert scraper.value("mq_django_fetched_messages_total", queue="default") == 2
     assert 1 <= scraper.value("mq_django_fetches_total", queue="default") <= 2
-    assert tree.stop() == 0
-
-
-def test_a_name_without_a_handler_is_no_label(start, scraper, publish):
-    start()
-    publish(name="nobody-handles-this")
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total", outcome="unhandled")
-    scraper.wait_for(1, "mq_django_settled_messages_total", outcome="handled")
-    assert "nobody" not in scraper.read()
-
-
-def test_the_lags_of_an_idle_consumer_and_of_a_delayed_message(start, scraper, publish):
-    tree = start()
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total")
-    delay = 3.0
-    publish(delay=delay)
-    scraper.wait_for(2, "mq_django_settled_messages_total")
-    scraper.wait_for(1, "mq_django_promotion_lag_seconds_count", queue="default")
-    # The time in which it was not due is no lag.
-    assert 0 <= scraper.value("mq_django_promotion_lag_seconds_sum") < delay
-    assert scraper.value("mq_django_wakeup_lag_seconds_count") >= 1
-    assert scraper.value("mq_django_wakeup_lag_seconds_sum") < delay
     assert scraper.samples()["mq_django_redis_outages_total"] == 0
-    assert tree.stop() == 0
-
-
-def test_metrics_of_the_project_are_served_too(start, scraper, publish, monkeypatch):
-    monkeypatch.setenv("MQ_TEST_APPS", "tests.observability.counting")
-    start("--processes", "2")
+    # A name without a handler, which anybody may publish, is no label.
+    publish(name="nobody-handles-this")
+    scraper.wait_for(1, "mq_django_settled_messages_total", outcome="unhandled")
+    assert "nobody" not in scraper.read()
+    publish(delay=0.5)
+    scraper.wait_for(1, "mq_django_promotion_lag_seconds_count", queue="default")
+    assert scraper.value("mq_django_wakeup_lag_seconds_count") >= 1
+    # Metrics of the project, from both processes.
     for _ in range(20):
         publish(name="count")
     scraper.wait_for(20, "shop_orders_total", kind="a")
     assert scraper.value("shop_orders_total") == 20
+    # The files are in a private folder inside that of the project, and go with the supervisor.
+    (found,) = own.glob("mq_django-metrics-*")
+    assert found.stat().st_mode & 0o777 == 0o700
+    # The supervisor imports the metrics of the project, too.
+    assert not [path for path in own.glob("*.db") if str(tree.pid) not in path.name]
+    assert not list(folder.iterdir())
+    # Replaced code keeps the counts.
+    settled = scraper.value("mq_django_settled_messages_total")
+    before = set(tree.children())
+    tree.signal(signal.SIGHUP)
+    wait_until(lambda: len(tree.children()) == 2 and not before & set(tree.children()), timeout=PATIENCE)
+    publish()
+    scraper.wait_for(settled + 1, "mq_django_settled_messages_total")
+    assert tree.stop() == 0
+    assert not found.exists()
 
 
 @pytest.mark.slow
@@ -219,128 +219,51 @@ def test_no_counter_ever_decreases_and_no_files_pile_up(start, scraper, publish,
     assert not list(folder.iterdir())
 
 
-def test_health_and_metrics_share_a_port(trees, scraper, folder):
-    where = f"127.0.0.1:{scraper.port}"
-    tree = trees("--health-port", where, "--metrics-port", where)
-    wait_until(scraper.samples, timeout=PATIENCE)
-    assert scraper.read("/live")
-    assert tree.stop() == 0
+@pytest.fixture
+def temporary(folder, monkeypatch):
+    """The folder for temporary files of this process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
-def test_each_may_have_a_port_of_its_own(trees, scraper, folder):
+def test_health_and_metrics_have_one_port_or_a_port_each(scraper, temporary):
     health = Scraper()
-    tree = trees("--health-port", f"127.0.0.1:{health.port}", "--metrics-port", str(scraper.port))
-    wait_until(scraper.samples, timeout=PATIENCE)
-    assert health.read("/live")
-    for probes, path in ((health, "/metrics"), (scraper, "/live")):
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            probes.read(path)
-    assert tree.stop() == 0
+    for health_at, metrics_at in ((scraper, scraper), (health, scraper)):
+        options = {"health_port": ("127.0.0.1", health_at.port), "metrics_port": ("127.0.0.1", metrics_at.port)}
+        with serving_ports(options):
+            assert health_at.read("/live")
+            assert metrics_at.samples()
+            for port, path in ((health_at, "/metrics"), (metrics_at, "/live")):
+                if health_at is not metrics_at:
+                    with pytest.raises(urllib.error.HTTPError, match="404"):
+                        port.read(path)
+    assert not list(temporary.iterdir())
 
 
-@pytest.mark.parametrize("options", [[], ["--autoreload"]])
-def test_a_port_in_use_is_refused(trees, scraper, folder, options):
-    with socket.create_server(("127.0.0.1", scraper.port)):
-        tree = trees("--metrics-port", f"127.0.0.1:{scraper.port}", *options)
-        assert tree.wait(PATIENCE) == 1
-    assert f"--metrics-port 127.0.0.1:{scraper.port}: another process uses this port." in tree.logged()
-    assert "Traceback" not in tree.logged()
-    assert not list(folder.iterdir())
+def test_a_port_in_use_leaves_no_folder(scraper, temporary):
+    with socket.create_server(("127.0.0.1", scraper.port)), pytest.raises(CommandError, match="uses this port"):
+        serving_ports({"health_port": None, "metrics_port": ("127.0.0.1", scraper.port)}).__enter__()
+    assert not list(temporary.iterdir())
 
 
-@pytest.mark.parametrize("options", [[], ["--autoreload"]])
-def test_one_port_at_two_hosts_is_refused_with_both_options(trees, scraper, folder, options):
-    metrics_at = f"127.0.0.1:{scraper.port}"
-    tree = trees("--health-port", str(scraper.port), "--metrics-port", metrics_at, *options)
-    assert tree.process.wait(PATIENCE) == 2
-    said = f"--health-port {scraper.port}: --metrics-port {metrics_at} uses this port."
-    assert f"{said} Use the same host and port for both, or another port." in tree.logged()
-    assert "another process" not in tree.logged()
-    assert "Handling" not in tree.logged()
-    assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("options", [[], ["--autoreload"]])
-def test_without_the_package_it_says_which_extra_to_install(trees, scraper, tmp_path, monkeypatch, options):
+def test_without_the_package_it_says_which_extra_to_install(trees, scraper, tmp_path, monkeypatch):
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "prometheus_client.py").write_text("raise ImportError('No module named prometheus_client')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "without"))
-    tree = trees("--metrics-port", str(scraper.port), *options)
+    tree = trees("--metrics-port", str(scraper.port))
     assert tree.wait(PATIENCE) == 1
     assert "python -m pip install 'mq-django[prometheus]'" in tree.logged()
     assert "Traceback" not in tree.logged()
     assert "Handling" not in tree.logged()
 
 
-def test_when_the_command_line_is_executed_again_they_start_from_0(start, scraper, publish, tmp_path, monkeypatch):
-    changes = tmp_path / "code" / "site_settings.py"
-    changes.parent.mkdir()
-    changes.write_text("from tests.consumers.project.settings import *\n")
-    monkeypatch.setenv("PYTHONPATH", str(changes.parent))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    tree = start("--settings", "site_settings")
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total")
-    changes.write_text(changes.read_text() + 'MQ_DJANGO["QUEUES"] = {"default": {}, "emails": {}, "a": {}}\n')
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: "Handling default, emails, a." in tree.logged(), timeout=PATIENCE)
-    for _ in range(3):
-        publish(queue="emails")
-    scraper.wait_for(3, "mq_django_settled_messages_total", queue="emails")
-    assert scraper.value("mq_django_settled_messages_total", queue="default") == 0
-    assert tree.stop() == 0
-
-
-def test_replaced_code_keeps_the_counts(start, scraper, publish):
-    tree = start()
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total")
-    (before,) = tree.children()
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: tree.children() not in ([], [before]) and before not in tree.children(), timeout=PATIENCE)
-    publish()
-    scraper.wait_for(2, "mq_django_settled_messages_total")
-    assert tree.stop() == 0
-
-
-def test_the_folder_is_private_and_inside_that_of_the_project(start, scraper, folder, tmp_path, monkeypatch, publish):
-    own = tmp_path / "own"
-    own.mkdir()
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(own))
-    tree = start()
-    publish()
-    scraper.wait_for(1, "mq_django_settled_messages_total")
-    (found,) = own.glob("mq_django-metrics-*")
-    assert found.stat().st_mode & 0o777 == 0o700
-    assert not list(folder.iterdir())
-    assert not list(own.glob("*.db"))
-    assert tree.stop() == 0
-    assert not list(own.iterdir())
-
-
-def test_the_folder_of_a_killed_supervisor_is_removed_by_the_next(start, scraper, folder, publish):
-    first = start()
-    wait_until(lambda: scraper.samples() and first.children(), timeout=PATIENCE)
-    first.kill_all()
-    (left,) = folder.iterdir()
-    second = start()
-    wait_until(scraper.samples, timeout=PATIENCE)
-    assert not left.exists()
-    assert len(list(folder.iterdir())) == 1
-    assert second.stop() == 0
-
-
-def test_without_a_folder_messages_are_handled_and_the_log_says_so(
-    trees, scraper, publish, history, monkeypatch, tmp_path
-):
+def test_without_a_folder_the_consumers_are_not_measured_and_the_log_says_so(scraper, tmp_path, monkeypatch, caplog):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file"))
-    tree = trees("--metrics-port", str(scraper.port))
-    publish()
-    history.wait_for("effect", timeout=PATIENCE)
-    assert "The consumers are not measured" in tree.logged()
-    assert scraper.samples()["mq_django_redis_outages_total"] == 0
-    assert tree.stop() == 0
+    with serving_ports({"health_port": None, "metrics_port": ("127.0.0.1", scraper.port)}) as (_, measured):
+        assert (measured.module, measured.environment) == ("django", {})
+        assert scraper.samples()["mq_django_redis_outages_total"] == 0
+    assert "The consumers are not measured" in caplog.text
 
 
 def test_a_folder_that_is_gone_does_not_stop_the_consumers(start, scraper, folder, publish, history):

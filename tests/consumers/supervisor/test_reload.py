@@ -1,13 +1,14 @@
 """`kill -HUP`: what a running `runconsumer` takes up of changed code and settings, and what becomes of its messages."""
 
+import os
 import signal
-import subprocess
-import sys
+import socket
 import textwrap
 
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.producers import queues, topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -71,112 +72,83 @@ def starts(tree):
     return tree.logged().count("Stop with Ctrl-C")
 
 
-def hang_up(tree):
-    """Ask a tree to reload what needs a new supervisor, and wait until that handles messages."""
-    before, handling = starts(tree), tree.logged().count("handles")
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: starts(tree) > before and tree.logged().count("handles") > handling, timeout=30)
-
-
-def test_a_new_subscriber_gets_its_messages(site, start, mq_settings, history):
+def test_what_has_changed_is_taken_up_and_no_message_is_lost_or_handled_twice(
+    site, start, publish, history, store, mq_settings, redis_client, tmp_path
+):
     mq_settings(TOPICS={"orders": {}})
-    tree = start()
+    tree, gate = start("--processes", "2"), tmp_path / "gate"
+    # Some run, and others lie ready in the processes.
+    ids = [publish(["wait", str(gate)]) for _ in range(20)]
+    history.wait_for("start", 16)
     topics["orders"].publish("paid", 7)
+    mq_settings(QUEUES={"default": {}, "emails": {}, "late": {}}, TOPICS={"orders": {}})
+    emails = open_store(get_config().queue("emails"), Pooled(get_client("produce")))
+    assert redis_client.hlen(emails.keys.consumers)
+    site.write("changes.json", '{"QUEUES": {"default": {}, "late": {}}}')
     site.add(
         "fresh/handlers.py",
         """
+        handler("late", "late")(lambda message: note("late", id=message.id))
+
         @subscriber("orders", group="fresh")
         def fresh(message):
             note("fresh", data=message.data)
-        """,
-    )
-    hang_up(tree)
-    assert [line["data"] for line in history.wait_for("fresh")] == [7]
-    assert tree.stop() == 0
 
-
-def test_queues_come_and_go_with_the_settings(site, start, publish, history, mq_settings, redis_client):
-    tree = start(QUEUES={"default": {}, "emails": {}})
-    mq_settings(QUEUES={"default": {}, "emails": {}, "late": {}})
-    emails = open_store(get_config().queue("emails"), Pooled(get_client("produce")))
-    site.add("fresh/handlers.py", '\nhandler("late", "late")(lambda message: note("late", id=message.id))\n')
-    site.write("changes.json", '{"QUEUES": {"default": {}, "late": {}}}')
-    assert redis_client.hlen(emails.keys.consumers)
-    hang_up(tree)
-    assert redis_client.hlen(emails.keys.consumers) == 0
-    message_id = queues["late"].publish("late", None)
-    assert [line["id"] for line in history.wait_for("late")] == [message_id]
-    assert "Handling default, late." in tree.logged()
-    assert tree.stop() == 0
-
-
-def test_a_new_schedule_fires(site, start, history):
-    tree = start()
-    site.add(
-        "fresh/handlers.py",
-        """
         @task(schedule=every(seconds=1))
         def tick():
             note("tick")
         """,
     )
-    hang_up(tree)
+    tree.signal(signal.SIGHUP)
+    wait_until(lambda: "restarts: its queues" in tree.logged(), timeout=30)
+    gate.touch()
+    wait_until(lambda: starts(tree) == 2, timeout=30)
+    late = queues["late"].publish("late", None)
+    assert [line["id"] for line in history.wait_for("late")] == [late]
+    assert [line["data"] for line in history.wait_for("fresh")] == [7]
     history.wait_for("tick")
-    assert tree.stop() == 0
-
-
-def test_the_process_stays_and_takes_its_command_line_along(site, start, mq_settings):
-    tree = start("--processes", "2", "default")
-    site.write("changes.json", '{"QUEUES": {"default": {"VISIBILITY_TIMEOUT": 5}}}')
-    hang_up(tree)
-    assert tree.process.poll() is None
-    wait_until(lambda: len(tree.children()) == 2)
-    (supervisor,) = (process for process in processes() if process.pid == tree.pid)
-    assert supervisor.command.endswith("-m django runconsumer --settings site_settings --processes 2 default")
-    assert tree.stop() == 0
-
-
-def test_no_message_is_lost_or_handled_twice(site, start, publish, history, store, redis_client):
-    tree = start("--processes", "2")
-    ids = []
-    for number in (1, 2):
-        ids += [publish(["sleep", 0.2]) for _ in range(400)]
-        site.write("changes.json", f'{{"QUEUES": {{"default": {{"VISIBILITY_TIMEOUT": {10 + number}}}}}}}')
-        history.wait_for("effect", 400 * number - 300)
-        assert history.counts().total() < len(ids)
-        hang_up(tree)
-    history.wait_for("effect", len(ids), timeout=40)
+    history.wait_for("effect", len(ids))
     wait_until(lambda: store.depths().pending == 0)
     assert history.counts("start") == history.counts() == dict.fromkeys(ids, 1)
     assert {line["attempt"] for line in history.lines("start")} == {1}
+    assert redis_client.hlen(emails.keys.consumers) == 0
+    # The process stays, with its command line.
+    (supervisor,) = (process for process in processes() if process.pid == tree.pid)
+    assert supervisor.command.endswith("-m django runconsumer --settings site_settings --processes 2")
+    assert len(tree.children()) == 2
     assert tree.stop() == 0
     assert redis_client.hgetall(store.keys.consumers) == {}
     assert redis_client.xinfo_consumers(store.keys.ready, "mq") == []
 
 
-def test_code_that_cannot_be_loaded_changes_nothing(site, start, publish, history):
-    tree = start()
+def test_what_cannot_be_loaded_changes_nothing_and_new_code_replaces_the_consumers(site, start, publish, history):
+    tree = start("--processes", "2")
+    wait_until(lambda: len(tree.children()) == 2)
     before = tree.children()
-    site.add("fresh/handlers.py", "\nthis is no Python\n")
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: "cannot be loaded; keeping the old consumers" in tree.logged())
-    assert "SyntaxError: invalid syntax" in tree.logged()
-    publish()
-    history.wait_for("effect")
+    broken = [
+        ("fresh/handlers.py", "this is no Python\n", "SyntaxError: invalid syntax"),
+        ("changes.json", '{"QUEUES": {"default": {"TIMEOUT": "soon"}}}', "'TIMEOUT'"),
+    ]
+    for number, (name, text, said) in enumerate(broken):
+        kept = (site.folder / name).read_text()
+        site.write(name, text)
+        tree.signal(signal.SIGHUP)
+        refused = "cannot be loaded; keeping the old consumers"
+        wait_until(lambda number=number, refused=refused: tree.logged().count(refused) > number, timeout=30)
+        assert said in tree.logged()
+        site.write(name, kept)
     assert tree.children() == before
-    site.write("fresh/handlers.py", HANDLERS)
+    running = publish(["once", ["wait", str(site.folder / "gate")]])
+    history.wait_for("start")
+    site.add("fresh/handlers.py", '\nhandler("default", "new")(lambda message: note("new", id=message.id))\n')
     tree.signal(signal.SIGHUP)
-    wait_until(lambda: tree.children() and not set(before) & set(tree.children()), timeout=30)
+    wait_until(lambda: len(set(tree.children()) - set(before)) == 1, timeout=30)
+    (site.folder / "gate").touch()
+    wait_until(lambda: not set(before) & set(tree.children()) and len(tree.children()) == 2, timeout=30)
+    published = publish(name="new")
+    assert [line["id"] for line in history.wait_for("new")] == [published]
+    assert history.counts() == {running: 1}
     assert starts(tree) == 1
-    assert tree.stop() == 0
-
-
-def test_settings_that_are_wrong_change_nothing(site, start):
-    tree = start()
-    site.write("changes.json", '{"QUEUES": {"default": {"TIMEOUT": "soon"}}}')
-    tree.signal(signal.SIGHUP)
-    wait_until(lambda: "cannot be loaded; keeping the old consumers" in tree.logged())
-    assert "'TIMEOUT'" in tree.logged()
     assert tree.stop() == 0
 
 
@@ -198,20 +170,26 @@ def test_asked_to_stop_while_it_restarts_it_stops_without_haste(site, start, pub
     assert starts(tree) == 1
 
 
-def test_asked_to_stop_while_it_looks_at_the_changes_it_stops(site, start):
+def test_asked_to_stop_while_it_looks_at_the_changes_it_stops(site, start, tmp_path):
+    probing = tmp_path / "probing"
     tree = start()
-    site.add("site_settings.py", '\nif "--fingerprint" in sys.argv:\n    time.sleep(600)\n')
-    tree.signal(signal.SIGHUP)
-    (probe,) = wait_until(
-        lambda: [one.pid for one in processes() if one.parent == tree.pid and "--fing" in one.command]
+    site.add(
+        "site_settings.py",
+        f"""
+        if "--fingerprint" in sys.argv:
+            Path("{probing}.new").write_text(str(os.getpid()))
+            os.rename("{probing}.new", "{probing}")
+            time.sleep(600)
+        """,
     )
+    tree.signal(signal.SIGHUP)
+    wait_until(probing.exists)
     assert tree.stop() == 0
-    assert not alive(probe)
+    assert not alive(int(probing.read_text()))
 
 
-@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGHUP, signal.SIGTERM]])
-def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path, numbers):
-    """Nobody has a handler then, and by default a hangup would end the process."""
+def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path):
+    """Nobody has a handler then, and by default each of them would end the process."""
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     tree = start()
     site.add(
@@ -226,62 +204,66 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path,
     site.write("changes.json", '{"QUEUES": {"default": {}, "late": {}}}')
     tree.signal(signal.SIGHUP)
     wait_until(begun.exists, timeout=30)
-    for number in numbers:
+    for number in (signal.SIGHUP, signal.SIGTERM):
         tree.signal(number)
     gate.touch()
-    if signal.SIGTERM not in numbers:
-        wait_until(lambda: "one by one" in tree.logged(), timeout=20)
-    assert tree.stop() == 0
+    assert tree.wait() == 0
 
 
-@pytest.mark.parametrize(("number", "goes_on"), [("SIGTERM", "False"), ("SIGINT", "False"), ("SIGHUP", "True")])
-def test_a_signal_in_the_last_moment_is_not_lost(number, goes_on):
-    code = f"""
-import os, signal
-from mq_django.consumers.supervisor.signal_pipe import SignalPipe
-with SignalPipe() as pipe:
-    os.kill(os.getpid(), signal.{number})
-    print(pipe.hold())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=True)
-    assert done.stdout.strip() == goes_on
+@pytest.fixture
+def signal_state():
+    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+    handlers, mask = [signal.getsignal(number) for number in handled], signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for number, handler in zip(handled, handlers, strict=True):
+        signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("name", ["fresh/tasks.py", "fresh/triggers/__init__.py"])
-def test_with_autoreload_the_first_module_of_its_kind_is_found(site, start, history, name):
-    """Django's own reloader watches files that were imported, and this one was not there."""
-    start("--autoreload")
-    (site.folder / name).parent.mkdir(exist_ok=True)
-    site.write(name, HANDLERS + '\n    handler("default", "late")(lambda message: note("late", data=message.data))\n')
-    queues["default"].publish("late", 7)
-    assert [line["data"] for line in history.wait_for("late", timeout=30)] == [7]
+def test_a_signal_in_the_last_moment_is_not_lost(signal_state):
+    goes_on = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with SignalPipe() as pipe:
+            os.kill(os.getpid(), number)
+            goes_on.append(pipe.hold())
+    assert goes_on == [False, False, True]
 
 
-def test_with_autoreload_a_new_subscriber_gets_its_messages(site, start, mq_settings, history):
+def test_with_autoreload_new_modules_are_found_and_what_cannot_be_loaded_is_waited_for(
+    site, start, mq_settings, history
+):
+    """Django's own reloader watches what was imported, and ends when a change cannot be loaded."""
     mq_settings(TOPICS={"orders": {}})
-    start("--autoreload")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    tree = start("--autoreload", "--health-port", f"127.0.0.1:{port}")
+    late = '\n    handler("default", "late{0}")(lambda message: note("late", data={0}))\n'
+    waiting = "waiting for the next change"
+    # A module that was not there, and one that is there and has no handlers yet. Editors save what is half written.
+    for number, name in enumerate(["fresh/tasks.py", "fresh/triggers/__init__.py"]):
+        (site.folder / name).parent.mkdir(exist_ok=True)
+        if not number:
+            site.write(name, "this is no Python\n")
+            wait_until(lambda: waiting in tree.logged(), timeout=30)
+            assert "SyntaxError" in tree.logged()
+        site.write(name, HANDLERS + late.format(number))
+        queues["default"].publish(f"late{number}", None)
+        assert history.wait_for("late", number + 1, timeout=30)[-1]["data"] == number
     topics["orders"].publish("paid", 7)
     site.add(
         "fresh/handlers.py",
         '\nsubscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n',
     )
     assert [line["data"] for line in history.wait_for("fresh", timeout=30)] == [7]
-
-
-def test_with_autoreload_code_that_cannot_be_loaded_is_waited_for(site, start, history):
-    """Editors save what is half written."""
-    tree = start("--autoreload")
+    wait_until(lambda: answers(port))
     site.write("fresh/tasks.py", "this is no Python\n")
-    wait_until(lambda: "waiting for the next change" in tree.logged(), timeout=20)
-    assert "SyntaxError" in tree.logged()
-    queues["default"].publish("late", 7)
-    site.write("fresh/tasks.py", HANDLERS + '\n    handler("default", "late")(lambda _: note("late"))\n')
-    history.wait_for("late", timeout=30)
+    wait_until(lambda: tree.logged().count(waiting) == 2, timeout=30)
     assert tree.stop() == 0
 
 
-def test_with_autoreload_it_stops_while_it_waits(site, start):
-    tree = start("--autoreload")
-    site.write("fresh/tasks.py", "this is no Python\n")
-    wait_until(lambda: "waiting for the next change" in tree.logged(), timeout=20)
-    assert tree.stop() == 0
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except OSError:
+        return False
+    return True

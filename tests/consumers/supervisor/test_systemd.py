@@ -4,15 +4,16 @@ import os
 import signal
 import socket
 import struct
-import threading
 import time
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mq_django.consumers.liveness import STUCK
+from mq_django.consumers.supervisor import systemd as module
 from mq_django.consumers.supervisor.health import Health, MainLoop
-from mq_django.consumers.supervisor.systemd import VARIABLES, notifying
+from mq_django.consumers.supervisor.systemd import VARIABLES, NotifySocket, SystemdNotifier, notifying
+from mq_django.consumers.supervisor.worker_process import environment
 from mq_django.transport.private_server import PrivateServer
 from tests.processes import processes
 from tests.waiting import wait_until
@@ -81,12 +82,6 @@ def systemd(address, monkeypatch):
 
 
 @pytest.fixture
-def watchdog(monkeypatch):
-    """Ask for a sign of life every second."""
-    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
-
-
-@pytest.fixture
 def site(tmp_path, monkeypatch):
     """A module of settings that a test may change."""
     path = tmp_path / "code" / "site_settings.py"
@@ -103,29 +98,20 @@ def wait_for_pings(systemd, count=2):
     wait_until(lambda: systemd.pings() >= before + count, timeout=30)
 
 
-def test_it_is_ready_with_its_consumers_and_stops_with_sigterm(trees, publish, history, systemd):
-    tree = trees("--processes", "2")
-    systemd.wait_for("READY")
-    assert systemd.status() == "2 of 2 consumers are ready."
-    publish(["sleep", 3])
-    history.wait_for("start")
-    tree.signal(signal.SIGTERM)
-    systemd.wait_for("READY", "STOPPING")
-    assert not history.lines("effect")
-    assert tree.wait(20) == 0
-    assert len(history.lines("effect")) == 1
-    assert systemd.events() == ["READY", "STOPPING"]
-    assert systemd.pings() == 0
-    # With NotifyAccess=main, systemd ignores all others.
-    assert systemd.senders == {tree.pid}
+def pid_of(server):
+    return next(process.pid for process in processes() if server.url.partition("?")[0][7:] in process.command)
 
 
-def test_it_is_not_ready_while_it_waits_for_redis_and_gives_signs_of_life(trees, systemd, watchdog):
+def test_it_is_ready_with_redis_and_its_consumers_and_stops_with_sigterm(
+    trees, publish, history, systemd, monkeypatch, tmp_path
+):
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("WATCHDOG_USEC", "200000")
     with PrivateServer() as server:
         server_pid = pid_of(server)
         os.kill(server_pid, signal.SIGSTOP)
         try:
-            tree = trees(CONNECTION=server.url)
+            tree = trees("--processes", "2", CONNECTION=server.url)
             wait_until(systemd.status, timeout=30)
             wait_for_pings(systemd)
             assert systemd.events() == []
@@ -133,101 +119,53 @@ def test_it_is_not_ready_while_it_waits_for_redis_and_gives_signs_of_life(trees,
         finally:
             os.kill(server_pid, signal.SIGCONT)
         systemd.wait_for("READY")
-        assert tree.stop() == 0
+        wait_until(lambda: systemd.status() == "2 of 2 consumers are ready.")
+        publish(["wait", str(gate)])
+        history.wait_for("start")
+        tree.signal(signal.SIGTERM)
+        systemd.wait_for("READY", "STOPPING")
+        # Handlers finish, and meanwhile it lives.
+        wait_for_pings(systemd)
+        gate.touch()
+        assert tree.wait() == 0
+    assert len(history.lines("effect")) == 1
+    assert systemd.events() == ["READY", "STOPPING"]
+    # With NotifyAccess=main, systemd ignores all others.
+    assert systemd.senders == {tree.pid}
 
 
-def pid_of(server):
-    return next(process.pid for process in processes() if server.url.partition("?")[0][7:] in process.command)
-
-
-def test_its_consumers_and_what_they_start_do_not_have_the_variables(trees, systemd, watchdog):
-    tree = trees()
-    systemd.wait_for("READY")
-    (child,) = tree.children()
-    names = {entry.partition(b"=")[0].decode() for entry in Path(f"/proc/{child}/environ").read_bytes().split(b"\0")}
-    assert names & {"DJANGO_SETTINGS_MODULE", *VARIABLES} == {"DJANGO_SETTINGS_MODULE"}
-    assert tree.stop() == 0
-
-
-def test_signs_of_life_come_twice_in_each_period_until_the_process_stands_still(trees, systemd, watchdog):
-    tree = trees()
-    systemd.wait_for("READY")
-    began = time.monotonic()
-    wait_for_pings(systemd, 6)
-    # Not at every look.
-    assert time.monotonic() - began > 2
-    tree.signal(signal.SIGSTOP)
-    before = systemd.pings()
-    wait_until(lambda: time.monotonic() - began > 6)
-    assert systemd.pings() <= before + 1
-    tree.signal(signal.SIGCONT)
-    wait_for_pings(systemd)
-    assert tree.stop() == 0
-
-
-@pytest.mark.slow
-def test_signs_of_life_end_while_a_service_is_stuck(trees, publish, history, systemd, watchdog, tmp_path, monkeypatch):
-    monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")
-    monkeypatch.setenv("MQ_TEST_STUCK", str(tmp_path / "stuck"))
-    tree = trees(TOPICS={"news": {}})
-    # The supervisor replaces itself as soon as its handlers have ended.
-    publish(["sleep", 12])
-    history.wait_for("start")
-    (tmp_path / "stuck").touch()
-    wait_until(lambda: "trimmer is stuck" in systemd.status(), timeout=30)
-    before = systemd.pings()
-    history.wait_for("effect", timeout=30)
-    assert systemd.pings() == before
-    assert "STOPPING" not in systemd.events()
-    # Here, systemd would have killed it. The next program gives signs of life again.
-    wait_for_pings(systemd)
-    wait_until(lambda: systemd.status() == "1 of 1 consumers are ready.", timeout=30)
-    assert tree.stop() == 0
-
-
-def test_a_reload_without_changes_ends_when_the_consumers_are_replaced(trees, systemd):
-    tree = trees("--processes", "2")
-    systemd.wait_for("READY")
-    before = set(tree.children())
-    asked = time.monotonic_ns() // 1000
-    tree.signal(signal.SIGHUP)
-    systemd.wait_for("READY", "RELOADING", "READY")
-    assert not before & set(tree.children())
-    assert int(systemd.notifications("RELOADING")[0]["MONOTONIC_USEC"]) >= asked
-    assert tree.stop() == 0
-    systemd.wait_for("READY", "RELOADING", "READY", "STOPPING")
-
-
-def test_a_reload_that_executes_the_command_line_again_ends_when_the_new_program_is_ready(
-    trees, systemd, watchdog, site
+def test_a_reload_ends_when_the_new_consumers_or_the_new_program_are_ready_or_it_was_refused(
+    trees, systemd, site, monkeypatch
 ):
-    tree = trees("--settings", "site_settings")
-    systemd.wait_for("READY")
+    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    tree = trees("--settings", "site_settings", "--processes", "2", "--health-port", f"127.0.0.1:{port}")
+    events = ["READY"]
+
+    def reload():
+        asked = time.monotonic_ns() // 1000
+        tree.signal(signal.SIGHUP)
+        events.extend(["RELOADING", "READY"])
+        systemd.wait_for(*events)
+        assert int(systemd.notifications("RELOADING")[-1]["MONOTONIC_USEC"]) >= asked
+
+    systemd.wait_for(*events)
+    before = set(tree.children())
+    reload()
+    assert not before & set(tree.children())
+    site.write_text("1 / 0\n")
+    reload()
+    assert "keeping the old consumers" in tree.logged()
     site.write_text(SETTINGS + 'MQ_DJANGO["QUEUES"] = {"default": {}, "late": {}}\n')
-    tree.signal(signal.SIGHUP)
-    systemd.wait_for("READY", "RELOADING", "READY")
+    reload()
     assert "Handling default, late." in tree.logged()
-    # The variables are there in the new program, too.
+    # Its port and the variables are there in the new program, too.
+    socket.create_connection(("127.0.0.1", port), timeout=10).close()
     wait_for_pings(systemd)
     assert systemd.senders == {tree.pid}
     assert tree.stop() == 0
-
-
-def test_a_reload_of_a_project_that_cannot_be_loaded_ends_as_well(trees, systemd, site):
-    tree = trees("--settings", "site_settings")
-    systemd.wait_for("READY")
-    site.write_text("1 / 0\n")
-    tree.signal(signal.SIGHUP)
-    systemd.wait_for("READY", "RELOADING", "READY")
-    assert "keeping the old consumers" in tree.logged()
-    assert tree.stop() == 0
-
-
-def test_a_queue_that_is_drained_stops(trees, systemd, publish):
-    publish()
-    tree = trees("--drain")
-    assert tree.wait(30) == 0
-    assert systemd.events()[-1] == "STOPPING"
+    systemd.wait_for(*events, "STOPPING")
 
 
 class TestAbstractSocket:
@@ -235,20 +173,10 @@ class TestAbstractSocket:
     def address(self):
         return f"@mq_django/{os.getpid()}"
 
-    def test_it_is_notified_as_well(self, trees, systemd):
-        tree = trees("--housekeeping")
-        systemd.wait_for("READY")
-        assert systemd.status() == "It starts no consumers, and does only the housekeeping."
-        assert tree.stop() == 0
-
-
-def test_a_socket_that_is_not_there_is_one_warning(trees, publish, history, address, monkeypatch):
-    monkeypatch.setenv("NOTIFY_SOCKET", address)
-    tree = trees()
-    publish()
-    history.wait_for("effect")
-    assert tree.stop() == 0
-    assert tree.logged().count("Cannot notify systemd") == 1
+    def test_a_queue_that_is_drained_stops(self, trees, systemd):
+        tree = trees("--drain")
+        assert tree.wait() == 0
+        assert systemd.events()[-1] == "STOPPING"
 
 
 class TestLooks:
@@ -258,41 +186,67 @@ class TestLooks:
     def health(self):
         return Health()
 
-    def test_a_main_loop_that_stands_still_gives_no_sign_of_life(self, health, systemd, watchdog):
-        health.report(MainLoop(time.monotonic() - STUCK - 1, 1, 1, (), stopping=False))
-        with notifying(health):
-            wait_until(systemd.status)
-        assert systemd.pings() == 0
-        assert "The main loop is stuck" in systemd.status()
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        found = SimpleNamespace(now=time.monotonic(), monotonic=lambda: found.now, monotonic_ns=time.monotonic_ns)
+        monkeypatch.setattr(module, "time", found)
+        return found
 
-    def test_the_variables_are_hidden_inside(self, health, systemd, watchdog):
+    def test_signs_of_life_come_twice_in_each_period(self, health, address, systemd, clock):
+        notifier = SystemdNotifier(NotifySocket(address), health, watchdog=1.0)
+        pings = []
+        for _ in range(11):
+            assert notifier.run_once() <= 0.5
+            pings.append(systemd.pings())
+            clock.now += 0.1001
+        assert pings == [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3]
+        notifier.close()
+
+    @pytest.mark.parametrize(
+        ("loop", "said"),
+        [
+            (MainLoop(time.monotonic() - STUCK - 1, 1, 1, (), stopping=False), "The main loop is stuck"),
+            (MainLoop(time.monotonic(), 1, 1, ["trimmer is stuck for 31 s"], stopping=False), "trimmer is stuck"),
+        ],
+    )
+    def test_what_is_stuck_gives_no_sign_of_life(self, health, address, systemd, loop, said):
+        health.report(loop)
+        notifier = SystemdNotifier(NotifySocket(address), health, watchdog=1.0)
+        notifier.run_once()
+        notifier.close()
+        assert systemd.pings() == 0
+        assert said in systemd.status()
+
+    def test_the_variables_are_hidden_inside(self, health, systemd, monkeypatch):
+        """Consumers, and what their handlers start, would notify in its name."""
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         before = dict(os.environ)
         with notifying(health):
-            assert not set(VARIABLES) & set(os.environ)
+            assert not set(VARIABLES) & set(environment())
         assert os.environ == before
 
-    @pytest.mark.parametrize("setting", ["WATCHDOG_PID=1", "WATCHDOG_USEC=soon", "WATCHDOG_USEC=0"])
-    def test_a_watchdog_that_is_not_for_this_process_gets_nothing(
-        self, health, systemd, watchdog, monkeypatch, setting
-    ):
-        monkeypatch.setenv(*setting.split("="))
-        with notifying(health):
-            wait_until(systemd.status)
-        assert systemd.pings() == 0
+    def test_only_the_watchdog_of_this_process_gets_its_signs(self, health, systemd, monkeypatch):
+        counts = {}
+        # So long that no second sign of life is due meanwhile; the last one is sent at the end.
+        for pid, usec in (("1", "600000000"), ("", "soon"), ("", "0"), (str(os.getpid()), "600000000")):
+            monkeypatch.setenv("WATCHDOG_PID", pid)
+            monkeypatch.setenv("WATCHDOG_USEC", usec)
+            before, said = systemd.pings(), len(systemd.notifications("STATUS"))
+            with notifying(health):
+                wait_until(lambda said=said: len(systemd.notifications("STATUS")) > said)
+            counts[pid, usec] = systemd.pings() - before
+        assert list(counts.values()) == [0, 0, 0, 2]
 
-    def test_the_watchdog_of_this_process_gets_its_signs(self, health, systemd, watchdog, monkeypatch):
-        monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
-        # No second one is due while this is looked at.
-        monkeypatch.setenv("WATCHDOG_USEC", "600000000")
-        with notifying(health):
-            wait_until(systemd.pings)
-        # The last one is sent at the end.
-        assert systemd.pings() == 2
+    def test_a_socket_that_is_not_there_is_one_warning(self, health, address, caplog):
+        notifier = SystemdNotifier(NotifySocket(address), health, watchdog=1.0)
+        for _ in range(3):
+            notifier.run_once()
+        notifier.close()
+        assert caplog.text.count("Cannot notify systemd") == 1
 
     def test_without_a_socket_nothing_is_started(self, health, monkeypatch):
         monkeypatch.setenv("NOTIFY_SOCKET", "")
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
-        # A thread of the test before this one may be about to end.
-        before = set(threading.enumerate())
+        monkeypatch.setattr(module, "SystemdNotifier", None)
         with notifying(health):
-            assert not any("systemd" in thread.name for thread in set(threading.enumerate()) - before)
+            pass

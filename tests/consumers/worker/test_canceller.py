@@ -36,10 +36,10 @@ class Work:
         handler = Handler(name="n", queue="default", call=lambda _: call(self), is_async=is_async)
         self.item = WorkItem(delivery, handler, rig.executor)
         self.cancels = Cancels(rig.store)
-        places = [*rig.threads.lanes, *rig.loop.lanes]
+        self.places = [*rig.threads.lanes, *rig.loop.lanes]
         stacks = LaneStacks(rig.threads, rig.loop, rig.shared_state)
         answers = StackAnswers(StackRequests(rig.config, rig.session), "me", stacks.take)
-        self.canceller = Canceller({0: self.cancels}, {0: answers}, rig.shared_state, places)
+        self.canceller = Canceller({0: self.cancels}, {0: answers}, rig.shared_state, self.places)
         (rig.loop if is_async else rig.threads).put(self.item)
         wait_until(self.begun.is_set)
 
@@ -66,27 +66,15 @@ async def nap_async(work):
         await asyncio.sleep(0.005)
 
 
-def test_a_thread_is_interrupted(rig):
-    work = Work(rig, nap)
+@pytest.mark.parametrize(("call", "is_async"), [(nap, False), (nap_async, True)])
+def test_a_message_is_cancelled_and_no_other_is(rig, call, is_async):
+    work = Work(rig, call, is_async=is_async)
     work.cancel()
     assert work.outcome() is CANCEL
-
-
-def test_a_coroutine_is_cancelled_and_its_loop_goes_on(rig):
-    work = Work(rig, nap_async, is_async=True)
-    work.cancel()
-    assert work.outcome() is CANCEL
-    other = Work(rig, nap_async, message_id="other", is_async=True)
+    other = Work(rig, call, message_id="other", is_async=is_async)
+    other.cancel()
     other.go.set()
     assert isinstance(other.outcome(), Ack)
-
-
-@pytest.mark.parametrize(("call", "is_async"), [(nap, False), (nap_async, True)])
-def test_another_message_is_not_interrupted(rig, call, is_async):
-    work = Work(rig, call, is_async=is_async)
-    work.cancel("other")
-    work.go.set()
-    assert isinstance(work.outcome(), Ack)
 
 
 def test_what_has_ended_first_is_handled(rig):
@@ -99,19 +87,7 @@ def test_what_has_ended_first_is_handled(rig):
     assert isinstance(again.outcome(), Ack)
 
 
-def test_an_interrupt_that_becomes_another_error_still_cancels(rig):
-    def rude(work):
-        try:
-            nap(work)
-        except BaseException as error:
-            raise ValueError("wrapped") from error
-
-    work = Work(rig, rude)
-    work.cancel()
-    assert work.outcome() is CANCEL
-
-
-def test_except_exception_does_not_keep_it(rig):
+def test_what_a_handler_catches_or_raises_instead_still_cancels(rig):
     seen = []
 
     def broad(work):
@@ -119,8 +95,9 @@ def test_except_exception_does_not_keep_it(rig):
             nap(work)
         except Exception:  # noqa: BLE001
             seen.append("kept")
-        finally:
+        except BaseException as error:
             seen.append(is_cancelled())
+            raise ValueError("wrapped") from error
 
     work = Work(rig, broad)
     work.cancel()
@@ -128,36 +105,34 @@ def test_except_exception_does_not_keep_it(rig):
     assert seen == [True]
 
 
-def test_a_block_is_ended_first(rig):
-    steps = []
-
-    def guarded(work):
+def guarded(steps):
+    def call(work):
         with uninterrupted(), uninterrupted():
             nap(work)
-            steps.append("first")
+            steps.append(is_cancelled())
         steps.append("second")
 
-    work = Work(rig, guarded)
-    work.cancel()
-    assert not len(rig.settler)
-    work.go.set()
-    assert work.outcome() is CANCEL
-    assert steps == ["first"]
+    return call
 
 
-def test_a_block_of_a_coroutine_is_ended_first(rig):
-    steps = []
-
-    async def guarded(work):
+def guarded_async(steps):
+    async def call(work):
         with uninterrupted():
             await nap_async(work)
             steps.append(is_cancelled())
         steps.append("second")
 
-    work = Work(rig, guarded, is_async=True)
+    return call
+
+
+@pytest.mark.parametrize(("guard", "is_async"), [(guarded, False), (guarded_async, True)])
+def test_a_block_is_ended_first(rig, guard, is_async):
+    steps = []
+    work = Work(rig, guard(steps), is_async=is_async)
     work.cancel()
-    wait_until(lambda: any(lane.cancelled for lane in rig.loop.lanes))
+    wait_until(lambda: any(lane.cancelled for lane in work.places))
     assert not len(rig.settler)
+    assert rig.shared_state.late(time.monotonic()) == set()
     work.go.set()
     assert work.outcome() is CANCEL
     assert steps == [True]
@@ -211,7 +186,7 @@ def test_a_redriven_message_is_not_interrupted(rig):
 
 def test_by_force_the_delivery_is_late(rig):
     work = Work(rig, nap)
-    with_block = rig.threads.lanes[0] if rig.threads.lanes[0].running() else rig.threads.lanes[1]
+    (with_block,) = (lane for lane in rig.threads.lanes if lane.running())
     with_block.guard()
     work.cancel(force=True)
     assert rig.shared_state.late(time.monotonic()) == {rig.executor.receipt(work.item.delivery)}

@@ -20,6 +20,8 @@ from mq_django.registry import Handler
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 _entries = itertools.count(1)
 
 HERE = "tests/consumers/worker/test_lane_stacks.py"
@@ -149,19 +151,6 @@ def test_a_coroutine_shows_what_it_awaits(rig, go):
     assert found.frames[1].code == "await asyncio.sleep(0.01)"
 
 
-def test_a_coroutine_shows_the_task_that_it_awaits(rig, go):
-    async def export(message):
-        await asyncio.create_task(child())
-
-    async def child():
-        while not go.is_set():
-            await asyncio.sleep(0.01)
-
-    start(rig, export, is_async=True)
-    (found,) = take(rig, last="sleep")
-    assert functions(found) == ["export", "child", "sleep"]
-
-
 def test_of_several_tasks_one_is_shown_and_the_others_are_counted(rig, go):
     async def export(message):
         await asyncio.gather(*(child() for _ in range(3)))
@@ -251,12 +240,11 @@ def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    until = time.monotonic() + 1.0
-    while time.monotonic() < until:
+    for _ in range(300):
         for one in lanes.take():
             errors += [frame for frame in one.frames if "consumers/worker/executor" in frame.file]
     go.set()
-    feeder.join(10)
+    feeder.join(60)
     wait_until(lambda: not rig.loop.held)
     assert errors == []
 
@@ -269,22 +257,19 @@ def test_code_without_a_file_is_shown_without_lines(rig, go):
     assert found.frames[0] == Frame("<string>", 2, "export", "")
 
 
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        ("/srv/shop/.venv/lib/python3.12/site-packages/django/db/models/query.py", "django/db/models/query.py"),
-        ("/usr/lib/python3/dist-packages/redis/client.py", "redis/client.py"),
-        ("/srv/shop/orders/tasks.py", "orders/tasks.py"),
-        ("/srv/shop/lib/money.py", "money.py"),
-        ("/elsewhere/secret-name/x.py", "x.py"),
-        ("relative/x.py", "x.py"),
-        ("<frozen runpy>", "<frozen runpy>"),
-        ("", ""),
-    ],
-)
-def test_a_path_does_not_name_folders_of_the_machine(monkeypatch, path, shown):
+def test_a_path_does_not_name_folders_of_the_machine(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/", "relative", "/srv/shop", "/srv/shop/lib/"])
-    assert short_path(path) == shown
+    shown = {
+        "/srv/shop/.venv/lib/python3.12/site-packages/django/db/models/query.py": "django/db/models/query.py",
+        "/usr/lib/python3/dist-packages/redis/client.py": "redis/client.py",
+        "/srv/shop/orders/tasks.py": "orders/tasks.py",
+        "/srv/shop/lib/money.py": "money.py",
+        "/elsewhere/secret-name/x.py": "x.py",
+        "relative/x.py": "x.py",
+        "<frozen runpy>": "<frozen runpy>",
+        "": "",
+    }
+    assert {path: short_path(path) for path in shown} == shown
 
 
 def test_the_files_of_this_project_are_relative_to_it():

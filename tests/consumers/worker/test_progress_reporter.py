@@ -1,7 +1,5 @@
 """What running handlers report, while a real consumer runs them."""
 
-import timeit
-
 from mq_django import get_progress, queues
 from mq_django.conf import get_config
 from mq_django.consumers.worker.progress_reporter import ProgressReporter
@@ -16,27 +14,18 @@ from tests.commands import script_calls
 from tests.waiting import wait_until
 
 
-def test_a_report_is_seen_within_two_seconds_and_after_the_end(trees, publish, tmp_path):
+def test_reports_of_threads_coroutines_and_failed_attempts_are_seen(shared_tree, publish, tmp_path):
     go = tmp_path / "go"
-    trees()
     sent = publish(["report", [3, 10, "cups", str(go)]], ["report", [10, 10, "", ""]])
+    coroutine = publish(["report", [1, 2, "", ""]], name="aact")
+    failed = publish(["report", [5, 10, "", ""]], ["once", ["raise", "no"]], ["wait", str(go)])
     found = wait_until(lambda: queues["default"].progress(sent), timeout=20)
     assert (found.done, found.total, found.note, found.attempt) == (3, 10, "cups", 1)
+    assert wait_until(lambda: queues["default"].progress(coroutine)).done == 1
+    assert wait_until(lambda: queues["default"].progress(failed)).done == 5
     go.touch()
     wait_until(lambda: queues["default"].progress(sent).done == 10)
     assert get_progress(sent).fraction == 1.0
-
-
-def test_a_coroutine_reports_as_well(trees, publish, tmp_path):
-    trees()
-    sent = publish(["report", [1, 2, "", ""]], ["sleep", 2.5], name="aact")
-    assert wait_until(lambda: queues["default"].progress(sent), timeout=20) == queues["default"].progress(sent)
-
-
-def test_the_last_report_of_a_failed_attempt_is_kept(trees, publish):
-    trees(QUEUES={"default": {"RETRY": {"max_attempts": 1}}})
-    sent = publish(["report", [3, 10, "", ""]], ["raise", "no"])
-    assert wait_until(lambda: queues["default"].progress(sent), timeout=20).done == 3
 
 
 class Holding:
@@ -110,17 +99,3 @@ def test_close_saves_the_last_report(mq_settings):
     reporter.stop()
     assert reporter.join(5)
     assert queues["default"].progress("m1").done == 1
-
-
-def test_a_handler_that_does_not_report_costs_less_than_its_delivery(mq_settings):
-    book = ReportBook(get_config().queue("default"))
-    held = Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null")
-
-    def cost(do):
-        return min(timeit.repeat(do, number=5000, repeat=10))
-
-    def deliver():
-        return Delivery(Message(id="m1", name="n", data=None, queue="default"), stream=0, entry=b"1-0", data_text=b"")
-
-    # Of what is done for each message, that is a small part.
-    assert cost(lambda: book.end(book.slot(held), ACK)) < 3 * cost(deliver)

@@ -85,30 +85,20 @@ def test_a_task_is_noted_once_when_it_has_run_for_a_second(jobs, redis_client):
     assert lines(redis_client, short) == []
 
 
-def test_a_handler_without_results_is_not_noted(jobs, redis_client):
-    key = jobs.begin("m", keeps_result=False)
-    assert jobs.tasks.unnoted() == {}
-    assert lines(redis_client, key) == []
-
-
 def test_nothing_is_sent_without_tasks_that_run_for_long(jobs, redis_client):
     jobs.begin("short", seconds=0.1)
-    jobs.begin("plain", keeps_result=False)
+    key = jobs.begin("plain", keeps_result=False)
     before = redis_client.info("stats")["total_commands_processed"]
     jobs.look()
     assert redis_client.info("stats")["total_commands_processed"] == before + 1
+    assert lines(redis_client, key) == []
 
 
-def test_a_queue_that_keeps_no_results_is_left_out(jobs, mq_settings):
+def test_queues_that_keep_no_results_and_those_on_other_servers_are_left_out(jobs, mq_settings):
+    jobs.begin("m")
+    assert RunningTasks({1: jobs.rig.config}, "me", jobs.rig.shared_state, jobs.places).unnoted() == {}
     mq_settings(QUEUES={"default": {"RESULT_TTL": 0}})
     tasks = RunningTasks({0: get_config().queue("default")}, "me", jobs.rig.shared_state, jobs.places)
-    jobs.begin("m")
-    assert tasks.unnoted() == {}
-
-
-def test_queues_on_other_servers_are_left_out(jobs):
-    jobs.begin("m")
-    tasks = RunningTasks({1: jobs.rig.config}, "me", jobs.rig.shared_state, jobs.places)
     assert tasks.unnoted() == {}
 
 

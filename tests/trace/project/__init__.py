@@ -1,1 +1,0 @@
-"""A project with two queues, whose handlers do nothing or fail."""
