@@ -185,9 +185,12 @@ class LoopPool(Pool):
         try:
             lane.databases = await self._opened()
             await executor.run_coroutine(lane, delivery, handler)
-        except BaseException:
+        except (asyncio.CancelledError, SystemExit, KeyboardInterrupt):
             executor.hand_back(delivery)
             raise
+        except BaseException as error:  # noqa: BLE001 - the delivery has an outcome
+            # A batch has put itself in the place of the job.
+            (lane.job or job).executor.rescue(delivery, handler, error)
         finally:
             self._shared_state.idle(lane.number)
             lane.job = lane.task = None
