@@ -1,9 +1,19 @@
-"""What a connection to a database says of its transaction."""
+"""What a connection of Django to a database says of its transaction."""
 
-from django.db.backends.base.base import BaseDatabaseWrapper
+from typing import Any, Protocol
 
 
-def is_manual(connection: BaseDatabaseWrapper) -> bool:
+class DatabaseConnection(Protocol):
+    """The part of Django's `BaseDatabaseWrapper` that tells it."""
+
+    settings_dict: dict[str, Any]
+    #: That of the driver; None: it is not open.
+    connection: Any
+    autocommit: bool
+    in_atomic_block: bool
+
+
+def is_manual(connection: DatabaseConnection) -> bool:
     """Return whether a project commits by itself: outside atomic(), with autocommit off."""
     if connection.in_atomic_block:
         return False
