@@ -112,6 +112,9 @@ class Cancel:
 
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
 
+#: The classes of all outcomes. Tables by class have each of them: see tests/test_outcome_kinds.py.
+KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Expire, Cancel)
+
 #: The most frequent outcome, made once.
 ACK = Ack()
 #: The outcome of an interrupted handler. Middleware returns it as it is.
