@@ -10,7 +10,8 @@ from mq_django.stores import counters, results, rsmq_settling, settling
 TABLES = {
     "metrics of outcomes": (consumer_metrics.OUTCOMES, set()),
     # A message that goes back or waits for a handler has had no attempt.
-    "counters": (counters.ENDS, set()),
+    # What has not ended here is counted when it ends; what is cancelled is counted by nobody.
+    "counters": (counters.ENDS, {HandBack, SetAside, Cancel}),
     "states of results": (results._STATUS, {HandBack, SetAside}),
     "streams": (settling._STREAM, set()),
     "lines": (settling._LINES, set()),
