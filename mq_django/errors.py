@@ -316,7 +316,7 @@ class HandlerTimeout(MQError):
 
 
 class InvalidOutcomes(MQError, TypeError):
-    """A handler of batches has returned neither None, nor an outcome, nor one for each message."""
+    """A handler has returned what is no outcome: something that has not run, or of a batch not one for each message."""
 
 
 class NotInHandler(MQError):

@@ -7,6 +7,8 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from asgiref.sync import iscoroutinefunction
+
 from mq_django.core.exactly_once import database_of, note_registered
 from mq_django.core.handler_options import check_batch, check_function, check_names, check_retry, parse_timeout
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -87,14 +89,18 @@ _SKIPPED = Handler(name=ANY, queue=None, call=_skip)
 def register(entry: Handler) -> None:
     """Add a handler; raise ConfigurationError if the queue has another one of its name."""
     known = _handlers.get((entry.queue, entry.name))
-    # A module may be imported again, by autoreload or tests.
-    if known is not None and known.where != entry.where:
+    if known is not None and (known.where != entry.where or _code_of(known) != _code_of(entry)):
         raise ConfigurationError(
             f"{entry.name!r} has two handlers in queue {entry.queue!r}: {known.where} and {entry.where}"
         )
     _handlers[entry.queue, entry.name] = entry
     _kinds.clear()
     _batches.clear()
+
+
+def _code_of(entry: Handler) -> object:
+    """Return what is the same of two handlers only if a module was imported again, by autoreload or tests."""
+    return getattr(inspect.unwrap(entry.call), "__code__", None)
 
 
 def schedule(entry: Scheduled) -> None:
@@ -290,7 +296,7 @@ def _registers(
                 call=function,
                 retry=retry,
                 timeout=parsed,
-                is_async=inspect.iscoroutinefunction(function),
+                is_async=iscoroutinefunction(function),
                 where=f"{function.__module__}.{function.__qualname__}",
                 batch=batch[0],
                 linger=batch[1],

@@ -1,9 +1,8 @@
 """The outcomes of the messages of a batch, by what its handler has returned."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, refuse_unfinished, with_texts
 from mq_django.errors import InvalidOutcomes
 
 
@@ -21,6 +20,7 @@ def outcomes_of(returned: object, count: int) -> Sequence[Outcome]:
         return [ACK] * count
     if isinstance(returned, Ack | Retry | Bury):
         return [_plain(returned)] * count
+    refuse_unfinished(returned)
     if not isinstance(returned, list | tuple):
         raise InvalidOutcomes(
             "A handler of batches must return None, an outcome, or a list with an outcome or None for each message, "
@@ -45,6 +45,4 @@ def worst_of(outcomes: Sequence[Outcome]) -> Outcome:
 
 def _plain(outcome: Ack | Retry | Bury) -> Outcome:
     """Return an outcome with texts: a handler may return Bury(error). A value of an Ack is not stored."""
-    if isinstance(outcome, Ack):
-        return ACK
-    return replace(outcome, error=str(outcome.error or ""), traceback=str(outcome.traceback or ""))
+    return ACK if isinstance(outcome, Ack) else with_texts(outcome)

@@ -1,17 +1,58 @@
-"""The paths of exception classes in a traceback, and the classes by path.
+"""The texts of exceptions, and exception classes by path.
+
+An exception is made of other people's code: its `__str__`, the objects that its traceback shows, and its causes may
+raise, end the process, or be very long. The functions here cannot fail, and what they return is bounded.
 
 To look up a class nothing is imported, because paths come from Redis.
 """
 
 import sys
+import traceback
 
 #: The most characters of a path.
 LONGEST = 1000
+#: The most characters of an exception's text, and of a traceback, whose end is kept.
+MAX_TEXT, MAX_TRACEBACK = 10_000, 100_000
 
 
 def path_of(kind: type[BaseException]) -> str:
     """Return the path of an exception's class as tracebacks show it."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def text_of(value: object) -> str:
+    """Return the text of an exception or another value; that of its class if it has none."""
+    if value is None:
+        return ""
+    try:
+        return str(value)[:MAX_TEXT]
+    except BaseException:  # noqa: BLE001 - its __str__ may even exit
+        return f"{path_of(type(value))} without a text"  # type: ignore[arg-type] # any class has a path
+
+
+def summary_of(error: BaseException) -> str:
+    """Return an exception's path and text, as the last line of a traceback has them."""
+    path = path_of(type(error))
+    try:
+        return f"{path}: {error}"[:MAX_TEXT]
+    except BaseException:  # noqa: BLE001 - its __str__ may even exit
+        return path
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return an exception's traceback with its causes; without them if one of them cannot be shown."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    except BaseException:  # noqa: BLE001 - to find a name, Python asks objects for their attributes
+        text = "".join(["Traceback (most recent call last):\n", *_frames(error), summary_of(error), "\n"])
+    return text[-MAX_TRACEBACK:]
+
+
+def _frames(error: BaseException) -> list[str]:
+    try:
+        return traceback.format_tb(error.__traceback__)
+    except BaseException:  # noqa: BLE001 - source lines come from loaders of others
+        return []
 
 
 def exception_of(path: str) -> type[BaseException] | None:

@@ -1,6 +1,8 @@
 """Check the options of handlers, subscribers and tasks."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from inspect import isasyncgenfunction, isgeneratorfunction, signature
 
 from mq_django.core.keys import is_name
 from mq_django.core.retries import RetryPolicy
@@ -26,15 +28,30 @@ def check_names(*names: object) -> None:
             )
 
 
-def check_function(function: object) -> None:
+def check_function(function: Callable[..., object]) -> None:
     """Check what a handler or subscriber decorates.
 
     Raises:
-        ConfigurationError: it is no function.
+        ConfigurationError: it is no function, it contains `yield`, or it cannot be called with one argument.
     """
     # A callable object or a functools.partial has no name.
     if not hasattr(function, "__qualname__"):
         raise ConfigurationError(f"A handler is a function, not {function!r:.200}")
+    if yields(function):
+        raise ConfigurationError(f"A handler must not contain `yield`: a call of {function.__qualname__} runs nothing")
+    try:
+        signature(function).bind(None)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"A handler takes one argument, a message or a list of messages, unlike {function.__qualname__}: {error}"
+        ) from error
+    except ValueError:
+        return  # a builtin, which does not say what it takes
+
+
+def yields(function: object) -> bool:
+    """Return whether a function contains `yield`, so that a call of it only makes a generator."""
+    return isgeneratorfunction(function) or isasyncgenfunction(function)
 
 
 def check_retry(value: object) -> None:

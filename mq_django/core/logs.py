@@ -1,12 +1,18 @@
-"""Loggers whose records are one line each.
+"""Loggers whose records are one line each, and whose calls cannot fail.
 
-A line break in a name or an id could forge log lines, and an escape sequence could hide some.
+A line break in a name or an id could forge log lines, and an escape sequence could hide some. A project's filter may
+raise, its stream may be closed, and a traceback may be impossible to format: none of these may cost a message.
 """
 
 import logging
+import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
+from mq_django.core.exceptions import path_of, text_of
 from mq_django.core.visible import line
+from mq_django.errors import HandlerTimeout
 
 
 class _OneLine(logging.Filter):
@@ -20,7 +26,7 @@ class _OneLine(logging.Filter):
 
 def _one_line(value: Any) -> Any:
     if isinstance(value, BaseException):
-        value = str(value)
+        value = text_of(value)
     if isinstance(value, str):
         return value if value.isprintable() else line(value)
     return line(value) if isinstance(value, bytes) else value
@@ -29,8 +35,28 @@ def _one_line(value: Any) -> Any:
 _ONE_LINE = _OneLine()
 
 
-def get_logger(name: str) -> logging.Logger:
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose calls end nothing: what fails in the logging of a project is named on stderr."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Return a record's text and options as they are."""
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log as a logger does. It raises nothing but what interrupts a handler."""
+        # The frame of this method is none of `logging`, and would be named as the caller.
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        try:
+            self.logger.log(level, msg, *args, **kwargs)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, HandlerTimeout):
+                raise
+            with suppress(Exception):
+                sys.stderr.write(f"Logging failed with {path_of(type(error))}, for a record of {self.logger.name}\n")
+
+
+def get_logger(name: str) -> SafeLogger:
     """Return the logger of a module. All modules of this package use this function."""
     logger = logging.getLogger(name)
     logger.addFilter(_ONE_LINE)
-    return logger
+    return SafeLogger(logger)

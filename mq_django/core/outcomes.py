@@ -1,10 +1,12 @@
 """The outcomes of deliveries: values, which are settled later in batches."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
+from mq_django.core.exceptions import text_of
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, InvalidOutcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,14 @@ class StepEnd(Ack):
     added: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+# Not frozen, because `contextlib` sets the traceback of what is raised.
+@dataclass(slots=True, unsafe_hash=True)
+class Retry(Exception):
     """Handle the message again later; this attempt counts.
 
-    A handler may return a Retry. When it raises an exception, its `RetryPolicy` chooses the delay. A delay below zero
-    counts as zero. Raises ConfigurationError if `delay` is not a duration, or is longer than 3660 days.
+    A handler may return a Retry, or raise it. When it raises another exception, its `RetryPolicy` chooses the delay. A
+    delay below zero counts as zero. Raises ConfigurationError if `delay` is not a duration, or is longer than 3660
+    days.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -68,9 +72,9 @@ class HandBack:
     suspect: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """Do not handle the message again: move it to the dead-letter queue.
+@dataclass(slots=True, unsafe_hash=True)
+class Bury(Exception):
+    """Do not handle the message again: move it to the dead-letter queue. A handler may return a Bury, or raise it.
 
         @handler("invoices", "paid")
         def send_receipt(message):
@@ -108,9 +112,55 @@ class Cancel:
 
 Outcome = Ack | Retry | HandBack | Bury | SetAside | Expire | Cancel
 
+#: The classes of all outcomes. Tables by class have each of them: see tests/test_outcome_kinds.py.
+KINDS: tuple[type[Outcome], ...] = (Ack, StepEnd, Retry, HandBack, Bury, SetAside, Expire, Cancel)
+
 #: The most frequent outcome, made once.
 ACK = Ack()
 #: The outcome of an interrupted handler. Middleware returns it as it is.
 CANCEL = Cancel()
 #: The outcome of a handler that could not go on here. Middleware returns it as it is.
 POSTPONED = HandBack()
+
+
+def outcome_of(returned: object, *, keeps_result: bool = False) -> Outcome:
+    """Return the outcome of a handler by what it has returned.
+
+    Args:
+        returned: an outcome, or anything else: then the message is handled.
+        keeps_result: what is no outcome is a task's result.
+
+    Raises:
+        InvalidOutcomes: it is something that has not run, such as a coroutine, or the class of an outcome.
+    """
+    if returned is None:
+        return ACK
+    if isinstance(returned, Ack):
+        return returned
+    if isinstance(returned, Retry | Bury):
+        return with_texts(returned)
+    refuse_unfinished(returned)
+    return Ack(returned) if keeps_result else ACK
+
+
+def with_texts(outcome: Retry | Bury) -> Retry | Bury:
+    """Return an outcome with texts: a handler may return Bury(error)."""
+    return replace(outcome, error=text_of(outcome.error), traceback=text_of(outcome.traceback))
+
+
+def refuse_unfinished(returned: object) -> None:
+    """Refuse a return value whose handler has not run to its end, or has surely meant something else.
+
+    Raises:
+        InvalidOutcomes: it is a coroutine, a generator or another awaitable, or the class of an outcome.
+    """
+    if isinstance(returned, type) and issubclass(returned, Ack | Retry | Bury):
+        raise InvalidOutcomes(f"The handler has returned the class {returned.__name__}: return {returned.__name__}()")
+    if iscoroutine(returned) or isgenerator(returned):
+        returned.close()
+    elif not isasyncgen(returned) and not hasattr(type(returned), "__await__"):
+        return
+    raise InvalidOutcomes(
+        f"The handler has returned {type(returned).__name__}, which has not run: it must be an `async def` function "
+        "itself, or a function that returns when its work is done"
+    )

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry, SetAside
+from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Outcome, Retry, SetAside, StepEnd
 from mq_django.observability.prometheus_package import prometheus_client
 from mq_django.registry import find
 from mq_django.stores.base import Settlement
@@ -18,6 +18,7 @@ OTHER = "other"
 
 OUTCOMES: dict[type[Outcome], str] = {
     Ack: "handled",
+    StepEnd: "handled",
     Retry: "retried",
     Bury: "buried",
     Expire: "expired",

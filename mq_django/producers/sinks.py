@@ -16,6 +16,7 @@ from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exactly_once import current_database
 from mq_django.core.publication import Publication, with_headers
 from mq_django.core.publish_checks import uses_outbox
+from mq_django.core.transactions import is_manual
 from mq_django.errors import InvalidMessage, NotReplicated
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.producers.inside_handlers import refuse_in_exactly_once, within_exactly_once
@@ -29,6 +30,11 @@ from mq_django.transport.sessions import Wire
 NOT_AWAITED = (
     "Sent to Redis inside atomic(using={alias!r}), whose rollback does not undo it. Pass using={alias!r} to wait for "
     "that commit, or on_commit=False to send at once."
+)
+
+MANUAL = (
+    "Autocommit of database {alias!r} is off, so that nothing says when its transaction is committed: publish inside "
+    "atomic(), or pass on_commit=False to send at once."
 )
 
 NOT_REPLICATED = (
@@ -261,8 +267,19 @@ def check_sending(using: object, *, on_commit: object, robust: object, outbox: o
 
 
 def _waits(using: str | None, *, on_commit: bool) -> bool:
-    """Return whether to wait for a commit."""
-    return on_commit and in_transaction(using)
+    """Return whether to wait for a commit.
+
+    Raises:
+        InvalidMessage: autocommit is off, so that nothing says when there is one.
+    """
+    if not on_commit:
+        return False
+    connection = transaction.get_connection(using or DEFAULT_DB_ALIAS)
+    if connection.in_atomic_block:
+        return True
+    if is_manual(connection):
+        raise InvalidMessage(MANUAL.format(alias=connection.alias))
+    return False
 
 
 def in_transaction(using: str | None) -> bool:

@@ -11,6 +11,7 @@ from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
 from mq_django.conf import QueueConfig, get_config, read
+from mq_django.core.handler_options import yields
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
@@ -107,6 +108,10 @@ class TaskBackend(Base):
             raise self._api.invalid_task(str(error)) from error
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {task.run_after!r:.100}")
+        if yields(task.func):
+            raise self._api.invalid_task(
+                f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
+            )
         # Before Django, which does not say where a queue is missing.
         self._check_queue(task.queue_name)
         super().validate_task(task)

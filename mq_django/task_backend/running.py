@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,10 +15,11 @@ from django.utils import timezone
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.exactly_once import database_of
+from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry, refuse_unfinished
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import CANCELLED, EXPIRED, error_path
@@ -138,6 +138,7 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
         return ACK
     if isinstance(returned, Retry | Bury):
         return returned
+    refuse_unfinished(returned)
     value, config = returned.result if isinstance(returned, Ack) else returned, get_config().queue(message.queue)
     if value is None or not config.keeps_results:
         return ACK
@@ -146,8 +147,7 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
         if len(text) > config.max_size:
             raise MessageTooLarge(f"The task returned {len(text)} bytes of JSON: more than MAX_SIZE")
     except (TypeError, ValueError) as error:
-        reason = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-        return Bury(reason, "".join(traceback.format_exception(error)))
+        return Bury(summary_of(error), traceback_of(error))
     return Ack(text)
 
 

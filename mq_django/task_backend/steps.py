@@ -1,6 +1,5 @@
 """The handlers of tasks as steps of workflows."""
 
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -8,6 +7,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.flow_graph import numbers_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
@@ -82,7 +82,7 @@ def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
             found = [_value(view.values[number], number) for number in group]
             _put(args, kwargs, name, found[0] if isinstance(references[name], int) else found)
     except MissingValue as error:  # it does not come back
-        return Bury(f"{MissingValue.__module__}.{MissingValue.__qualname__}: {error}")
+        return Bury(summary_of(error))
     running = RunningStep(which.run, which.step, view.value_bytes)
     return message._replace(data={"args": args, "kwargs": kwargs, "keep": data.get("keep")}), running
 
@@ -130,7 +130,7 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
     try:
         value = dumps(normalize_json(returned.result if isinstance(returned, Ack) else returned))
     except (TypeError, ValueError) as error:
-        return Bury(f"{type(error).__module__}.{type(error).__qualname__}: {error}", traceback.format_exc())
+        return Bury(summary_of(error), traceback_of(error))
     if len(value) > MAX_VALUE:
         return Bury(f"The step returned {len(value)} bytes of JSON for another step: more than {MAX_VALUE}")
     if len(value) + running.value_bytes > MAX_VALUES:

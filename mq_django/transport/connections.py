@@ -21,7 +21,7 @@ from mq_django.transport.cluster_wires import AnySession, ClusterSession, Cluste
 from mq_django.transport.failures import address
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.locations import make_cluster, make_pool
-from mq_django.transport.sessions import Pooled, Session, Wire
+from mq_django.transport.sessions import Pooled, Session, Wire, close_inherited
 from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
@@ -165,7 +165,8 @@ def close_clients() -> None:
 
 
 def _after_fork() -> None:
-    """Let a process that a test runner has forked find the server of its own worker."""
+    """Close the parent's connections. Let a process that a test runner has forked find the server of its own worker."""
+    close_inherited()
     global _lock  # noqa: PLW0603 - a thread of the parent may hold it during the fork
     _lock = threading.Lock()
     if test_mode.is_on():

@@ -15,6 +15,7 @@ from mq_django.consumers.worker.batch_endings import (
     Failed,
     Member,
     judge_batch,
+    judge_batch_error,
     judge_left_by_batch,
     judge_shared_by_batch,
     log_common,
@@ -125,7 +126,7 @@ class RunningBatch:
             around = handling.around(lane, lambda: lane.call(handler, messages, self._timeout))
             return handling.end_of(handle(around))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            return BatchEnd(None, executor.judge_error(lane, group[0][0], handler, error), error)
+            return judge_batch_error(executor, lane, group[0][0], handler, error, len(group))
 
     async def _acall(self, lane: LoopLane, group: Sequence[Member]) -> BatchEnd:
         """See _call()."""
@@ -139,7 +140,7 @@ class RunningBatch:
             around = handling.around_coroutine(lane, lambda: lane.call(handler, messages, self._timeout))
             return handling.end_of(await handle(around))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the outcome
-            return BatchEnd(None, executor.judge_error(lane, group[0][0], handler, error), error)
+            return judge_batch_error(executor, lane, group[0][0], handler, error, len(group))
 
     def _called(self, group: Sequence[Member]) -> Handler:
         """Return what is called with the messages of a group."""
@@ -257,6 +258,12 @@ class RunningBatch:
     def receipts(self, *_: object) -> Sequence[Receipt]:
         """Return the receipts of the messages of the present call."""
         return [executor.receipt(delivery) for delivery, executor in self._group]
+
+    def rescue(self, _: Delivery, handler: Handler, error: BaseException) -> None:
+        """Have the messages of the present call retried, and hand back the rest: see DeliveryRunner."""
+        for delivery, executor in self._group:
+            executor.rescue(delivery, handler, error)
+        self.hand_back(_)
 
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back what the plan still has."""

@@ -1,6 +1,5 @@
 """How the call of a handler with a batch has ended."""
 
-import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, NoReturn
@@ -9,12 +8,12 @@ from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import HANDLED
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.lanes import RunningState
+from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
 from mq_django.core.batch_outcomes import outcomes_of
-from mq_django.core.exceptions import path_of
+from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, Ack, HandBack, Outcome, Retry
+from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Outcome, Retry
 from mq_django.core.progress import running
 from mq_django.core.reports import ReportSlot
 from mq_django.errors import NotInHandler
@@ -57,8 +56,21 @@ def judge_batch(executor: Executor, handler: Handler, returned: object, count: i
     except Exception as error:
         # Every call would return it again, so it is not called with halves.
         logger.exception("Invalid return value of handler %s: %d messages will be retried", handler.where, count)
-        trace = "".join(traceback.format_exception(error))
-        return BatchEnd([Retry(error=f"{path_of(type(error))}: {error}", traceback=trace)] * count, None, error)
+        return BatchEnd([Retry(error=summary_of(error), traceback=traceback_of(error))] * count, None, error)
+
+
+def judge_batch_error(
+    executor: Executor,
+    lane: ThreadLane | LoopLane,
+    delivery: Delivery,
+    handler: Handler,
+    error: BaseException,
+    count: int,
+) -> BatchEnd:
+    """Return the end of a call that has raised. `delivery`: the first of the `count` messages."""
+    if isinstance(error, Retry | Bury):
+        return judge_batch(executor, handler, error, count)
+    return BatchEnd(None, executor.judge_error(lane, delivery, handler, error), error)
 
 
 def judge_left_by_batch(end: BatchEnd, handler: Handler, left: str, count: int) -> BatchEnd:

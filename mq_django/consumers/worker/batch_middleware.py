@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from mq_django.consumers.worker.batch_endings import BatchEnd, judge_batch
+from mq_django.consumers.worker.batch_endings import BatchEnd, judge_batch, judge_batch_error
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import LoopLane, ThreadLane
 from mq_django.core.batch_outcomes import outcomes_of, worst_of
@@ -79,7 +79,7 @@ class BatchHandling:
         return self._handling
 
     def _failed(self, lane: ThreadLane | LoopLane, error: BaseException) -> BatchEnd:
-        return BatchEnd(None, self._executor.judge_error(lane, self._first, self._handler, error), error)
+        return judge_batch_error(self._executor, lane, self._first, self._handler, error, len(self._messages))
 
     def _show(self, handling: Handling, end: BatchEnd) -> Outcome:
         handling.exception = end.raised

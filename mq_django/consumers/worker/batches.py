@@ -12,8 +12,11 @@ from mq_django.consumers.worker.batch_calls import RunningBatch
 from mq_django.consumers.worker.batch_endings import Member
 from mq_django.consumers.worker.batch_rows import BatchRows
 from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane, WorkItem
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
+
+logger = get_logger(__name__)
 
 #: The longest pause between two checks for batches whose time is over, in seconds.
 CHECK_EVERY = 1.0
@@ -128,6 +131,11 @@ class Collector:
         """Hand back what waits, for a job that has not started."""
         with self._lock:
             self._jobs = max(0, self._jobs - 1)
+        self._hand_back()
+
+    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
+        """Hand back what waits: none of its messages has started."""
+        logger.error("A batch of handler %s could not start", handler.where, exc_info=error)
         self._hand_back()
 
 

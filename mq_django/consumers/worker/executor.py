@@ -2,8 +2,6 @@
 
 import math
 import time
-import traceback
-from dataclasses import replace
 
 from asgiref.sync import sync_to_async
 
@@ -22,16 +20,21 @@ from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
 from mq_django.consumers.worker.once_call import once_call
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.exactly_once import Postponed
-from mq_django.core.exceptions import path_of
+from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry
+from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry, outcome_of, with_texts
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
+
+
+def shown(error: BaseException) -> BaseException | None:
+    """Return what a handler has raised, for logs and signals; None if that is an outcome, which it may also return."""
+    return None if isinstance(error, Retry | Bury) else error
 
 
 class Executor:
@@ -84,7 +87,7 @@ class Executor:
                 outcome, raised = self._run_in_middleware(self.handle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
             outcome = self.judge_error(lane, delivery, handler, error)
-            raised = None if isinstance(outcome, HandBack) else error
+            raised = None if isinstance(outcome, HandBack) else shown(error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             outcome = judge_left(slot, handler, outcome, databases.clean_up())
@@ -113,7 +116,7 @@ class Executor:
                 outcome, raised = await self._arun_in_middleware(self.ahandle, lane, delivery, handler, timeout)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
             outcome = self.judge_error(lane, delivery, handler, error)
-            raised = None if isinstance(outcome, HandBack) else error
+            raised = None if isinstance(outcome, HandBack) else shown(error)
         seconds = time.monotonic() - started
         if databases.held and databases.is_disturbed():
             # Read first: coroutines beside it may end during the clean-up.
@@ -151,6 +154,11 @@ class Executor:
         """Hand back a delivery that has not started."""
         self.settler.add(Settlement(delivery, HandBack()))
 
+    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
+        """Have a delivery retried, or buried after its last attempt: see DeliveryRunner."""
+        outcome = self.decided(delivery, handler, retry_invalid(delivery, handler, error))
+        self.settle(settled_as(delivery, outcome, handler))
+
     def _run_in_middleware(
         self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
     ) -> tuple[Outcome, BaseException | None]:
@@ -161,7 +169,7 @@ class Executor:
                 outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
                 outcome = self.judge_error(lane, delivery, handler, error)
-                handling.exception = None if isinstance(outcome, HandBack) else error
+                handling.exception = None if isinstance(outcome, HandBack) else shown(error)
             return self.decided(delivery, handler, outcome)
 
         handling = Handling(self._queue, delivery.message, handler.where, run)
@@ -177,7 +185,7 @@ class Executor:
                 outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
             except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
                 outcome = self.judge_error(lane, delivery, handler, error)
-                handling.exception = None if isinstance(outcome, HandBack) else error
+                handling.exception = None if isinstance(outcome, HandBack) else shown(error)
             return self.decided(delivery, handler, outcome)
 
         handling = Handling(self._queue, delivery.message, handler.where, run)
@@ -219,12 +227,7 @@ class Executor:
     def _judge(self, handler: Handler, returned: object) -> Outcome:
         if forks.generation != self.generation:
             forks.end_child(handler.where, 0)
-        if returned is ACK or isinstance(returned, Ack):
-            return returned
-        if isinstance(returned, Retry | Bury):
-            # A handler may return Bury(error).
-            return replace(returned, error=str(returned.error or ""), traceback=str(returned.traceback or ""))
-        return Ack(returned) if handler.keeps_result else ACK
+        return ACK if returned is None else outcome_of(returned, keeps_result=handler.keeps_result)
 
     def judge_error(
         self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
@@ -237,13 +240,15 @@ class Executor:
             return CANCEL
         if isinstance(error, Postponed) or self.reports.is_interrupt(error):
             return POSTPONED
+        if isinstance(error, Retry | Bury):
+            return with_texts(error)
         policy = handler.retry or self.config.retry
         try:
-            text = f"{path_of(type(error))}: {error}"
-            trace = "".join(traceback.format_exception(error))
-            buries = isinstance(error, tuple(policy.bury_on))
-        except BaseException as second:  # noqa: BLE001 - __str__ of an exception is user code
+            # The class decides, before any text is made.
+            buries = issubclass(type(error), tuple(policy.bury_on))
+        except BaseException as second:  # noqa: BLE001 - a project may extend RetryPolicy
             return retry_invalid(delivery, handler, second)
+        text, trace = summary_of(error), traceback_of(error)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
     def decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:

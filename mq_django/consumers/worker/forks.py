@@ -1,7 +1,14 @@
-"""Detect that this process was forked by a handler."""
+"""What becomes of processes that handlers fork: they are ordinary programs, and no consumers.
+
+A forked child has the default handling of signals, so that `terminate()` ends it, and no descriptor of its consumer:
+while it had a copy of a connection, Redis would take a dead consumer for one that reads.
+"""
 
 import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from mq_django.core.logs import get_logger
@@ -14,9 +21,27 @@ logger = get_logger(__name__)
 generation = 0
 
 
+#: What closes the descriptors of a consumer in a forked child; empty in a process that is no consumer.
+_closers: list[Callable[[], None]] = []
+
+
+def close_in_children(close: Callable[[], None]) -> None:
+    """Have a function called in each child that is forked from now on, which closes descriptors and may raise."""
+    _closers.append(close)
+
+
 def _forked() -> None:
     global generation  # noqa: PLW0603 - a process has one
     generation += 1
+    if not _closers:
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for close in _closers:
+        with suppress(Exception):
+            close()
+    _closers.clear()
 
 
 if hasattr(os, "register_at_fork"):

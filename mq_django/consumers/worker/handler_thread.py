@@ -76,7 +76,11 @@ class HandlerThread:
                     return
                 # In a copied context, so that locale, time zone and context variables end with the message.
                 self.job = job
-                copy_context().run(job.executor.run, self, job.delivery, job.handler)
+                try:
+                    copy_context().run(job.executor.run, self, job.delivery, job.handler)
+                except BaseException as error:  # noqa: BLE001 - the thread lives, and the delivery has an outcome
+                    # A batch has put itself in the place of the job.
+                    self.job.executor.rescue(job.delivery, job.handler, error)
                 self.ended += 1
                 self._on_low()
         finally:

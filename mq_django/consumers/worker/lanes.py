@@ -79,6 +79,9 @@ class DeliveryRunner(Protocol):
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back a delivery that has not started."""
 
+    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
+        """Have a delivery retried whose run has failed outside of its handler: each has an outcome."""
+
 
 class RunningState(Protocol):
     """The part of the shared state that running a delivery needs: see `SharedState` for each method."""

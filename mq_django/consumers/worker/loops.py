@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.coroutine_lane import CoroutineLane
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.grace import Grace
@@ -62,7 +63,13 @@ class LoopPool(Pool):
 
     def start(self) -> None:
         """Start the loop's thread."""
+        forks.close_in_children(self._close_in_child)
         self.thread.start()
+
+    def _close_in_child(self) -> None:
+        # The loop cannot close itself where it seems to run. These are the names of asyncio's own loops.
+        for name in ("_selector", "_ssock", "_csock"):
+            getattr(self._loop, name).close()
 
     def put(self, job: WorkItem) -> None:
         """Run a job as soon as a place is free."""
@@ -185,9 +192,12 @@ class LoopPool(Pool):
         try:
             lane.databases = await self._opened()
             await executor.run_coroutine(lane, delivery, handler)
-        except BaseException:
+        except (asyncio.CancelledError, SystemExit, KeyboardInterrupt):
             executor.hand_back(delivery)
             raise
+        except BaseException as error:  # noqa: BLE001 - the delivery has an outcome
+            # A batch has put itself in the place of the job.
+            (lane.job or job).executor.rescue(delivery, handler, error)
         finally:
             self._shared_state.idle(lane.number)
             lane.job = lane.task = None

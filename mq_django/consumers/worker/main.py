@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import by_server
+from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.shared_state import OVERTIME, SharedState
+from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
 from mq_django.consumers.worker.grace import Grace
@@ -109,10 +111,17 @@ class ChildProcess:
         return 0 if ended else 1
 
     def _listen(self) -> None:
-        # Ctrl-C and a hangup reach the whole foreground process group. Only the supervisor handles them.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Ctrl-C and a hangup reach the whole foreground process group. Only the supervisor handles them. A function
+        # that does nothing, because programs that handlers start would inherit SIG_IGN.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
+        release_hangups()
+        forks.close_in_children(self._close_in_child)
+
+    def _close_in_child(self) -> None:
+        os.close(self._spec.lifeline)
+        self._shared_state.close()
 
     def _ask_to_stop(self) -> None:
         self._stop_asked = True

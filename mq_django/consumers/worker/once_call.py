@@ -16,7 +16,7 @@ from mq_django.core.exactly_once import Postponed
 from mq_django.core.keys import LOG
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
+from mq_django.core.outcomes import Bury, Outcome, outcome_of
 from mq_django.inbox.identity import Identity
 from mq_django.inbox.once import BUSY_PAUSE, Once
 from mq_django.inbox.passes import FIRST
@@ -66,10 +66,7 @@ class OnceCall:
 
     def _outcome(self, message: Message) -> Outcome:
         handler = self._handler
-        returned = self._returned(message)
-        if isinstance(returned, Ack | Retry | Bury):
-            return returned
-        return Ack(returned) if handler.keeps_result else ACK
+        return outcome_of(self._returned(message), keeps_result=handler.keeps_result)
 
     def _returned(self, message: Message) -> Any:
         call: Callable[[Message], Any] = self._handler.call

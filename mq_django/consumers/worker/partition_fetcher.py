@@ -118,8 +118,15 @@ class PartitionFetcher(Service):
             self._shares.give_back(self._left)
             self._tell()
         else:
-            self._hear(LISTEN if share.wait is None else min(LISTEN, share.wait))
+            self._await_share(LISTEN if share.wait is None else min(LISTEN, share.wait))
         return 0.0
+
+    def _await_share(self, seconds: float) -> None:
+        """Wait until others need less of the limits, or deliveries of this consumer have ended."""
+        held, ends = self._held(), time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0 and not self.stopping:
+            if self._hear(min(left, TELL) if held else left) or self._held() < held:
+                return
 
     def _look_at(self, due: Sequence[FetchedPartition]) -> None:
         self._share = max(BATCH, self._left // len(due))
@@ -186,13 +193,16 @@ class PartitionFetcher(Service):
         settlers = [part.reader.settler for part in self._parts]
         return max((settler.seconds for settler in settlers if settler.settled), default=FIRST_SECONDS)
 
-    def _hear(self, seconds: float) -> None:
-        """Read the notifications, after a wait of up to so many seconds for the first."""
+    def _hear(self, seconds: float) -> bool:
+        """Read the notifications, after a wait of up to so many seconds for the first; return whether one came."""
+        heard = False
         for channel, _ in self._subscription.messages(seconds):
+            heard = True
             part = self._by_channel.get(channel)
             if part is not None:
                 later = 0.0 if part.prefers() else random.uniform(*LATER)  # noqa: S311 - nothing secret
                 part.look_at = min(part.look_at, time.monotonic() + later)
+        return heard
 
     def _look_at_all(self) -> None:
         for part in self._parts:

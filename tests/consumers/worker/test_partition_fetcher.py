@@ -170,3 +170,25 @@ def test_one_damaged_partition_does_not_stop_the_others(rig, redis_client):
     rig.fetcher._look_at_all()
     rig.run_until_taken(1)
     assert rig.taken() == {1: [message_id]}
+
+
+def test_a_consumer_at_the_limit_of_the_queue_goes_on_when_its_own_handlers_end(rig, mq_settings, monkeypatch):
+    mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS, "CONCURRENCY": 1}})
+    rig.close()
+    limited, waits = PartitionRig(), []
+    monkeypatch.setattr(partition_fetcher, "LISTEN", NEVER)
+
+    def messages(seconds):
+        waits.append(seconds)
+        if seconds:
+            for dispatcher in limited.dispatchers:
+                dispatcher.settler.in_hand.clear()
+        return iter(())
+
+    queues["default"].publish_many([("act", number) for number in range(2)])
+    limited.run_until_taken(1)
+    limited.fetcher._look_at_all()
+    monkeypatch.setattr(limited.fetcher._subscription, "messages", messages)
+    limited.run_until_taken(1)
+    assert 0 < max(waits) <= partition_fetcher.TELL
+    limited.close()

@@ -1,0 +1,113 @@
+"""Processes that handlers start are ordinary programs, without signal handlers and descriptors of the consumer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker import forks
+from mq_django.consumers.worker.main import ChildProcess
+from mq_django.transport.connections import get_client
+from mq_django.transport.sessions import Session
+from tests.consumers.rig import running
+
+pytestmark = pytest.mark.versions
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.fixture
+def consumer(monkeypatch, mq_settings):
+    """What a consumer process has: its signal handlers, an event loop, connections, the shared state and a lifeline."""
+    monkeypatch.setattr(forks, "_closers", [])
+    monkeypatch.setattr(forks, "generation", 0)
+    lifeline, other_end = os.pipe()
+    # Both ends are the same file, and this one is its supervisor's.
+    os.close(other_end)
+    with running(threads=1) as rig:
+        rig.session.trip([("PING",)])
+        state = SharedState.create(1)
+        child = SimpleNamespace(
+            _spec=SimpleNamespace(lifeline=lifeline), _shared_state=state, _ask_to_stop=lambda: None
+        )
+        child._close_in_child = lambda: ChildProcess._close_in_child(child)
+        ChildProcess._listen(child)
+        yield SimpleNamespace(lifeline=lifeline, session=rig.session, state=state)
+        state.close()
+    os.close(lifeline)
+
+
+def in_child(look):
+    """Return what a function returns in a forked child, as JSON."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        pid = os.fork()
+    if not pid:
+        try:
+            os.write(write, json.dumps(look()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as found:
+        told = found.read()
+    os.waitpid(pid, 0)
+    return json.loads(told)
+
+
+def test_a_forked_child_handles_signals_as_any_program(consumer):
+    assert in_child(lambda: [str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]) == ["0", "0"]
+    assert in_child(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+
+
+def files():
+    """Return what the descriptors of this process lead to."""
+    found = []
+    for path in DESCRIPTORS.iterdir():
+        with suppress(OSError):  # that of the folder itself
+            found.append(identity(int(path.name)))
+    return found
+
+
+def identity(descriptor):
+    status = os.fstat(descriptor)
+    return f"{status.st_dev} {status.st_ino}"
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="needs /proc")
+def test_a_forked_child_has_no_descriptor_of_the_consumer(consumer):
+    ours = {identity(each) for each in (consumer.session.socket.fileno(), consumer.lifeline, consumer.state.fd)}
+    assert ours <= set(files())
+    assert sorted(ours & set(in_child(files))) == []
+    # The parent has them still.
+    assert consumer.session.trip([("PING",)]) == [b"PONG"]
+
+
+def test_a_child_connects_by_itself(consumer):
+    def publish():
+        return Session(get_client("consume")).trip([("PING",)])[0].decode()
+
+    assert in_child(publish) == "PONG"
+
+
+def test_a_program_that_a_handler_starts_can_be_interrupted(consumer):
+    code = "import signal; print(*[signal.getsignal(number) is signal.SIG_IGN for number in (1, 2, 15)])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.split() == ["False"] * 3
+
+
+def test_a_process_that_is_no_consumer_keeps_its_signals():
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert in_child(lambda: signal.getsignal(signal.SIGTERM).__name__) == "<lambda>"
+    finally:
+        signal.signal(signal.SIGTERM, before)

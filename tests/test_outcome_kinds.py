@@ -1,0 +1,35 @@
+"""Each table by kind of outcome has all kinds, or says which it cannot get."""
+
+from typing import get_args
+
+from mq_django.core.outcomes import KINDS, Ack, Cancel, HandBack, Outcome, SetAside, StepEnd
+from mq_django.observability import consumer_metrics
+from mq_django.stores import counters, results, rsmq_settling, settling
+
+#: Of tables whose module says what becomes of the other kinds.
+TABLES = {
+    "metrics of outcomes": (consumer_metrics.OUTCOMES, set()),
+    # A message that goes back or waits for a handler has had no attempt.
+    # What has not ended here is counted when it ends; what is cancelled is counted by nobody.
+    "counters": (counters.ENDS, {HandBack, SetAside, Cancel}),
+    "states of results": (results._STATUS, {HandBack, SetAside}),
+    "streams": (settling._STREAM, set()),
+    "lines": (settling._LINES, set()),
+    # Each group of a topic handles a message for itself: nobody cancels it, and it is no step of a workflow.
+    "logs": (settling._LOG, {StepEnd, Cancel}),
+    "RSMQ": (rsmq_settling._RSMQ, {StepEnd, Cancel}),
+}
+
+
+def test_all_kinds_are_known():
+    assert set(get_args(Outcome)) | {StepEnd} == set(KINDS)
+    assert {kind for kind in KINDS if issubclass(kind, Ack)} == {Ack, StepEnd}
+
+
+def test_each_table_has_all_kinds():
+    wrong = {
+        name: set(table) ^ (set(KINDS) - excepted)
+        for name, (table, excepted) in TABLES.items()
+        if set(table) != set(KINDS) - excepted
+    }
+    assert wrong == {}
