@@ -56,10 +56,6 @@ def test_everything_wrong_is_named_with_a_hint(found):
     assert any("NAMESPACE" in message.msg and "NAMESPACE" in message.hint for message in messages)
 
 
-def test_a_connection_that_is_no_connection_is_named_once(found):
-    assert ids(found("http://localhost")) == ["E001"]
-
-
 def test_no_password_is_shown(found, subtests):
     for connection in ["redis:/:geheim@localhost", "redis://:geheim@localhost?x=1", "x://u:ge/heim@h"]:
         with subtests.test(connection=connection):
@@ -67,17 +63,28 @@ def test_no_password_is_shown(found, subtests):
             assert "heim" not in message.msg + message.hint
 
 
-def test_a_connection_that_can_never_work_is_named(found, subtests):
-    for connection, said in [
-        ("redis://localhost:notaport", "is not a usable Redis URL"),
-        ("redis://[::1/0", "is not a usable Redis URL"),
-        ("redis://localhost/abc", "its database is not a number"),
-        ("rediss://localhost?sll_ca=1", "has an option that redis-py does not take"),
-    ]:
-        with subtests.test(connection=connection):
-            (message,) = found(connection)
-            assert ids([message]) == ["E008"]
+REDIS = "django.core.cache.backends.redis.RedisCache"
+#: A connection, the cache of the alias "mq", and the one problem of both: its id and what is said.
+WRONG_CONNECTIONS = [
+    ("http://localhost", {}, "E001", "CONNECTION"),
+    ("queues", {}, "E002", "'queues'"),
+    *(("mq", {"BACKEND": backend}, "E003", "") for backend in (LOCMEM["BACKEND"], REDIS)),
+    *(("mq", {"LOCATION": where}, "E004", "") for where in (None, "", [], "localhost:6379", "127.0.0.1:6379:1")),
+    ("redis://localhost:notaport", {}, "E008", "is not a usable Redis URL"),
+    ("redis://[::1/0", {}, "E008", "is not a usable Redis URL"),
+    ("redis://localhost/abc", {}, "E008", "its database is not a number"),
+    ("rediss://localhost?sll_ca=1", {}, "E008", "has an option that redis-py does not take"),
+    ("mq", {"OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}, "E008", "CACHES['mq']"),
+]
+
+
+def test_a_connection_that_can_never_work_is_named_once(found, subtests):
+    for connection, cache, wrong, said in WRONG_CONNECTIONS:
+        with subtests.test(connection=connection, cache=cache):
+            (message,) = found(connection, caches={"mq": MQ | cache})
+            assert ids([message]) == [wrong]
             assert said in message.msg
+            assert message.hint
 
 
 def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found, subtests):
@@ -92,35 +99,10 @@ def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found,
             assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
 
 
-def test_the_options_of_an_alias_are_looked_at_too(found):
-    (message,) = found(caches={"mq": {**MQ, "OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}})
-    assert ids([message]) == ["E008"]
-    assert "CACHES['mq']" in message.msg
-
-
 def test_a_mistyped_setting_is_told_which_there_are(found):
     (message,) = found(QEUES={})
     assert "QUEUES" in message.hint
     assert "TOPICS" in message.hint
-
-
-def test_an_alias_must_be_in_caches(found):
-    (message,) = found("queues")
-    assert ids([message]) == ["E002"]
-    assert "mq" in message.hint
-
-
-def test_an_alias_must_be_of_django_redis(found, subtests):
-    for backend in [LOCMEM["BACKEND"], "django.core.cache.backends.redis.RedisCache"]:
-        with subtests.test(backend=backend):
-            cache = {"BACKEND": backend, "LOCATION": "redis://localhost:6379/1"}
-            assert ids(found(caches={"mq": cache})) == ["E003"]
-
-
-def test_an_alias_must_have_a_location(found, subtests):
-    for location in [None, "", [], "localhost:6379", "127.0.0.1:6379:1"]:
-        with subtests.test(location=location):
-            assert ids(found(caches={"mq": {**MQ, "LOCATION": location}})) == ["E004"]
 
 
 def test_a_cache_on_the_same_database_is_a_warning(found, subtests):
@@ -175,46 +157,23 @@ def test_an_embedded_server_is_for_development(found):
     assert found("mq", deploy=True) == []
 
 
+SIGNAL = "django.db.models.signals.post_save"
+#: Triggers that work.
+MESSAGE = {"signal": SIGNAL, "queue": "default", "name": "x"}
+TASK = {"signal": SIGNAL, "task": "tests.testapp.tasks.noop"}
+
+
 def test_a_trigger_that_cannot_work_is_named(found, subtests):
+    once = TASK | {"delay": 5, "unique": "a"}
     for entry in [
-        {},
-        {"signal": "django.db.models.signals.post_save"},
-        {"signal": "django.db.models.signals.nothing", "queue": "default", "name": "x"},
-        {"signal": "django.db.models.Model", "queue": "default", "name": "x"},
-        {"signal": "django.db.models.signals.post_save", "queue": "faxes", "name": "x"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": ""},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "shop.Nothing"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "sender": "testapp.No.Such"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "uniq": "a"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "unique": "a"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "delay": "1h"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "data": "no.such.function"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "data": "{instance[0]}"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "when": "no.such.function"},
-        {"signal": "django.db.models.signals.post_save", "queue": "default", "name": "x", "args": []},
-        {"signal": "django.db.models.signals.post_save", "task": "no.such.task"},
-        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.models.Cart"},
-        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.tasks.noop", "args": "{instance.pk}"},
-        {"signal": "django.db.models.signals.post_save", "task": "tests.testapp.tasks.noop", "queue": "default"},
-        {
-            "signal": "django.db.models.signals.post_save",
-            "task": "tests.testapp.tasks.noop",
-            "cancel_on": [("django.db.models.signals.post_save", "testapp.Order")],
-        },
-        {
-            "signal": "django.db.models.signals.post_save",
-            "task": "tests.testapp.tasks.noop",
-            "delay": 5,
-            "unique": "a",
-            "cancel_on": ["django.db.models.signals.post_save"],
-        },
-        {
-            "signal": "django.db.models.signals.post_save",
-            "task": "tests.testapp.tasks.noop",
-            "delay": 5,
-            "unique": "a",
-            "cancel_on": 7,
-        },
+        *({}, {"signal": SIGNAL}, TASK | {"task": "no.such.task"}, TASK | {"task": "tests.testapp.models.Cart"}),
+        *(MESSAGE | {"signal": f"{SIGNAL}d"}, MESSAGE | {"signal": "django.db.models.Model"}),
+        *(MESSAGE | {"queue": "faxes"}, MESSAGE | {"name": ""}, MESSAGE | {"sender": "shop.Nothing"}),
+        *(MESSAGE | {"sender": "testapp.No.Such"}, MESSAGE | {"uniq": "a"}, MESSAGE | {"unique": "a"}),
+        *(MESSAGE | {"delay": "1h"}, MESSAGE | {"data": "no.such.function"}, MESSAGE | {"data": "{instance[0]}"}),
+        *(MESSAGE | {"when": "no.such.function"}, MESSAGE | {"args": []}, TASK | {"args": "{instance.pk}"}),
+        *(TASK | {"queue": "default"}, TASK | {"cancel_on": [(SIGNAL, "testapp.Order")]}),
+        *(once | {"cancel_on": [SIGNAL]}, once | {"cancel_on": 7}),
     ]:
         with subtests.test(entry=entry):
             (message,) = found(SIGNALS=[entry])

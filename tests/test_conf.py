@@ -1,6 +1,5 @@
 import json
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -222,26 +221,42 @@ WRONG_OPTIONS = {
 }
 
 
-def test_wrong_weights_are_named(subtests):
-    for weights in [{"a": 0}, {"a": "2"}, {"a": True}, {"a": 1001}, {7: 1}, dict.fromkeys(map(str, range(1001)), 1)]:
-        with subtests.test(weights=weights):
-            problem = one_problem({"QUEUES": {"emails": {"FAIR": weights}}})
-            assert "a dict of up to 1,000 keys and their weights, from 0.001 to 1,000" in problem.message
+def of_emails(**options):
+    return {"QUEUES": {"emails": options}}
 
 
-def test_a_schedule_with_a_priority_needs_a_queue_without_order():
-    entry = {"queue": "emails", "message": "report", "every": 60, "priority": 5}
-    problem = one_problem({"QUEUES": {"emails": {"ORDERED": True}}, "SCHEDULES": {"nightly": entry}})
-    assert "has ORDERED or FAIR, which priorities would break" in problem.message
+REPORT = {"queue": "emails", "message": "report", "every": 60, "priority": 5}
+WEIGHTS = [{"a": 0}, {"a": "2"}, {"a": True}, {"a": 1001}, {7: 1}, dict.fromkeys(map(str, range(1001)), 1)]
+AGE, COUNT = "must be a timedelta or a number of seconds from 0", "must be a whole number from 0, or None"
+#: Settings with one problem, and what is said of it.
+WRONG = [
+    *((of_emails(FAIR=weights), "a dict of up to 1,000 keys and their weights, from 0.001 to") for weights in WEIGHTS),
+    (of_emails(ORDERED=True) | {"SCHEDULES": {"nightly": REPORT}}, "ORDERED or FAIR, which priorities would break"),
+    (of_emails(ORDERED=True, CONCURRENCY={"key": 2}), "runs at a time, and CONCURRENCY allows 2"),
+    (of_emails(AFTER_BURY="hold"), 'AFTER_BURY "hold" without ORDERED'),
+    (of_emails(STORE="rsmq", PARTITIONS=2), "['PARTITIONS'] is not for queues in RSMQ's format"),
+    (of_emails(STORE="rsmq", OUTBOX=True), "['OUTBOX'] is not for queues in RSMQ's format"),
+    (of_emails(OUTBOX={"KEEP_UNTIL": "read"}), "['KEEP_UNTIL'] must be \"published\" or \"handled\", not 'read'"),
+    ({"TOPICS": {"orders": {"OUTBOX": {"KEEP_UNTIL": "handled"}}}}, "each group of a topic handles a message for"),
+    *((raw, "MQ_DJANGO must be a dict") for raw in (None, [], "redis://localhost", 7)),
+    *(({"QUEUES": value}, "['QUEUES'] must be a dict of name: options") for value in (None, ["emails"], "emails", [])),
+    *(({"TOPICS": value}, "['TOPICS'] must be a dict of name: options") for value in (None, ["emails"], "emails", [])),
+    *(({"QUEUES": {"emails": value}}, "['emails']") for value in (None, [], "fast")),
+    *(({name: {}}, f"{name!r}] is not a setting") for name in ("QUEUE", "connection", 7)),
+    (of_emails(TTL=1), "['TTL'] is not a setting"),
+    ({"THRESHOLDS": 7}, "['THRESHOLDS'] must be a dict"),
+    *(({"THRESHOLDS": {"MAX_AGE": value}}, f"['MAX_AGE'] {AGE}") for value in (-1, "5m")),
+    *(({"THRESHOLDS": {"MAX_DEAD": value}}, f"['MAX_DEAD'] {COUNT}") for value in (1.5, True)),
+    ({"THRESHOLDS": {"max_dead": 1}}, "['max_dead'] is not a setting"),
+]
 
 
-def test_options_of_order_that_contradict_each_other_are_named(subtests):
-    for options, text in [
-        ({"ORDERED": True, "CONCURRENCY": {"key": 2}}, "runs at a time, and CONCURRENCY allows 2"),
-        ({"AFTER_BURY": "hold"}, 'AFTER_BURY "hold" without ORDERED'),
-    ]:
-        with subtests.test(options=options):
-            assert text in one_problem({"QUEUES": {"emails": options}}).message
+def test_what_is_wrong_with_settings_is_named(subtests):
+    for raw, said in WRONG:
+        with subtests.test(raw=raw):
+            problem = one_problem(raw)
+            assert said in problem.message
+            assert ("Use one of: " in problem.hint) == ("is not a setting" in said)
 
 
 def test_a_wrong_option_of_a_queue_is_named(subtests):
@@ -283,52 +298,12 @@ def test_a_wrong_setting_is_named(subtests):
             assert option in problem.hint
 
 
-def test_a_setting_that_is_no_dict_is_named(subtests):
-    for raw in [None, [], "redis://localhost", 7]:
-        with subtests.test(raw=raw):
-            assert one_problem(raw).setting == "MQ_DJANGO"
-
-
-def test_queues_and_topics_that_are_no_dict_are_named(subtests):
-    for setting, value in product(["QUEUES", "TOPICS"], [None, ["emails"], "emails", []]):
-        with subtests.test(setting=setting, value=value):
-            problem = one_problem({setting: value})
-            assert problem.setting == f"MQ_DJANGO['{setting}']"
-            assert "must be a dict of name: options" in problem.message
-
-
-def test_a_queue_whose_options_are_no_dict_is_named(subtests):
-    for options in [None, [], "fast"]:
-        with subtests.test(options=options):
-            assert "emails" in one_problem({"QUEUES": {"emails": options}}).message
-
-
 def test_what_cannot_name_a_queue_is_named(subtests):
     for name in ["", "a.b", "a b", "a{b}", "ä", "a\n", "x" * 161, 7, None]:
         with subtests.test(name=name):
             problem = one_problem({"QUEUES": {name: {}}})
             assert repr(name) in problem.message
             assert "letters" in problem.hint
-
-
-def test_queues_in_the_format_of_rsmq_have_no_partitions():
-    raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "PARTITIONS": 2}}}
-    assert "['PARTITIONS'] is not for queues in RSMQ's format" in one_problem(raw).message
-
-
-def test_queues_in_the_format_of_rsmq_have_no_outbox():
-    raw = {"QUEUES": {"jobs": {"STORE": "rsmq", "OUTBOX": True}}}
-    assert "['OUTBOX'] is not for queues in RSMQ's format" in one_problem(raw).message
-
-
-def test_an_outbox_keeps_rows_until_they_are_published_or_handled():
-    problem = one_problem({"QUEUES": {"jobs": {"OUTBOX": {"KEEP_UNTIL": "read"}}}})
-    assert "['OUTBOX']['KEEP_UNTIL'] must be \"published\" or \"handled\", not 'read'" in problem.message
-
-
-def test_a_topic_keeps_no_rows_until_they_are_handled():
-    problem = one_problem({"TOPICS": {"orders": {"OUTBOX": {"KEEP_UNTIL": "handled"}}}})
-    assert "each group of a topic handles a message for itself" in problem.message
 
 
 def test_the_retention_of_a_topic_is_divided_between_its_partitions():
@@ -359,14 +334,6 @@ def test_only_the_name_of_a_partition_names_one(subtests):
                 config.topic(name.replace("payments", "orders"))
             with pytest.raises(UnknownTopic):
                 config.queue(f"{name.replace('payments', 'orders')}:billing")
-
-
-def test_an_unknown_setting_is_answered_with_the_known_ones(subtests):
-    for raw in [{"QUEUE": {}}, {"connection": "x"}, {7: 7}, {"QUEUES": {"a": {"TTL": 1}}}]:
-        with subtests.test(raw=raw):
-            problem = one_problem(raw)
-            assert "is not a setting" in problem.message
-            assert "Use one of: " in problem.hint
 
 
 def test_all_problems_are_found_at_once():
@@ -456,22 +423,3 @@ def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
     config, problems = read({"THRESHOLDS": {"MAX_AGE": timedelta(minutes=5), "MAX_DEAD": 7, "MAX_BURIED": None}})
     assert problems == []
     assert config.thresholds == Thresholds(max_age=300, max_dead=7, max_buried=None)
-
-
-def test_thresholds_that_are_none_are_refused(subtests):
-    for thresholds, setting, said in [
-        (7, "MQ_DJANGO['THRESHOLDS']", "must be a dict"),
-        ({"MAX_AGE": -1}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_AGE']", "must be a timedelta or a number of seconds from 0"),
-        (
-            {"MAX_AGE": "5m"},
-            "MQ_DJANGO[\"THRESHOLDS\"]['MAX_AGE']",
-            "must be a timedelta or a number of seconds from 0",
-        ),
-        ({"MAX_DEAD": 1.5}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
-        ({"MAX_DEAD": True}, "MQ_DJANGO[\"THRESHOLDS\"]['MAX_DEAD']", "must be a whole number from 0, or None"),
-        ({"max_dead": 1}, "MQ_DJANGO[\"THRESHOLDS\"]['max_dead']", "is not a setting"),
-    ]:
-        with subtests.test(thresholds=thresholds):
-            problem = one_problem({"THRESHOLDS": thresholds})
-            assert problem.setting == setting
-            assert said in problem.message

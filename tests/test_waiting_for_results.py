@@ -65,6 +65,18 @@ def in_background():
         yield pool.submit
 
 
+@pytest.fixture
+def begin_wait(in_background):
+    """Wait for a result in a thread; return its future once Redis knows of the wait."""
+
+    def begin_wait(result, queue="default"):
+        waiting = in_background(wait, result, timeout=LONG)
+        await_registration(result, queue=queue)
+        return waiting
+
+    return begin_wait
+
+
 def waiters(queue="default"):
     key = config_of(queue).keys.waiters
     return get_client("produce", key=key).hgetall(key)
@@ -122,11 +134,10 @@ ENDS = {
 
 @pytest.mark.usefixtures("no_looks")
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
-def test_a_wait_ends_with_its_task_and_does_not_raise(end, in_background, monkeypatch):
+def test_a_wait_ends_with_its_task_and_does_not_raise(end, monkeypatch, begin_wait):
     happens = end(monkeypatch)
     result = next(happens)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     assert next(happens, None) is None
     ended = waiting.result(LONG)
     assert ended.id == result.id
@@ -136,10 +147,9 @@ def test_a_wait_ends_with_its_task_and_does_not_raise(end, in_background, monkey
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_tried_again_has_not_ended(in_background):
+def test_a_task_that_is_tried_again_has_not_ended(begin_wait):
     result = tasks.fail.enqueue("no")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     work("default")
     assert waiters()
     assert not waiting.done()
@@ -149,11 +159,10 @@ def test_a_task_that_is_tried_again_has_not_ended(in_background):
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_task_that_a_supervisor_buries_for_a_dead_consumer_ends_a_wait(mq_settings, in_background):
+def test_a_task_that_a_supervisor_buries_for_a_dead_consumer_ends_a_wait(mq_settings, begin_wait):
     mq_settings(QUEUES={"default": {"MAX_ATTEMPTS": 1}})
     result = tasks.noop.enqueue()
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     store = open_store(config_of("default"), Pooled(get_client("produce")))
     store.create_groups()
     (delivery,) = store.take("dead", count=1)
@@ -166,10 +175,9 @@ def test_a_task_that_a_supervisor_buries_for_a_dead_consumer_ends_a_wait(mq_sett
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_task_that_is_running_has_not_ended(in_background):
+def test_a_task_that_is_running_has_not_ended(begin_wait):
     result = tasks.noop.enqueue()
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     store = open_store(config_of("default"), Pooled(get_client("produce")))
     store.create_groups()
     (delivery,) = store.take("c1", count=1)
@@ -185,10 +193,9 @@ def test_a_task_that_is_running_has_not_ended(in_background):
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_a_result_that_is_too_long_for_a_notification_is_read(in_background):
+def test_a_result_that_is_too_long_for_a_notification_is_read(begin_wait):
     result = tasks.shout.enqueue("a" * 100_000)
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     work("default")
     assert waiting.result(LONG).return_value == "A" * 100_000
 
@@ -269,26 +276,23 @@ def test_what_is_not_waited_for_any_more_is_forgotten():
 
 
 @pytest.mark.usefixtures("early_looks")
-def test_without_its_notification_a_result_is_found_by_looking(in_background, monkeypatch):
+def test_without_its_notification_a_result_is_found_by_looking(monkeypatch, begin_wait):
     monkeypatch.setattr(result_watcher.ResultWatcher, "_hear", lambda *_: None)
     result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     work("default")
     assert waiting.result(LONG).return_value == "HELLO"
 
 
 @pytest.mark.usefixtures("no_looks")
-def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(in_background):
+def test_what_ended_while_the_subscription_was_broken_is_found_by_the_next(begin_wait):
     # After this wait there is a subscription, whose start looks at every result once more.
     before = tasks.shout.enqueue("before")
-    subscribing = in_background(wait, before, timeout=LONG)
-    await_registration(before)
+    subscribing = begin_wait(before)
     work("default")
     assert subscribing.result(LONG).return_value == "BEFORE"
     result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     client = get_client("produce", key=config_of("default").keys.waiters)
     client.hdel(config_of("default").keys.waiters, config_of("default").keys.result(result.id))
     work("default")
@@ -318,14 +322,13 @@ def test_a_server_that_restarts_during_a_wait_delays_it(mq_settings, in_backgrou
 
 
 @pytest.mark.usefixtures("early_looks")
-def test_a_user_who_may_not_subscribe_gets_results_by_looking(in_background, monkeypatch, caplog):
+def test_a_user_who_may_not_subscribe_gets_results_by_looking(monkeypatch, caplog, begin_wait):
     def refuse(_):
         raise StoreError("no permission")
 
     monkeypatch.setattr("mq_django.transport.subscription.Subscription.open", refuse)
     result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     work("default")
     assert waiting.result(LONG).return_value == "HELLO"
     assert "no permission" in caplog.text
@@ -344,10 +347,9 @@ def test_a_redis_that_cannot_be_reached_is_an_error_at_once(mq_settings, monkeyp
 
 
 @pytest.mark.usefixtures("early_looks")
-def test_a_result_that_is_deleted_ends_a_wait_with_an_error(in_background):
+def test_a_result_that_is_deleted_ends_a_wait_with_an_error(begin_wait):
     result = tasks.shout.enqueue("hello")
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result)
+    waiting = begin_wait(result)
     key = config_of("default").keys.result(result.id)
     get_client("produce", key=key).delete(key)
     with pytest.raises(TaskResultDoesNotExist):
@@ -533,14 +535,13 @@ def test_a_result_is_found_by_its_id_alone(settings):
     assert [get_result(each.id).task.queue_name for each in (here, there)] == ["default", "emails"]
 
 
-def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(in_background):
+def test_a_result_that_was_moved_is_waited_for_in_its_new_queue(begin_wait):
     result = tasks.shout.enqueue("a")
     keys = config_of("default").keys
     client = get_client("produce", key=keys.waiters)
     copy_results((config_of("default"), Pooled(client)), (config_of("emails"), Pooled(client)), [result.id])
     client.delete(keys.result(result.id))
-    waiting = in_background(wait, result, timeout=LONG)
-    await_registration(result, queue="emails")
+    waiting = begin_wait(result, queue="emails")
     queues["emails"].publish(tasks.shout.module_path, {"args": ["a"], "kwargs": {}}, message_id=result.id)
     work("emails")
     assert waiting.result(LONG).return_value == "A"

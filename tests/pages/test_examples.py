@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.optional import needs_croniter, needs_opentelemetry, needs_prometheus, needs_sentry
 from tests.pages.boxes import DOCS, run_here
 from tests.shell import shell_environment
@@ -17,6 +19,7 @@ HERE = Path(__file__).parent
 @needs_opentelemetry
 @needs_prometheus
 @needs_sentry
+@pytest.mark.timeout(900)
 def test_each_example_runs(tmp_path):
     """One process runs all pages: to start one takes longer than the examples of most."""
     project = shutil.copytree(HERE / "project", tmp_path / "project")
@@ -29,7 +32,6 @@ def test_each_example_runs(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout
