@@ -17,9 +17,12 @@ from mq_django.core.publication import publication
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
 from mq_django.stores.base import Depths, Settlement
 from mq_django.transport import scripts
-from tests.stores.cases import CASES, GROUP, OPTIONS, RSMQ, STREAM, outgoing
+from tests.stores.cases import CASES, GROUP, LINES, OPTIONS, RSMQ, STREAM, outgoing
 from tests.waiting import wait_until
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
+FORMS = [*CASES, LINES]
 ME, OTHER = "host-1-me", "host-2-other"
 #: Each outcome, with where it leaves a message. Dead letters stay, so the last one makes some.
 LEFT = {
@@ -37,10 +40,10 @@ def name_of(case):
 
 
 #: For tests that publish to the store itself: that of a topic is then as that of a group.
-published_to_itself = pytest.mark.parametrize("case", [STREAM, GROUP, RSMQ], ids=name_of, indirect=True)
+published_to_itself = pytest.mark.parametrize("case", [STREAM, LINES, GROUP, RSMQ], ids=name_of, indirect=True)
 
 
-@pytest.fixture(params=CASES, ids=name_of)
+@pytest.fixture(params=FORMS, ids=name_of)
 def case(request, mq_settings, namespace):
     mq_settings(**request.param.namespaced(namespace))
     return request.param
