@@ -203,6 +203,12 @@ def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
         store.publish([outgoing(data=2), outgoing(data=3)])
     with pytest.raises(QueueFull):
         store.publish([outgoing(data=2, delay_ms=1000), outgoing(data=3, delay_ms=1000)])
+    if "claim" not in case.refuses:
+        store.publish([outgoing(data=2, unique="a", claim_ms=0, on_conflict="error")])
+        with pytest.raises(QueueFull):
+            store.publish([outgoing(data=3, unique="b", claim_ms=0, on_conflict="error")])
+        assert store.depths().depth == 2
+        return
     assert store.depths().depth == 1
 
 
