@@ -17,6 +17,9 @@ from tests.peers.rsmq_peers import Npm, PyRSMQ
 from tests.processes import processes
 from tests.waiting import wait_until
 
+#: In one process tests/stores/ has the same: heartbeats, dead letters, and what is handed back.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def ns(namespace):
@@ -59,7 +62,6 @@ class Other(threading.Thread):
         self.peer.stop()
 
 
-@pytest.mark.slow
 def test_npm_pyrsmq_and_ours_handle_a_thousand_messages_while_ours_are_killed(
     jobs, node, pyrsmq, redis_url, redis_client, ns
 ):

@@ -18,10 +18,14 @@ def logged() -> Iterator[str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if "testing" in path.parts:
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if "logger." not in text:
+            continue
+        tree = ast.parse(text)
+        named = constants(tree)
         for scope in ast.walk(tree):
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from texts(scope, constants(tree) | constants(scope))
+                yield from texts(scope, named | constants(scope))
 
 
 def constants(scope: ast.AST) -> dict[str, str]:

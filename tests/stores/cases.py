@@ -103,6 +103,10 @@ OPTIONS = {
 }
 
 STREAM = Case(name="stream", settings={"QUEUES": {"emails": {}}}, queue="emails")
+#: With a limit that no test reaches: what is parked, and the order of keys, have tests of their own.
+LINES = Case(
+    name="lines", settings={"QUEUES": {"emails": {"CONCURRENCY": {"queue": 1000, "key": 1000}}}}, queue="emails"
+)
 TOPIC = TopicCase(
     name="topic",
     settings={"QUEUES": {}, "TOPICS": {"orders": {}}},

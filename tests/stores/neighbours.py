@@ -19,6 +19,8 @@ MARK = re.compile(rb"mark-\d+\.")
 LAST_ID = "18446744073709551615-18446744073709551615"
 #: What is no number, or none that fits.
 NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
+#: How often the fields of a hash are broken, each time with other ones of these.
+TURNS = 2
 
 _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|handled-ids|(runtime-)?schedules"
@@ -46,7 +48,7 @@ class Neighbours(Recorder):
     """Keeps the calls of scripts that change something, and runs them again beside broken keys."""
 
     #: Calls kept of a script, and calls without an effect.
-    MOST = (4, 1)
+    MOST = (2, 1)
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
         super().__init__(client, namespace)
@@ -161,11 +163,11 @@ def _broken_hash(client: redis.Redis, key: str, words: set[str]) -> Iterator[tup
     fields = {*(word.encode() for word in words), *(field for field, value in there.items() if _is_number(value))}
     # The rest are not numbers to begin with.
     fields -= {b"paused", b"state", b"worker"}
-    for value in NO_NUMBERS:
+    for turn in range(TURNS):
         command: list[Any] = ["HSET", key]
-        for field in sorted(fields):
-            command += (field, value)
-        yield Broken(f"numbers are {value[:25]!r}", key), [tuple(command)]
+        for place, field in enumerate(sorted(fields)):
+            command += (field, NO_NUMBERS[(turn * len(NO_NUMBERS) // TURNS + place) % len(NO_NUMBERS)])
+        yield Broken(f"numbers are none, turn {turn}", key), [tuple(command)]
 
 
 def _is_number(value: bytes) -> bool:

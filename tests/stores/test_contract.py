@@ -17,9 +17,12 @@ from mq_django.core.publication import publication
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
 from mq_django.stores.base import Depths, Settlement
 from mq_django.transport import scripts
-from tests.stores.cases import CASES, GROUP, OPTIONS, RSMQ, STREAM, outgoing
+from tests.stores.cases import CASES, GROUP, LINES, OPTIONS, RSMQ, STREAM, outgoing
 from tests.waiting import wait_until
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
+FORMS = [*CASES, LINES]
 ME, OTHER = "host-1-me", "host-2-other"
 #: Each outcome, with where it leaves a message. Dead letters stay, so the last one makes some.
 LEFT = {
@@ -37,10 +40,10 @@ def name_of(case):
 
 
 #: For tests that publish to the store itself: that of a topic is then as that of a group.
-published_to_itself = pytest.mark.parametrize("case", [STREAM, GROUP, RSMQ], ids=name_of, indirect=True)
+published_to_itself = pytest.mark.parametrize("case", [STREAM, LINES, GROUP, RSMQ], ids=name_of, indirect=True)
 
 
-@pytest.fixture(params=CASES, ids=name_of)
+@pytest.fixture(params=FORMS, ids=name_of)
 def case(request, mq_settings, namespace):
     mq_settings(**request.param.namespaced(namespace))
     return request.param
@@ -200,6 +203,12 @@ def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
         store.publish([outgoing(data=2), outgoing(data=3)])
     with pytest.raises(QueueFull):
         store.publish([outgoing(data=2, delay_ms=1000), outgoing(data=3, delay_ms=1000)])
+    if "claim" not in case.refuses:
+        store.publish([outgoing(data=2, unique="a", claim_ms=0, on_conflict="error")])
+        with pytest.raises(QueueFull):
+            store.publish([outgoing(data=3, unique="b", claim_ms=0, on_conflict="error")])
+        assert store.depths().depth == 2
+        return
     assert store.depths().depth == 1
 
 

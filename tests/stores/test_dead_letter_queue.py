@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-import redis
 
 from mq_django.conf import get_config
 from mq_django.core.filters import FailureGroup, Filter
@@ -172,13 +171,6 @@ def test_a_key_that_holds_something_else_is_left_alone(dead, redis_client, keys)
 
     assert redis_client.get(keys.ready) == b"mine"
     assert dead_letters.get("emails", entry) is not None
-
-
-def test_scripts_survive_a_server_that_forgot_them(dead, redis_client: redis.Redis):
-    entry = dead_letters.find("emails", bury("emails"))
-    redis_client.script_flush()
-
-    assert dead.redrive([entry]) == ["REDRIVEN"]
 
 
 def test_only_what_can_be_an_entry_goes_to_redis(subtests):

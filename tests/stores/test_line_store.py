@@ -13,8 +13,6 @@ from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector.limit_use import limit_use
 from mq_django.stores.base import Settlement
-from mq_django.stores.line_store import LineStore
-from mq_django.stores.stream_store import StreamStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
@@ -44,11 +42,6 @@ def log(client, field="r"):
 def now_us(client):
     seconds, micros = client.time()
     return seconds * 1_000_000 + micros
-
-
-def test_a_queue_without_limits_has_the_plain_store(open_queue):
-    assert type(open_queue()) is StreamStore
-    assert type(open_queue(RATE_LIMIT="10/s")) is LineStore
 
 
 def test_no_more_than_the_rate_is_taken_and_the_rest_waits_where_it_is(open_queue, redis_client):
@@ -446,15 +439,6 @@ def test_a_body_that_another_program_has_broken_is_delivered_to_be_buried(open_q
             assert data(wait_until(lambda store=store: store.take("c1", count=10))) == ["a"]
 
 
-def test_a_paused_queue_gives_nothing(open_queue, redis_client):
-    store = open_queue(RATE_LIMIT="10/s")
-    publish("a")
-    redis_client.hset(keys().control, "paused", 1)
-    assert store.take("c1", count=10) == []
-    redis_client.hdel(keys().control, "paused")
-    assert data(store.take("c1", count=10)) == ["a"]
-
-
 def test_deliveries_that_came_unseen_go_back_and_then_need_a_permit_of_their_key(open_queue, redis_client):
     store = open_queue(CONCURRENCY={"key": 1})
     publish("a", "a")
@@ -474,17 +458,3 @@ def test_a_message_with_a_key_that_is_handled_releases_its_unique_key(open_queue
     ack(store, store.take("c1", count=1))
     assert redis_client.exists(keys().claims) == 0
     publish("a", unique="once", unique_for="handled")
-
-
-def test_a_full_redis_can_be_emptied_through_its_limits(open_queue, redis_client):
-    store = open_queue(RATE_LIMIT={"queue": "1000/s", "key": "1000/s"}, CONCURRENCY={"queue": 10, "key": 5})
-    publish(*"abcdefghij", *"aaaaaaaaaa")
-    redis_client.config_set("maxmemory", 1)
-    try:
-        seen = []
-        while found := store.take("c1", count=4):
-            seen += data(found)
-            ack(store, found)
-    finally:
-        redis_client.config_set("maxmemory", 0)
-    assert len(seen) == 20

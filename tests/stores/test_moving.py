@@ -262,12 +262,12 @@ def test_a_history_that_is_too_long_beside_the_data_is_left_out(configure, redis
 
 
 def test_many_long_messages_are_moved_in_several_steps(configure):
-    for _ in range(45):
+    for _ in range(22):
         bury("x" * 200_000)
     assert len(mover().write(entries()).words) == 20
     while move():
         pass
-    assert depths() == (0, 45)
+    assert depths() == (0, 22)
 
 
 def test_a_group_of_a_topic_gives_and_takes_for_itself_alone(mq_settings):

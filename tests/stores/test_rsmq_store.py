@@ -21,7 +21,6 @@ from mq_django.errors import (
     MessageTooLong,
     MissingParameter,
     NoAttributeSupplied,
-    NotSupported,
     QueueNotFound,
 )
 from mq_django.inspector import dead_letters
@@ -272,22 +271,6 @@ def test_a_message_held_by_another_program_is_left_alone(store, rsmq):
     assert rsmq.delete("jobs", message_id)
 
 
-def test_a_delayed_message_is_found_rescheduled_and_cancelled(store, redis_client, ns):
-    jobs = queues["jobs"]
-    message_id = jobs.publish("welcome", 1, delay=60)
-    found = jobs.find(message_id)
-    assert (found.place, found.message.data, found.message.attempt) == (Place.DELAYED, 1, 1)
-    assert 55_000 < found.due_ms - time.time() * 1000 < 65_000
-    assert jobs.reschedule(message_id, delay=0.01)
-    (delivery,) = wait_until(lambda: store.take(ME, count=1))
-    settle(store, delivery, outcome=Retry(), delay_ms=60_000)
-    assert jobs.find(message_id).message.attempt == 2
-    assert jobs.reschedule(message_id, delay=30)
-    assert jobs.cancel(message_id)
-    assert not jobs.cancel(message_id)
-    assert own_fields(redis_client, ns) == ATTRIBUTES
-
-
 def test_what_is_unhandled_stays_where_others_can_have_it(store, rsmq, show):
     message_id = queues["jobs"].publish("new", 1)
     settle(store, *store.take(ME, count=1), outcome=SetAside())
@@ -437,17 +420,6 @@ def test_a_wait_can_be_ended(configure):
         ended.set()
         thread.join()
     assert time.monotonic() - began < 30
-
-
-def test_what_rsmq_cannot_do_is_refused_at_the_call(configure, subtests):
-    for options in (
-        {"priority": 1},
-        {"unique": "u", "delay": 1},
-        {"unique": "u", "unique_for": 5},
-        {"message_id": "mine"},
-    ):
-        with subtests.test(options=options), pytest.raises(NotSupported):
-            queues["jobs"].publish("welcome", 1, **options)
 
 
 def test_a_heartbeat_reads_what_is_held_once_for_all_its_consumers(configure, store, redis_client):
