@@ -189,12 +189,11 @@ def serve(asked: socket.socket) -> dict[str, Any]:
             _fork_and_end()
             asked.close()
             os.close(read)
-            # It may have the number that a descriptor of the request gets.
-            told = fcntl.fcntl(write, fcntl.F_DUPFD, max(request["descriptors"]) + 1)
+            _prepare(request)
+            os.write(write, PID.pack(os.getpid()))
             os.close(write)
-            _prepare(request, descriptors)
-            os.write(told, PID.pack(os.getpid()))
-            os.close(told)
+            # Last, because each may take the number of one that was open here.
+            _move(descriptors, request["descriptors"])
             return request
         os.close(write)
         for number in descriptors:
@@ -222,14 +221,17 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     return source.recv(size, socket.MSG_WAITALL)
 
 
-def _prepare(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Take over the process's session and descriptors, as `exec` would find them."""
+def _prepare(request: Mapping[str, Any]) -> None:
+    """Begin the process's session, and let signals do what they do by default."""
     if request["session"]:
         os.setsid()
     _rename("python")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    numbers = request["descriptors"]
+
+
+def _move(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give descriptors the numbers that they have in the process that asked."""
     # One that was received may have the number that another one gets.
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD, max(numbers) + 1) for number in descriptors]
     for number in descriptors:

@@ -94,26 +94,11 @@ def case(cls):
     return note
 
 
-@case(Promoter)
-def promoter(queues, both):
-    return Promoter(by_number(both), is_subscribed=lambda: True, seen=lambda *args: None)
-
-
 @case(Redriver)
 def redriver(queues, both):
     service = Redriver(by_number(queues), "w")
     service._jobs = by_number(both)
     return service
-
-
-@case(Trimmer)
-def trimmer(queues, both):
-    return Trimmer(both, both)
-
-
-@case(HistoryTrimmer)
-def history_trimmer(queues, both):
-    return HistoryTrimmer(both)
 
 
 @case(AnnouncedReleaser)
@@ -158,11 +143,6 @@ def reclaimer(queues, both):
     service._stores = service._members = by_number(both)
     service.consumer_exited("c", Evidence())
     return service
-
-
-@case(Releaser)
-def releaser(queues, both):
-    return Releaser(by_number(both), Quarantined())
 
 
 @case(ProgressReporter)
@@ -214,16 +194,6 @@ def isolation(queues, both):
     return service
 
 
-@case(QuarantineFetcher)
-def receiver(queues, both):
-    return QuarantineFetcher("c", "line", Quarantined(), both, [None, None])
-
-
-@case(Canceller)
-def canceller(queues, both):
-    return Canceller(by_number([Cancels(store) for store in both]), {}, Quarantined(), [])
-
-
 class Quarantined:
     def requests(self, number):
         return 1
@@ -240,6 +210,17 @@ class Quarantined:
 
 class Delivered:
     stream, entry = 0, b"1-1"
+
+
+#: Those that keep nothing but what they are given.
+CASES |= {
+    "Promoter": lambda queues, both: Promoter(by_number(both), is_subscribed=lambda: True, seen=lambda *args: None),
+    "Trimmer": lambda queues, both: Trimmer(both, both),
+    "HistoryTrimmer": lambda queues, both: HistoryTrimmer(both),
+    "Releaser": lambda queues, both: Releaser(by_number(both), Quarantined()),
+    "QuarantineFetcher": lambda queues, both: QuarantineFetcher("c", "line", Quarantined(), both, [None, None]),
+    "Canceller": lambda queues, both: Canceller(by_number([Cancels(store) for store in both]), {}, Quarantined(), []),
+}
 
 
 def services():

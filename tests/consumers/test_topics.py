@@ -92,6 +92,7 @@ def test_neither_a_killed_consumer_nor_an_orderly_stop_loses_anything_of_a_topic
     assert sorted(of(told, "billing")) == sorted(of(told, "stock")) == list(range(200, 600))
 
 
+@pytest.mark.parametrize("shop", [{"PARTITIONS": 4}], ids=["partitions"], indirect=True)
 def test_a_group_is_drained(shop):
     topics["orders"].group("billing").subscribe()
     topics["orders"].publish_many([("order.paid", n) for n in range(30)])

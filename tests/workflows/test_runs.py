@@ -154,15 +154,16 @@ def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
 def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history, mq_settings):
     options = {"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 5}}
     mq_settings(QUEUES=options)
-    tree = trees("--processes", "2", QUEUES=options)
     runs = [
         chain((tasks.add_surely, n), parallel(*[(tasks.add_surely, m) for m in range(5)]), tasks.total_surely).start()
         for n in range(20)
     ]
-    for _ in range(2):
-        before = len(history.lines("step"))
-        wait_until(lambda before=before: len(history.lines("step")) > before + 20, timeout=20)
-        kill(tree.children()[0])
+    tree = trees("--processes", "2", QUEUES=options)
+    # There are 140 steps.
+    for count in (20, 60):
+        wait_until(lambda count=count: len(history.lines("step")) > count, timeout=20)
+        for child in tree.children()[:1]:
+            kill(child)
     tree.kill_all()
     trees(QUEUES=options)
     for run in runs:

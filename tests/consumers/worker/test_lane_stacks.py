@@ -49,14 +49,15 @@ def start(rig, call, *, is_async=False, message_id="m1", name="export"):
     (rig.loop if is_async else rig.threads).put(WorkItem(delivery, handler, rig.executor))
 
 
-def take(rig, count=1, *, last=""):
-    """Return the stacks when so many handlers are where a test wants them."""
+def take(rig, count=1, *, total=1, last=""):
+    """Return the stacks when so many are where a test wants them, and all that it wants have frames."""
     lanes = LaneStacks(rig.threads, rig.loop, rig.shared_state)
 
     def ready():
         found = lanes.take()
         there = [one for one in found if one.frames and one.frames[-1].function.endswith(last)]
-        return found if len(there) >= count else []
+        shown = sum(bool(one.frames) for one in found)
+        return found if len(there) >= count and shown >= total else []
 
     return wait_until(ready)
 
@@ -135,24 +136,11 @@ def test_a_deep_recursion_keeps_its_innermost_frames(rig, go):
     assert functions(found)[-3:] == ["deep", "wait", "wait"]
 
 
-def test_a_coroutine_shows_what_it_awaits(rig, go):
+def test_a_coroutine_shows_what_it_awaits_and_of_several_tasks_one(rig, go):
     async def export(message):
         await chunk()
 
     async def chunk():
-        while not go.is_set():
-            await asyncio.sleep(0.01)
-
-    start(rig, export, is_async=True)
-    (found,) = take(rig, last="sleep")
-    assert (found.kind, found.id) == ("coroutine", "m1")
-    assert functions(found) == ["export", "chunk", "sleep"]
-    assert [frame.file for frame in found.frames] == [HERE, HERE, "asyncio/tasks.py"]
-    assert found.frames[1].code == "await asyncio.sleep(0.01)"
-
-
-def test_of_several_tasks_one_is_shown_and_the_others_are_counted(rig, go):
-    async def export(message):
         await asyncio.gather(*(child() for _ in range(3)))
 
     async def child():
@@ -161,8 +149,10 @@ def test_of_several_tasks_one_is_shown_and_the_others_are_counted(rig, go):
 
     start(rig, export, is_async=True)
     (found,) = take(rig, last="sleep")
-    assert functions(found) == ["export", "child", "sleep"]
-    assert found.others == 2
+    assert (found.kind, found.id, found.others) == ("coroutine", "m1", 2)
+    assert functions(found) == ["export", "chunk", "child", "sleep"]
+    assert [frame.file for frame in found.frames] == [HERE, HERE, HERE, "asyncio/tasks.py"]
+    assert found.frames[2].code == "await asyncio.sleep(0.01)"
 
 
 def test_two_tasks_that_await_each_other_end(rig, go):
@@ -206,7 +196,7 @@ def test_a_task_that_no_handler_awaits_is_shown_while_it_blocks_the_loop(rig, go
         go.wait()
 
     start(rig, export, is_async=True)
-    handler, task = take(rig, last=WAIT)
+    handler, task = take(rig, total=2, last=WAIT)
     assert (handler.kind, functions(handler)[0]) == ("coroutine", "export")
     assert (task.kind, task.id, functions(task)) == ("task", "", ["child", "wait", "wait"])
 
@@ -219,7 +209,7 @@ def test_what_a_coroutine_runs_in_another_thread_is_shown(rig, go):
         go.wait()
 
     start(rig, export, is_async=True)
-    handler, other = take(rig, last=WAIT)
+    handler, other = take(rig, total=2, last=WAIT)
     assert (handler.kind, functions(handler)[:1]) == ("coroutine", ["export"])
     assert (other.kind, other.id, functions(other)) == ("sync", "", ["query", "wait", "wait"])
 
