@@ -212,6 +212,7 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path)
     assert tree.wait() == 0
 
 
+@pytest.mark.versions
 def test_a_signal_in_the_last_moment_is_not_lost(signal_state):
     goes_on = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -245,6 +246,7 @@ def test_with_autoreload_a_new_module_is_found_and_what_cannot_be_loaded_is_wait
     assert tree.stop() == 0
 
 
+@pytest.mark.versions
 def test_the_reloader_watches_modules_that_apps_may_get():
     reloader = StatReloader()
     watch_new_modules(reloader)
