@@ -123,6 +123,7 @@ def test_the_statuses_of_several_queues_are_read_together(mq_settings):
     assert [each.name for each in other.found] == ["e"]
 
 
+@pytest.mark.cluster
 def test_each_tick_fires_once_whoever_proposes_it(mq_settings):
     mq_settings(QUEUES=PARTITIONED, SCHEDULES=IN_SETTINGS)
     schedules_of_run_time = [f"r{number}" for number in range(4)]
@@ -165,6 +166,7 @@ def test_consumers_handle_what_schedules_publish(trees, history, mq_settings):
     assert {event["queue"] for event in history.lines("effect")} == {"default"}
 
 
+@pytest.mark.cluster
 def test_schedules_on_a_cluster(cluster, mq_settings, trees, history):
     options = {"QUEUES": {"default": {"PARTITIONS": PARTITIONS}}, "SCHEDULES": IN_SETTINGS, "CONNECTION": cluster.url}
     mq_settings(**options)

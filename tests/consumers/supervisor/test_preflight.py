@@ -5,7 +5,12 @@ import signal
 
 import pytest
 import redis
+from django.core.management import CommandError, call_command
 
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor.preflight import await_server
+from mq_django.errors import ConnectionLost
+from mq_django.management.commands import runconsumer
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from tests.waiting import wait_until
@@ -38,20 +43,35 @@ def test_it_says_once_what_it_cannot_reach_and_works_when_that_is_there(trees, p
         assert tree.stop() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_can_be_stopped_while_it_waits(trees, number):
-    tree = trees(CONNECTION="redis://no-such-host.invalid:7000")
-    wait_until(lambda: "Still trying" in tree.logged(), timeout=20)
-    assert len(errors(tree)) == 1
-    tree.signal(number)
-    assert tree.wait(10) == 0
-    assert "Traceback" not in tree.logged()
+class Signals:
+    """Signals that have arrived, one for each wait."""
+
+    def __init__(self, *numbers):
+        self._numbers = list(numbers)
+
+    def wait(self, _):
+        return [self._numbers.pop(0)]
 
 
-def test_draining_ends_when_there_is_nothing_to_reach(trees):
-    tree = trees("--drain", CONNECTION="redis://127.0.0.1:1")
-    assert tree.wait(30) == 1
-    assert tree.logged().splitlines()[-1].startswith("CommandError: Cannot reach Redis at 127.0.0.1:1")
+@pytest.fixture
+def unreachable(mq_settings):
+    mq_settings(CONNECTION="redis://127.0.0.1:1")
+    return list(get_config().queues.values())
+
+
+def test_it_can_be_stopped_while_it_waits(unreachable, caplog):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        assert not await_server(unreachable, Signals(0, signal.SIGHUP, number))
+    # Each time it has said once what it cannot reach.
+    assert caplog.text.count("Cannot reach Redis at 127.0.0.1:1: Connection refused. Still trying.") == 2
+
+
+def test_draining_ends_when_there_is_nothing_to_reach(unreachable, monkeypatch, signal_state):
+    with pytest.raises(ConnectionLost, match=r"Cannot reach Redis at 127\.0\.0\.1:1"):
+        await_server(unreachable, Signals(0, 0), patience=-1)
+    monkeypatch.setattr(runconsumer, "PATIENCE", -1)
+    with pytest.raises(CommandError, match=r"Cannot reach Redis at 127\.0\.0\.1:1"):
+        call_command("runconsumer", "--drain")
 
 
 def test_a_wrong_password_is_one_line_and_the_end(trees, server):

@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +10,8 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.shared_state import FAILED, HANDLED, SharedState
+from mq_django.consumers.supervisor import reclaimer as module
 from mq_django.consumers.supervisor.reclaimer import (
-    LAST_CHECK,
     Reclaimer,
     evidence_of,
     hand_back_unstarted,
@@ -232,15 +233,22 @@ def test_it_settles_for_a_child_until_that_is_done(reclaimer, store, take, monke
     assert store.depths().ready == 2
 
 
-def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take):
+def test_what_comes_to_the_dead_later_goes_back_soon(reclaimer, store, take, monkeypatch):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", clock)
     take("dead", 1)
-    reclaimer.start()
     reclaimer.consumer_exited("dead", Evidence(may_receive=True))
-    wait_until(reclaimer.is_done)
-    assert len(store.take("dead", count=9)) == 1
-    wait_until(lambda: store.depths().ready == 1, timeout=2)
+    reclaimer.run_once()
+    assert reclaimer.is_done()
+    for _ in range(2):
+        assert len(store.take("dead", count=9)) == 1
+        clock.now += module.CHECK_EVERY
+        reclaimer.run_once()
+        assert store.depths().ready == 1
     # Its last reads have ended by then.
-    wait_until(lambda: not reclaimer._dead_workers, timeout=LAST_CHECK + 2)
+    clock.now += module.LAST_CHECK
+    reclaimer.run_once()
+    assert reclaimer._dead_workers == []
 
 
 def test_what_comes_to_a_dead_supervisors_consumer_later_goes_back_soon(reclaimer, store, take, members):

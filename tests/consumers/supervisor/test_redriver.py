@@ -65,21 +65,21 @@ def test_what_is_heard_is_looked_at_at_once(mq_settings):
 
 def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis_client, mq_settings):
     mq_settings(QUEUES={"default": {"VISIBILITY_TIMEOUT": 2}})
-    ids = [publish("default", "act", {"do": []}) for _ in range(40)]
-    settle("default", take("default", 100), Bury("ValueError: no"))
+    ids = [publish("default", "act", {"do": []}) for _ in range(400)]
+    settle("default", take("default", 1000), Bury("ValueError: no"))
     first = trees()
     wait_until(lambda: inspector.queue("default").alive)
-    jobs.begin("default", "redrive", who="ann", rate=20)
+    jobs.begin("default", "redrive", who="ann", rate=200)
     wait_until(lambda: jobs.look("default").done >= 8)
 
     first.kill_all()
     done = jobs.look("default").done
-    assert done < 40
+    assert done < 400
     # As if its ten seconds were over.
     redis_client.hset(get_config().queue("default").keys.dead_job, "lease", 1)
     trees()
 
     wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
     found = jobs.look("default")
-    assert (found.done, found.missing, found.looked) == (40, 0, 40)
+    assert (found.done, found.missing, found.looked) == (400, 0, 400)
     wait_until(lambda: set(history.counts()) == set(ids))

@@ -6,8 +6,10 @@ import socket
 import textwrap
 
 import pytest
+from django.utils.autoreload import StatReloader
 
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.autoreload import watch_new_modules
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
 from mq_django.producers import queues, topics
 from mq_django.stores import open_store
@@ -210,16 +212,7 @@ def test_signals_while_the_new_program_starts_wait_for_it(site, start, tmp_path)
     assert tree.wait() == 0
 
 
-@pytest.fixture
-def signal_state():
-    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-    handlers, mask = [signal.getsignal(number) for number in handled], signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    yield
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    for number, handler in zip(handled, handlers, strict=True):
-        signal.signal(number, handler)
-
-
+@pytest.mark.versions
 def test_a_signal_in_the_last_moment_is_not_lost(signal_state):
     goes_on = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -229,7 +222,7 @@ def test_a_signal_in_the_last_moment_is_not_lost(signal_state):
     assert goes_on == [False, False, True]
 
 
-def test_with_autoreload_new_modules_are_found_and_what_cannot_be_loaded_is_waited_for(
+def test_with_autoreload_a_new_module_is_found_and_what_cannot_be_loaded_is_waited_for(
     site, start, mq_settings, history
 ):
     """Django's own reloader watches what was imported, and ends when a change cannot be loaded."""
@@ -237,28 +230,29 @@ def test_with_autoreload_new_modules_are_found_and_what_cannot_be_loaded_is_wait
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     tree = start("--autoreload", "--health-port", f"127.0.0.1:{port}")
-    late = '\n    handler("default", "late{0}")(lambda message: note("late", data={0}))\n'
-    waiting = "waiting for the next change"
-    # A module that was not there, and one that is there and has no handlers yet. Editors save what is half written.
-    for number, name in enumerate(["fresh/tasks.py", "fresh/triggers/__init__.py"]):
-        (site.folder / name).parent.mkdir(exist_ok=True)
-        if not number:
-            site.write(name, "this is no Python\n")
-            wait_until(lambda: waiting in tree.logged(), timeout=30)
-            assert "SyntaxError" in tree.logged()
-        site.write(name, HANDLERS + late.format(number))
-        queues["default"].publish(f"late{number}", None)
-        assert history.wait_for("late", number + 1, timeout=30)[-1]["data"] == number
     topics["orders"].publish("paid", 7)
-    site.add(
-        "fresh/handlers.py",
-        '\nsubscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n',
-    )
+    # Editors save what is half written.
+    waiting, broken = "waiting for the next change", "this is no Python\n"
+    (site.folder / "fresh" / "triggers").mkdir()
+    site.write("fresh/triggers/__init__.py", broken)
+    wait_until(lambda: waiting in tree.logged(), timeout=30)
+    assert "SyntaxError" in tree.logged()
+    fresh = '\n    subscriber("orders", group="fresh")(lambda message: note("fresh", data=message.data))\n'
+    site.write("fresh/triggers/__init__.py", HANDLERS + fresh)
     assert [line["data"] for line in history.wait_for("fresh", timeout=30)] == [7]
     wait_until(lambda: answers(port))
-    site.write("fresh/tasks.py", "this is no Python\n")
+    site.write("fresh/triggers/__init__.py", broken)
     wait_until(lambda: tree.logged().count(waiting) == 2, timeout=30)
     assert tree.stop() == 0
+
+
+@pytest.mark.versions
+def test_the_reloader_watches_modules_that_apps_may_get():
+    reloader = StatReloader()
+    watch_new_modules(reloader)
+    missing = {str(path).rpartition("tests/testapp/")[2] for path, moment in reloader.snapshot_files() if not moment}
+    assert {"handlers.py", "handlers/__init__.py"} <= missing
+    assert {"tasks.py", "triggers.py"}.isdisjoint(missing)
 
 
 def answers(port):

@@ -32,6 +32,7 @@ def handler_pid(history):
     return history.wait_for("start")[0]["pid"]
 
 
+@pytest.mark.versions
 def test_messages_are_handled_once_and_the_tree_ends_cleanly(trees, publish, history, store, redis_client):
     ids = [publish() for _ in range(100)]
     tree = trees("--processes", "2")
@@ -133,6 +134,7 @@ def test_a_handler_that_cannot_be_interrupted_costs_its_process_and_no_neighbour
     assert f"Handler timed of message {stubborn!r} of queue default has exceeded its timeout" in tree.logged()
 
 
+@pytest.mark.versions
 def test_a_late_handler_is_interrupted(shared_tree, publish, shared_history):
     late = publish(["once", ["spin", 600.0]], name="timed")
     (line,) = shared_history.wait_for("effect")
@@ -141,6 +143,7 @@ def test_a_late_handler_is_interrupted(shared_tree, publish, shared_history):
 
 
 @pytest.mark.parametrize("kind", ["stream", "rsmq"])
+@pytest.mark.versions
 def test_a_message_that_kills_its_process_is_buried_and_its_neighbours_are_handled_uncharged(
     trees, publish, history, mq_settings, redis_client, namespace, tmp_path, kind
 ):
@@ -344,6 +347,7 @@ def test_a_start_beside_a_container_takes_nothing_over(trees, publish, history, 
     assert history.counts("start") == dict.fromkeys([message_id, *ids], 1)
 
 
+@pytest.mark.cluster
 def test_a_start_on_the_same_machine_takes_over_at_once(trees, publish, history, store):
     slow = {"default": {"VISIBILITY_TIMEOUT": 600}}
     first = trees(QUEUES=slow)
