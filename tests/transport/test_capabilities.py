@@ -36,20 +36,21 @@ def test_a_good_server_is_nothing_to_talk_about(server_with):
     assert examine(server_with(appendonly="yes")) == []
 
 
-@pytest.mark.parametrize(
-    ("configured", "expected"),
-    [
-        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru", "maxmemory": "100mb"}, [("eviction", True)]),
-        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru"}, [("eviction", False)]),
-        ({"appendonly": "yes", "maxmemory_policy": "volatile-ttl", "maxmemory": "100mb"}, [("eviction", False)]),
-        ({"appendonly": "no", "save": ""}, [("persistence", False)]),
-        ({"appendonly": "no", "save": "60 1"}, [("persistence", False)]),
-    ],
-)
-def test_a_servers_settings_are_told(server_with, configured, expected):
-    found = examine(server_with(**configured))
-    assert ids(found) == expected
-    assert all(finding.message.endswith(".") for finding in found)
+def test_a_servers_settings_are_told(server_with, subtests):
+    client = server_with(appendonly="yes")
+    for settings, expected in [
+        ({"maxmemory": "0", "maxmemory-policy": "allkeys-lru"}, [("eviction", False)]),
+        ({"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, [("eviction", True)]),
+        ({"maxmemory": "100mb", "maxmemory-policy": "volatile-ttl"}, [("eviction", False)]),
+        ({"maxmemory-policy": "noeviction", "appendonly": "no", "save": ""}, [("persistence", False)]),
+        ({"maxmemory-policy": "noeviction", "appendonly": "no", "save": "60 1"}, [("persistence", False)]),
+    ]:
+        for name, value in settings.items():
+            client.config_set(name, value)
+        with subtests.test(**settings):
+            found = examine(client)
+            assert ids(found) == expected
+            assert all(finding.message.endswith(".") for finding in found)
 
 
 def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
@@ -99,9 +100,8 @@ def test_a_server_that_is_away_cannot_be_examined(mq_settings):
         examine(get_client("chores"))
 
 
-@pytest.mark.parametrize(
-    ("info", "told"),
-    [
+def test_builds_whose_files_break_are_named(subtests):
+    for info, told in [
         ({"redis_version": "8.10.0"}, True),
         ({"redis_version": "8.10.2"}, True),
         ({"redis_version": "8.10.3"}, False),
@@ -109,10 +109,9 @@ def test_a_server_that_is_away_cannot_be_examined(mq_settings):
         ({"redis_version": "7.0.15"}, False),
         ({"redis_version": "8.10.1", "valkey_version": "8.10.1"}, False),
         ({}, False),
-    ],
-)
-def test_builds_whose_files_break_are_named(info, told):
-    assert (_of_files(info) is not None) == told
+    ]:
+        with subtests.test(info=info, told=told):
+            assert (_of_files(info) is not None) == told
 
 
 def test_a_replica_is_its_masters_business():

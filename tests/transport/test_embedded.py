@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ ROOT = Path(__file__).parent.parent.parent
 IMPORTS = """
 import os, sys
 from pathlib import Path
-from mq_django.transport import embedded
-directory = Path(sys.argv[1])
+from mq_django.transport import embedded, guard_process
+directory, guard_process.__file__ = Path(sys.argv[1]), sys.argv[2]
 """
 
 JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
@@ -43,7 +42,7 @@ class User:
 
     def __init__(self, directory: Path, code: str = USER, **options) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(directory)],
+            [sys.executable, "-c", code, str(directory), guard_process.__file__],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -108,6 +107,15 @@ def guard_looks(directory: Path) -> None:
     for _ in range(2):
         before = path.stat().st_mtime_ns
         wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the guard looks")
+
+
+@pytest.fixture(autouse=True)
+def _guards_look_often(tmp_path, monkeypatch):
+    """Start guards from a copy of their program, with an interval that no test has to wait for."""
+    text = Path(guard_process.__file__).read_text(encoding="utf-8")
+    program = tmp_path / "guard_process.py"
+    program.write_text(text.replace("LOOK_INTERVAL = 1.0", "LOOK_INTERVAL = 0.05"), encoding="utf-8")
+    monkeypatch.setattr(guard_process, "__file__", str(program))
 
 
 @pytest.fixture
@@ -198,8 +206,7 @@ class TestLeaving:
         leader = join(process_group=0)
         pid = leader.server_pid
         other = join(process_group=leader.process.pid)
-        for number in range(200):
-            other.command("RPUSH", "list", number)
+        other.command("RPUSH", "list", *range(200))
         os.killpg(leader.process.pid, signal.SIGINT)
         assert leader.process.wait(10) != 0
         assert other.process.wait(10) != 0
@@ -208,13 +215,12 @@ class TestLeaving:
         assert join().command("LLEN", "list") == 200
 
     def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
-        for wait in range(8):
-            user = join(IMPORTS + "print('begins', flush=True); embedded.url(directory)")
-            assert user.process.stdout.readline() == "begins\n"
-            # Not for a condition: the kill is to hit each stage of the start.
-            time.sleep(wait * 0.02)
+        for stage in (guard_process.USERS_LOCK, guard_process.GUARD_LOCK, guard_process.SERVER_LOCK):
+            user = join(IMPORTS + "embedded.url(directory)")
+            wait_until(lambda path=directory / stage: path.exists())
             user.kill()
-        wait_until(lambda: nothing_runs(directory), message="all are gone")
+            wait_until(lambda: nothing_runs(directory), message="all are gone")
+            shutil.rmtree(directory)
         assert join().command("PING") is True
 
     def test_who_comes_while_the_server_is_being_stopped_gets_the_next(self, join, directory):

@@ -177,16 +177,14 @@ def test_a_user_who_may_not_ask_for_sizes_gets_a_note(server, found):
     assert any("Could not look at trend of memory" in seen for seen in notes)
 
 
-@pytest.mark.parametrize(
-    ("growths", "hours"),
-    [
+def test_the_time_until_the_memory_is_full(subtests):
+    for growths, hours in [
         ([], inf),
         ([Growth("a", 1, 10.0)], 10.0),
         ([Growth("a", 1, 10.0, 5.0)], inf),
         ([Growth("a", 1, 10.0, 10.0)], 10.0),
         # 30 in the first hour, then 10 an hour.
         ([Growth("a", 1, 10.0), Growth("b", 1, 20.0, 1.0)], 8.0),
-    ],
-)
-def test_the_time_until_the_memory_is_full(growths, hours):
-    assert full_in(100.0, growths) == hours
+    ]:
+        with subtests.test(growths=growths, hours=hours):
+            assert full_in(100.0, growths) == hours
