@@ -89,27 +89,25 @@ def test_the_one_that_has_run_longest_is_named():
     assert 9_000 <= blocker.held_ms < 14_000
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"busy": [3, 0]}, {}, {"busy": [4, 0], "full": {"coroutines": ["imports", 0, "1-1", 1, 1]}}],
-    ids=["has a free thread", "does not announce that", "has coroutines only"],
-)
-def test_one_consumer_with_a_free_thread_is_enough(other):
+def test_one_consumer_with_a_free_thread_is_enough(subtests):
     told, _ = held()
-    beat({"c1": told, "c2": other})
     message_id = publish("payments", "capture", 1)
+    for other in [{"busy": [3, 0]}, {}, {"busy": [4, 0], "full": {"coroutines": ["imports", 0, "1-1", 1, 1]}}]:
+        with subtests.test(other=other):
+            beat({"c1": told, "c2": other})
 
-    assert inspector.queue("payments").problems() == []
-    assert why(message_id).kind == "next"
+            assert inspector.queue("payments").problems() == []
+            assert why(message_id).kind == "next"
 
 
-@pytest.mark.parametrize("other", [{"state": "quiet"}, {"state": "stopping"}, {"ward": True}, {"threads": 0}])
-def test_a_consumer_that_fetches_nothing_has_no_free_thread(other):
+def test_a_consumer_that_fetches_nothing_has_no_free_thread(subtests):
     told, _ = held()
-    beat({"c1": told, "c2": {"busy": [0, 0], **other}})
     publish("payments", "capture", 1)
+    for other in [{"state": "quiet"}, {"state": "stopping"}, {"ward": True}, {"threads": 0}]:
+        with subtests.test(other=other):
+            beat({"c1": told, "c2": {"busy": [0, 0], **other}})
 
-    assert inspector.queue("payments").problems() == ["starved"]
+            assert inspector.queue("payments").problems() == ["starved"]
 
 
 def test_a_handler_that_has_ended_since_the_heartbeat_blocks_nothing():
