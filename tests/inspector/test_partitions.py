@@ -16,6 +16,8 @@ from mq_django.producers import queues
 from mq_django.transport.sessions import Session
 from tests.seeding import beat, settle, take
 
+pytestmark = pytest.mark.cluster
+
 PARTITIONS = 4
 
 

@@ -3,15 +3,10 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django.errors import ConnectionLost
 from mq_django.transport.capabilities import _of_eviction, _of_files, _of_persistence, examine
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.private_server import PrivateServer
 from tests.transport.impostor import Impostor
-
-
-def ids(found):
-    return [(finding.id, finding.fatal) for finding in found]
 
 
 @pytest.fixture
@@ -34,23 +29,6 @@ def server_with(mq_settings):
 
 def test_a_good_server_is_nothing_to_talk_about(server_with):
     assert examine(server_with(appendonly="yes")) == []
-
-
-def test_a_servers_settings_are_told(server_with, subtests):
-    client = server_with(appendonly="yes")
-    for settings, expected in [
-        ({"maxmemory": "0", "maxmemory-policy": "allkeys-lru"}, [("eviction", False)]),
-        ({"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, [("eviction", True)]),
-        ({"maxmemory": "100mb", "maxmemory-policy": "volatile-ttl"}, [("eviction", False)]),
-        ({"maxmemory-policy": "noeviction", "appendonly": "no", "save": ""}, [("persistence", False)]),
-        ({"maxmemory-policy": "noeviction", "appendonly": "no", "save": "60 1"}, [("persistence", False)]),
-    ]:
-        for name, value in settings.items():
-            client.config_set(name, value)
-        with subtests.test(**settings):
-            found = examine(client)
-            assert ids(found) == expected
-            assert all(finding.message.endswith(".") for finding in found)
 
 
 def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
@@ -85,19 +63,6 @@ def test_a_redis_that_evicts_any_key_is_refused_at_the_start(server_with):
     server_with(maxmemory_policy="allkeys-lru", maxmemory="100mb")
     with pytest.raises(CommandError, match="messages would be lost"):
         call_command("runconsumer")
-
-
-def test_builds_whose_files_break_are_warned_of_at_the_start(impostor):
-    impostor(version="8.10.1")
-    (finding,) = examine(get_client("chores"))
-    assert (finding.id, finding.fatal) == ("files", False)
-    assert "Redis 8.10.1 can write files that it cannot load again" in finding.message
-
-
-def test_a_server_that_is_away_cannot_be_examined(mq_settings):
-    mq_settings(CONNECTION="redis://127.0.0.1:1")
-    with pytest.raises(ConnectionLost):
-        examine(get_client("chores"))
 
 
 def test_builds_whose_files_break_are_named(subtests):

@@ -38,14 +38,6 @@ def test_a_client_never_retries_a_write_and_never_waits_without_end(mq_settings,
             assert options["decode_responses"] is False
 
 
-def test_a_url_cannot_change_what_queues_rely_on(mq_settings, redis_url):
-    mark = "&" if "?" in redis_url else "?"
-    mq_settings(CONNECTION=f"{redis_url}{mark}decode_responses=True&socket_timeout=99")
-    options = get_client("produce").connection_pool.connection_kwargs
-    assert options["decode_responses"] is False
-    assert options["socket_timeout"] == TIMEOUTS["produce"][1]
-
-
 def test_an_alias_gives_its_server_and_keeps_its_options_to_itself(mq_alias, redis_client, namespace):
     mq_alias(CONNECTION_POOL_KWARGS={"decode_responses": True, "max_connections": 7}, SOCKET_TIMEOUT=99)
     message_id = queues["emails"].publish("welcome", {"user_id": 7})

@@ -28,6 +28,8 @@ from mq_django.transport.private_server import PrivateServer
 from tests.certificates import TLSServer
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 SECRET = "t0p-s3cret"
 SETTING = r'MQ_DJANGO\["CONNECTION"\]'
 

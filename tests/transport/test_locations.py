@@ -275,6 +275,8 @@ settings.configure(
     }},
 )
 from mq_django import queues
+
+pytestmark = pytest.mark.versions
 print(queues["default"].publish("welcome", 1), queues["alias"].publish("welcome", 1))
 """
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
