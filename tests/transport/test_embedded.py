@@ -3,7 +3,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,64 +14,9 @@ from redis.retry import Retry
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import embedded, guard_process, servers
 from tests.processes import Process, alive, processes
+from tests.transport.embedded_users import IMPORTS, JOIN, USER, Template, User, connect
 from tests.transport.test_servers import program
 from tests.waiting import wait_until
-
-ROOT = Path(__file__).parent.parent.parent
-
-IMPORTS = """
-import os, sys
-from pathlib import Path
-from mq_django.transport import embedded, guard_process
-directory, guard_process.__file__ = Path(sys.argv[1]), sys.argv[2]
-"""
-
-JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
-
-#: A user that joins, says so, and stays until its standard input ends.
-USER = JOIN + "sys.stdin.read()"
-
-
-def connect(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, socket_timeout=5)
-
-
-class User:
-    """A process that uses the embedded server of a directory."""
-
-    def __init__(self, directory: Path, code: str = USER, **options) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(directory), guard_process.__file__],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            **options,
-        )
-
-    @property
-    def url(self) -> str:
-        if not hasattr(self, "_url"):
-            self._url = self.process.stdout.readline().strip()
-            assert self._url, "the user could not join"
-        return self._url
-
-    def command(self, *arguments):
-        with connect(self.url) as client:
-            return client.execute_command(*arguments)
-
-    @property
-    def server_pid(self) -> int:
-        with connect(self.url) as client:
-            return client.info("server")["process_id"]
-
-    def leave(self) -> None:
-        self.process.stdin.close()
-        self.process.wait(30)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.leave()
 
 
 def guards(directory: Path) -> list[Process]:
@@ -140,18 +84,25 @@ def innocent():
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def template():
+    found = Template()
+    yield found
+    found.stop()
+
+
 @pytest.fixture
-def join(directory):
+def join(directory, template):
     users = []
 
     def start(code: str = USER, **options) -> User:
-        users.append(User(directory, code, **options))
+        users.append(User(template, directory, code, **options))
         return users[-1]
 
     yield start
     for user in users:
         user.kill()
-        user.process.stdout.close()
+        user.stdout.close()
 
 
 class TestSharing:
@@ -181,7 +132,7 @@ class TestSharing:
         first = join()
         elsewhere = tmp_path / "runtime"
         elsewhere.mkdir(mode=0o700)
-        second = join(env={**os.environ, "XDG_RUNTIME_DIR": str(elsewhere)})
+        second = join(XDG_RUNTIME_DIR=str(elsewhere))
         assert second.server_pid == first.server_pid
 
     def test_data_is_written_every_second(self, join):
@@ -203,13 +154,14 @@ class TestLeaving:
         assert join().command("GET", "key") == b"value"
 
     def test_ctrl_c_to_the_whole_group_loses_nothing(self, join, directory):
-        leader = join(process_group=0)
+        leader = join(group=0)
         pid = leader.server_pid
-        other = join(process_group=leader.process.pid)
+        assert leader.url
+        other = join(group=leader.pid)
         other.command("RPUSH", "list", *range(200))
-        os.killpg(leader.process.pid, signal.SIGINT)
-        assert leader.process.wait(10) != 0
-        assert other.process.wait(10) != 0
+        os.killpg(leader.pid, signal.SIGINT)
+        leader.wait()
+        other.wait()
         wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert not alive(pid)
         assert join().command("LLEN", "list") == 200
@@ -267,8 +219,8 @@ class TestForking:
         code = JOIN + "if not os.fork():\n    print(os.getpid(), flush=True)\n    import signal; signal.pause()"
         parent = join(code)
         pid = parent.server_pid
-        child = int(parent.process.stdout.readline())
-        parent.process.wait(10)
+        child = int(parent.stdout.readline())
+        parent.wait()
         guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)
@@ -282,7 +234,7 @@ class TestForking:
         )
         user = join(code)
         assert user.url
-        sleeper = int(user.process.stdout.readline())
+        sleeper = int(user.stdout.readline())
         user.leave()
         wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert alive(sleeper)
@@ -299,8 +251,8 @@ class TestForking:
         )
         parent = join(code)
         pid = parent.server_pid
-        child = int(parent.process.stdout.readline())
-        parent.process.wait(10)
+        child = int(parent.stdout.readline())
+        parent.wait()
         guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)

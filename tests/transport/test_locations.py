@@ -18,6 +18,8 @@ from mq_django.transport import locations
 from mq_django.transport.connections import TIMEOUTS, get_client
 from mq_django.transport.sessions import Session
 
+pytestmark = pytest.mark.versions
+
 #: What would break a queue: answers of another form, time limits of others, retries, too few connections.
 FOREIGN = {
     "max_connections": 1,
@@ -275,8 +277,6 @@ settings.configure(
     }},
 )
 from mq_django import queues
-
-pytestmark = pytest.mark.versions
 print(queues["default"].publish("welcome", 1), queues["alias"].publish("welcome", 1))
 """
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
