@@ -378,10 +378,10 @@ def test_a_node_that_answers_late_that_it_has_moved_is_followed_all_the_same(clu
     monkeypatch.setattr(get_server("consume"), "patience", 0.1)
     session = open_session("consume")
     session.trip([("DEL", f"{key}list")])
-    mover = threading.Timer(0.5, lambda: cluster.move_slots([hash_slot(key)], another(cluster, key)))
+    mover = threading.Timer(0.2, lambda: cluster.move_slots([hash_slot(key)], another(cluster, key)))
     mover.start()
     # Redis ends the read when the slot moves; the next one finds the new node.
-    replies = session.trip([("SET", f"{key}before", 1), ("BLPOP", f"{key}list", 3)])
+    replies = session.trip([("SET", f"{key}before", 1), ("BLPOP", f"{key}list", 1)])
     mover.join()
     assert replies[0] == b"OK"
     assert not isinstance(replies[1], WrongNode)

@@ -46,8 +46,9 @@ def test_a_setting_of_the_server_is_a_finding(server_with, found, subtests):
             for name, value in settings.items():
                 client.config_set(name, value)
             with subtests.test(**settings):
-                assert levels(found("D1")) == ([expected] if expected else [])
-                assert all(server.url.removeprefix("redis://") in each.where for each in found("D1"))
+                findings = found("D1")
+                assert levels(findings) == ([expected] if expected else [])
+                assert all(server.url.removeprefix("redis://") in each.where for each in findings)
             # The append-only file stays off: writing it anew takes time.
             for name, value in before.items():
                 client.config_set(name, value if name != "appendonly" else "no")
