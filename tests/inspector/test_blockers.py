@@ -89,27 +89,25 @@ def test_the_one_that_has_run_longest_is_named():
     assert 9_000 <= blocker.held_ms < 14_000
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"busy": [3, 0]}, {}, {"busy": [4, 0], "full": {"coroutines": ["imports", 0, "1-1", 1, 1]}}],
-    ids=["has a free thread", "does not announce that", "has coroutines only"],
-)
-def test_one_consumer_with_a_free_thread_is_enough(other):
+def test_one_consumer_with_a_free_thread_is_enough(subtests):
     told, _ = held()
-    beat({"c1": told, "c2": other})
     message_id = publish("payments", "capture", 1)
+    for other in [{"busy": [3, 0]}, {}, {"busy": [4, 0], "full": {"coroutines": ["imports", 0, "1-1", 1, 1]}}]:
+        with subtests.test(other=other):
+            beat({"c1": told, "c2": other})
 
-    assert inspector.queue("payments").problems() == []
-    assert why(message_id).kind == "next"
+            assert inspector.queue("payments").problems() == []
+            assert why(message_id).kind == "next"
 
 
-@pytest.mark.parametrize("other", [{"state": "quiet"}, {"state": "stopping"}, {"ward": True}, {"threads": 0}])
-def test_a_consumer_that_fetches_nothing_has_no_free_thread(other):
+def test_a_consumer_that_fetches_nothing_has_no_free_thread(subtests):
     told, _ = held()
-    beat({"c1": told, "c2": {"busy": [0, 0], **other}})
     publish("payments", "capture", 1)
+    for other in [{"state": "quiet"}, {"state": "stopping"}, {"ward": True}, {"threads": 0}]:
+        with subtests.test(other=other):
+            beat({"c1": told, "c2": {"busy": [0, 0], **other}})
 
-    assert inspector.queue("payments").problems() == ["starved"]
+            assert inspector.queue("payments").problems() == ["starved"]
 
 
 def test_a_handler_that_has_ended_since_the_heartbeat_blocks_nothing():
@@ -164,21 +162,19 @@ def test_a_message_that_was_fetched_and_has_not_started_waits_for_a_thread():
     assert why(message_id).kind == "running"
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_what_makes_no_sense_is_left_out(subtests):
+    for odd in [
         7,
         {"threads": 7},
         {"threads": ["nope", 0, "1-1", 1, 1]},
         {"threads": ["imports", 9, "x", 1, 1]},
         {"threads": ["a:b:c", 0, "1-1", -5, 2**70]},
-    ],
-)
-def test_what_makes_no_sense_is_left_out(odd):
-    beat({"c1": {"busy": [4, 0], "full": odd}})
-    publish("payments", "capture", 1)
+    ]:
+        with subtests.test(odd=odd):
+            beat({"c1": {"busy": [4, 0], "full": odd}})
+            publish("payments", "capture", 1)
 
-    assert inspector.queue("payments").problems() == []
+            assert inspector.queue("payments").problems() == []
 
 
 def test_queues_that_make_progress_cost_no_command(redis_client):

@@ -67,11 +67,12 @@ def test_pending_messages_have_pages():
     assert second.after == ""
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "ready.", "priority.x", "urgent.1-1-1", "ready.99999999999999999999-1"])
-def test_a_cursor_that_makes_no_sense_is_the_beginning(cursor):
+def test_a_cursor_that_makes_no_sense_is_the_beginning():
     publish("emails", "welcome", 1)
 
-    assert len(entries.ready("emails", NOTHING, after=cursor, limit=5).rows) == 1
+    cursors = ["nonsense", "ready.", "priority.x", "urgent.1-1-1", "ready.99999999999999999999-1"]
+    found = [len(entries.ready("emails", NOTHING, after=cursor, limit=5).rows) for cursor in cursors]
+    assert found == [1] * len(cursors)
 
 
 def test_a_filter_goes_by_name_key_and_time():

@@ -53,22 +53,20 @@ def test_the_message_before_it_is_with_a_consumer(ordered):
     assert f"message {first} of the same key, which consumer {CONSUMER} holds" in sentence(second)
 
 
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
+def test_each_place_of_the_message_before_it_has_its_sentence(subtests):
+    for place, said in [
         ("running", "which has been running on consumer c1 for 5 s."),
         ("held", "which consumer c1 holds."),
         ("fetched", "it has not started."),
         ("abandoned", "takes the message after the visibility timeout."),
         ("ready", "which is ready."),
         ("gone", "which no longer exists. The next check lets the key go on."),
-    ],
-)
-def test_each_place_of_the_message_before_it_has_its_sentence(place, said):
-    head = LineHead(token="0-1-1", place=place, id="m1", name="sms", attempt=1, consumer="c1", since_ms=5000)
-    shown = why(Cause(kind="ordered", key="a", head=head, now_ms=10_000), name="sms", can_see_data=False)
-    assert shown.startswith("It waits for message m1 of the same key")
-    assert shown.endswith(said)
+    ]:
+        with subtests.test(place=place, said=said):
+            head = LineHead(token="0-1-1", place=place, id="m1", name="sms", attempt=1, consumer="c1", since_ms=5000)
+            shown = why(Cause(kind="ordered", key="a", head=head, now_ms=10_000), name="sms", can_see_data=False)
+            assert shown.startswith("It waits for message m1 of the same key")
+            assert shown.endswith(said)
 
 
 def test_the_message_before_it_has_just_ended(ordered):

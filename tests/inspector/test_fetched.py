@@ -125,13 +125,14 @@ def test_more_may_run_than_a_heartbeat_lists(redis_client):
     assert 30_000 <= view.fetched_ms < 35_000
 
 
-@pytest.mark.parametrize("told", [{}, {"running": 7}, {"running": [[0, "1-1", 5]] * 20}], ids=["none", "odd", "cut"])
-def test_what_others_hold_without_saying_what_they_run_may_run(redis_client, told):
-    add(redis_client, AGE)
-    fetch(1, "elsewhere")
-    beat({"elsewhere": told, BUSY: runs()})
+def test_what_others_hold_without_saying_what_they_run_may_run(redis_client, subtests):
+    for told in [{}, {"running": 7}, {"running": [[0, "1-1", 5]] * 20}]:
+        with subtests.test(told=told):
+            add(redis_client, AGE)
+            fetch(1, "elsewhere")
+            beat({"elsewhere": told, BUSY: runs()})
 
-    assert kinds() == []
+            assert kinds() == []
 
 
 def test_a_group_of_a_topic_holds_messages_of_its_log(redis_client):

@@ -111,9 +111,10 @@ def test_a_threshold_of_growth_is_above_what_counts():
 
 
 # For that of an outbox see test_outbox_views.py.
-@pytest.mark.parametrize("kind", sorted({*get_args(Problem)} - {"outbox"}))
-def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(kind):
-    with override("en"):
-        said = sentence(QueueView(name="q", error="Redis says no."), kind)
-    assert said[:1].islower()
-    assert said.rstrip()[-1] in ".?"
+def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(subtests):
+    for kind in sorted({*get_args(Problem)} - {"outbox"}):
+        with subtests.test(kind=kind):
+            with override("en"):
+                said = sentence(QueueView(name="q", error="Redis says no."), kind)
+            assert said[:1].islower()
+            assert said.rstrip()[-1] in ".?"

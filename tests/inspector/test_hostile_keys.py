@@ -18,44 +18,46 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 PLACES = OF_STREAMS | LAST_ENTRIES
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_overview_shows_every_queue(redis_client, place):
-    PLACES[place](redis_client, get_config().queue("default").keys)
+def test_every_queue_is_shown_and_a_heartbeat_reads_the_roll(redis_client, subtests, mq_settings):
+    names = {f"q{number}": place for number, place in enumerate(PLACES)}
+    mq_settings(QUEUES={name: {} for name in [*names, "default"]})
+    for name, place in names.items():
+        PLACES[place](redis_client, get_config().queue(name).keys)
     views = {view.name: view for view in inspector.overview()}
-    assert [name for name, view in views.items() if view.error] == []
-    assert {"default", "emails"} <= views.keys()
+    assert {names.get(name, name): view.error for name, view in views.items() if view.error} == {}
+    assert {*names, "default"} <= views.keys()
+    for name, place in names.items():
+        with subtests.test(place):
+            config = get_config().queue(name)
+            membership = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
+            assert "mine" in membership.heartbeat_counts()
+            assert membership.consumers_of("mine") == ["mine-1"]
+            # Each of them can be struck off: who cannot would be found dead again and again.
+            told = redis_client.hgetall(config.keys.consumers)
+            assert {f"consumer:{name}".encode() for name in membership.consumers} <= told.keys()
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_heartbeat_reads_the_roll(redis_client, place):
-    config = get_config().queue("default")
-    PLACES[place](redis_client, config.keys)
-    membership = open_members(config, Pooled(get_client("chores"))).beat("mine", {}, {"mine-1": {}})
-    assert "mine" in membership.heartbeat_counts()
-    assert membership.consumers_of("mine") == ["mine-1"]
-    # Each of them can be struck off: who cannot would be found dead again and again.
-    assert {f"consumer:{name}".encode() for name in membership.consumers} <= redis_client.hgetall(
-        config.keys.consumers
-    ).keys()
-
-
-@pytest.mark.parametrize("last", [DIGITS, "x", "", "-5", "1e999", "253402300800000", b"\xff"])
-def test_a_tick_that_is_none_begins_now(redis_client, last):
-    config = get_config().queue("default")
-    redis_client.hset(config.keys.schedules, mapping={"last:nightly": last})
-    now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).look(["nightly", "hourly"])
-    assert found == other == now_ms
+def test_a_tick_that_is_none_begins_now(redis_client, subtests):
+    for last in [DIGITS, "x", "", "-5", "1e999", "253402300800000", b"\xff"]:
+        with subtests.test(last=last):
+            config = get_config().queue("default")
+            redis_client.delete(config.keys.schedules)
+            redis_client.hset(config.keys.schedules, mapping={"last:nightly": last})
+            now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).look(["nightly", "hourly"])
+            assert found == other == now_ms
 
 
 NONSENSE = [5, [], {"name": 5}, {"since_ms": "1"}, {"since_ms": True}, {"group": ["a"]}, {"group": "ab"}, {"else": "x"}]
 
 
-@pytest.mark.parametrize("wanted", NONSENSE, ids=json.dumps)
-def test_a_job_whose_filter_makes_no_sense_is_ended_and_moves_nothing(redis_client, wanted):
-    config = get_config().queue("default")
-    entry = redis_client.xadd(config.keys.dead, {"id": "i", "type": "n", "data": "1", "deadreason": "error"})
-    fields = {"what": "delete", "state": "running", "until": entry, "wanted": json.dumps(wanted), "total": 1}
-    redis_client.hset(config.keys.dead_job, mapping=fields)
-    assert BackgroundJobs(config, Pooled(get_client("chores"))).work("w") == IDLE
-    assert redis_client.hget(config.keys.dead_job, "state") == b"cancelled"
-    assert redis_client.xlen(config.keys.dead) == 1
+def test_a_job_whose_filter_makes_no_sense_is_ended_and_moves_nothing(redis_client, subtests):
+    for wanted in NONSENSE:
+        with subtests.test(wanted=wanted):
+            config = get_config().queue("default")
+            entry = redis_client.xadd(config.keys.dead, {"id": "i", "type": "n", "data": "1", "deadreason": "error"})
+            fields = {"what": "delete", "state": "running", "until": entry, "wanted": json.dumps(wanted), "total": 1}
+            redis_client.hset(config.keys.dead_job, mapping=fields)
+            assert BackgroundJobs(config, Pooled(get_client("chores"))).work("w") == IDLE
+            assert redis_client.hget(config.keys.dead_job, "state") == b"cancelled"
+            assert redis_client.xlen(config.keys.dead) == 1
+            redis_client.delete(config.keys.dead, config.keys.dead_job)

@@ -181,33 +181,34 @@ def test_a_line_is_found_by_its_hash_with_its_key_and_without_secrets(store):
     assert "abcdef" not in secret.key
 
 
-@pytest.mark.parametrize(
-    ("token", "place"),
-    [
+def test_hostile_tokens_do_no_harm(store, redis_client, subtests):
+    for token, place in [
         ("x", "gone"),
         ("0-x", "gone"),
         ("m-nobody", "gone"),
         ("d-1-1", "gone"),
         (b"\xff-\xff", "gone"),
         ("0-1-1", "gone"),
-    ],
-)
-def test_hostile_tokens_do_no_harm(store, redis_client, token, place):
-    redis_client.zadd(get_config().queue("emails").keys.permits, {token: LINE})
-    assert only_head().place == place
-    assert skip("emails", LINE, only_head().token) in ("RUNS", "CHANGED", "SKIPPED")
+    ]:
+        with subtests.test(token=token, place=place):
+            redis_client.zadd(get_config().queue("emails").keys.permits, {token: LINE})
+            assert only_head().place == place
+            assert skip("emails", LINE, only_head().token) in ("RUNS", "CHANGED", "SKIPPED")
+            redis_client.delete(get_config().queue("emails").keys.permits)
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"{", b"[]", b"9" * 60_000, b"2:id,", b"{" + b" " * 60_000, None])
-def test_hostile_bodies_do_no_harm(store, redis_client, body):
-    keys = get_config().queue("emails").keys
-    redis_client.zadd(keys.parked, {"p:1": LINE})
-    redis_client.zadd(keys.due, {"p:2": 5})
-    redis_client.zadd(keys.permits, {"m-p:2": LINE})
-    if body is not None:
-        redis_client.hset(keys.waiting, mapping={"p:1": body, "p:2": body})
-    line = inspector.key_line("emails", "a")
-    assert ([message.member for message in line.first], line.heads[0].place) == ([b"p:1"], "delayed")
+def test_hostile_bodies_do_no_harm(store, redis_client, subtests):
+    for body in [b"", b"\xff", b"{", b"[]", b"9" * 60_000, b"2:id,", b"{" + b" " * 60_000, None]:
+        with subtests.test(body=body):
+            keys = get_config().queue("emails").keys
+            redis_client.zadd(keys.parked, {"p:1": LINE})
+            redis_client.zadd(keys.due, {"p:2": 5})
+            redis_client.zadd(keys.permits, {"m-p:2": LINE})
+            if body is not None:
+                redis_client.hset(keys.waiting, mapping={"p:1": body, "p:2": body})
+            line = inspector.key_line("emails", "a")
+            assert ([message.member for message in line.first], line.heads[0].place) == ([b"p:1"], "delayed")
+            redis_client.delete(keys.waiting)
 
 
 def test_an_argument_that_is_no_text_names_no_line(store):

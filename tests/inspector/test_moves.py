@@ -35,28 +35,26 @@ def test_queues_and_groups_are_targets_and_topics_are_not(mq_settings):
     assert moves.targets("emails") == []
 
 
-@pytest.mark.parametrize(
-    ("target", "error", "sentence"),
-    [
+def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, subtests):
+    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
+    message_id = bury("emails")
+    entry = dead_letters.find("emails", message_id)
+    acts = (
+        lambda target: moves.move("emails", target, [entry]),
+        lambda target: moves.move_messages("emails", target, [message_id]),
+        lambda target: jobs.begin("emails", "move", who="ann", target=target),
+    )
+
+    for target, error, sentence in [
         ("emails", NotSupported, "redrive them"),
         ("orders", NotSupported, "'orders' is a topic"),
         ("orders:typo", UnknownQueue, "has no group 'typo'"),
         ("nope", UnknownQueue, "No queue 'nope'"),
         ("", UnknownQueue, "No queue ''"),
-    ],
-)
-def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, target, error, sentence):
-    mq_settings(QUEUES={"emails": {}, "default": {}}, TOPICS={"orders": {}})
-    message_id = bury("emails")
-    entry = dead_letters.find("emails", message_id)
-
-    for act in (
-        lambda: moves.move("emails", target, [entry]),
-        lambda: moves.move_messages("emails", target, [message_id]),
-        lambda: jobs.begin("emails", "move", who="ann", target=target),
-    ):
-        with pytest.raises(error, match=sentence):
-            act()
+    ]:
+        for number, act in enumerate(acts):
+            with subtests.test(target=target, act=number), pytest.raises(error, match=sentence):
+                act(target)
 
     assert counts() == (1, 0)
     assert jobs.look("emails") is None

@@ -87,12 +87,13 @@ def test_one_message_stands_for_its_fetch(opened, one_hour, redis_client):
     assert shares() == {}
 
 
-@pytest.mark.parametrize("options", [{}, {"CONCURRENCY": 5}, {"RATE_LIMIT": "9000/s"}])
-def test_a_queue_without_lines_notes_nothing(opened, options, one_hour, redis_client):
-    store = opened(**options)
-    handle(store, "aaa")
-    assert not redis_client.exists(store.keys.noisy(one_hour))
-    assert shares() == {}
+def test_a_queue_without_lines_notes_nothing(opened, one_hour, redis_client, subtests):
+    for options in [{}, {"CONCURRENCY": 5}, {"RATE_LIMIT": "9000/s"}]:
+        with subtests.test(options=options):
+            store = opened(**options)
+            handle(store, "aaa")
+            assert not redis_client.exists(store.keys.noisy(one_hour))
+            assert shares() == {}
 
 
 def test_at_most_a_hundred_keys_are_noted_and_the_noisy_ones_stay(opened, one_hour, redis_client):
@@ -139,9 +140,8 @@ def test_a_long_key_is_shortened(opened, one_hour, redis_client):
     assert redis_client.hget(store.keys.noisy(one_hour), str(key_hash("x" * 5000))) == b"1 0 " + b"x" * 255
 
 
-@pytest.mark.parametrize(
-    "put",
-    [
+def test_what_other_programs_write_there_does_no_harm(opened, one_hour, redis_client, subtests):
+    for put in [
         lambda client, key: client.set(key, "mine"),
         lambda client, key: client.hset(key, "n", "x"),
         lambda client, key: client.hset(key, str(key_hash("a")), "nonsense"),
@@ -150,15 +150,15 @@ def test_a_long_key_is_shortened(opened, one_hour, redis_client):
         lambda client, key: client.hset(key, mapping={"l": "x y", **{f"f{n}": "x" for n in range(120)}}),
         lambda client, key: client.hset(key, mapping={"l": "5 " * 9000, **{f"f{n}": "x" for n in range(120)}}),
         lambda client, key: client.hset(key, mapping={"n": 2**62, str(key_hash("a")): f"{2**62} {2**62} \x1b"}),
-    ],
-)
-def test_what_other_programs_write_there_does_no_harm(opened, one_hour, redis_client, put):
-    store = opened(ORDERED=True)
-    put(redis_client, store.keys.noisy(one_hour))
-    handle(store, "aab")
-    assert store.depths().ready == 0
-    if redis_client.type(store.keys.noisy(one_hour)) == b"hash":
-        assert all(0 <= share <= 1 for share in shares().values())
+    ]:
+        with subtests.test(put=put):
+            store = opened(ORDERED=True)
+            put(redis_client, store.keys.noisy(one_hour))
+            handle(store, "aab")
+            assert store.depths().ready == 0
+            if redis_client.type(store.keys.noisy(one_hour)) == b"hash":
+                assert all(0 <= share <= 1 for share in shares().values())
+            redis_client.delete(store.keys.noisy(one_hour))
 
 
 def test_the_use_of_limits_has_them(opened):

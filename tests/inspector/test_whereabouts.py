@@ -15,6 +15,8 @@ from mq_django.stores.results import settled_commands
 from tests import on_cluster
 from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, set_aside, settle, store, take
 
+pytestmark = pytest.mark.cluster
+
 TOPICS = {"orders": {}}
 
 

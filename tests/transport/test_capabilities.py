@@ -3,15 +3,10 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from mq_django.errors import ConnectionLost
 from mq_django.transport.capabilities import _of_eviction, _of_files, _of_persistence, examine
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.private_server import PrivateServer
 from tests.transport.impostor import Impostor
-
-
-def ids(found):
-    return [(finding.id, finding.fatal) for finding in found]
 
 
 @pytest.fixture
@@ -34,22 +29,6 @@ def server_with(mq_settings):
 
 def test_a_good_server_is_nothing_to_talk_about(server_with):
     assert examine(server_with(appendonly="yes")) == []
-
-
-@pytest.mark.parametrize(
-    ("configured", "expected"),
-    [
-        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru", "maxmemory": "100mb"}, [("eviction", True)]),
-        ({"appendonly": "yes", "maxmemory_policy": "allkeys-lru"}, [("eviction", False)]),
-        ({"appendonly": "yes", "maxmemory_policy": "volatile-ttl", "maxmemory": "100mb"}, [("eviction", False)]),
-        ({"appendonly": "no", "save": ""}, [("persistence", False)]),
-        ({"appendonly": "no", "save": "60 1"}, [("persistence", False)]),
-    ],
-)
-def test_a_servers_settings_are_told(server_with, configured, expected):
-    found = examine(server_with(**configured))
-    assert ids(found) == expected
-    assert all(finding.message.endswith(".") for finding in found)
 
 
 def test_a_server_that_tells_little_is_examined_all_the_same(server_with):
@@ -86,22 +65,8 @@ def test_a_redis_that_evicts_any_key_is_refused_at_the_start(server_with):
         call_command("runconsumer")
 
 
-def test_builds_whose_files_break_are_warned_of_at_the_start(impostor):
-    impostor(version="8.10.1")
-    (finding,) = examine(get_client("chores"))
-    assert (finding.id, finding.fatal) == ("files", False)
-    assert "Redis 8.10.1 can write files that it cannot load again" in finding.message
-
-
-def test_a_server_that_is_away_cannot_be_examined(mq_settings):
-    mq_settings(CONNECTION="redis://127.0.0.1:1")
-    with pytest.raises(ConnectionLost):
-        examine(get_client("chores"))
-
-
-@pytest.mark.parametrize(
-    ("info", "told"),
-    [
+def test_builds_whose_files_break_are_named(subtests):
+    for info, told in [
         ({"redis_version": "8.10.0"}, True),
         ({"redis_version": "8.10.2"}, True),
         ({"redis_version": "8.10.3"}, False),
@@ -109,10 +74,9 @@ def test_a_server_that_is_away_cannot_be_examined(mq_settings):
         ({"redis_version": "7.0.15"}, False),
         ({"redis_version": "8.10.1", "valkey_version": "8.10.1"}, False),
         ({}, False),
-    ],
-)
-def test_builds_whose_files_break_are_named(info, told):
-    assert (_of_files(info) is not None) == told
+    ]:
+        with subtests.test(info=info, told=told):
+            assert (_of_files(info) is not None) == told
 
 
 def test_a_replica_is_its_masters_business():

@@ -3,9 +3,7 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -16,64 +14,9 @@ from redis.retry import Retry
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
 from mq_django.transport import embedded, guard_process, servers
 from tests.processes import Process, alive, processes
+from tests.transport.embedded_users import IMPORTS, JOIN, USER, Template, User, connect
 from tests.transport.test_servers import program
 from tests.waiting import wait_until
-
-ROOT = Path(__file__).parent.parent.parent
-
-IMPORTS = """
-import os, sys
-from pathlib import Path
-from mq_django.transport import embedded
-directory = Path(sys.argv[1])
-"""
-
-JOIN = IMPORTS + "print(embedded.url(directory), flush=True)\n"
-
-#: A user that joins, says so, and stays until its standard input ends.
-USER = JOIN + "sys.stdin.read()"
-
-
-def connect(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, socket_timeout=5)
-
-
-class User:
-    """A process that uses the embedded server of a directory."""
-
-    def __init__(self, directory: Path, code: str = USER, **options) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(directory)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            **options,
-        )
-
-    @property
-    def url(self) -> str:
-        if not hasattr(self, "_url"):
-            self._url = self.process.stdout.readline().strip()
-            assert self._url, "the user could not join"
-        return self._url
-
-    def command(self, *arguments):
-        with connect(self.url) as client:
-            return client.execute_command(*arguments)
-
-    @property
-    def server_pid(self) -> int:
-        with connect(self.url) as client:
-            return client.info("server")["process_id"]
-
-    def leave(self) -> None:
-        self.process.stdin.close()
-        self.process.wait(30)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.leave()
 
 
 def guards(directory: Path) -> list[Process]:
@@ -110,6 +53,15 @@ def guard_looks(directory: Path) -> None:
         wait_until(lambda before=before: path.stat().st_mtime_ns != before, message="the guard looks")
 
 
+@pytest.fixture(autouse=True)
+def _guards_look_often(tmp_path, monkeypatch):
+    """Start guards from a copy of their program, with an interval that no test has to wait for."""
+    text = Path(guard_process.__file__).read_text(encoding="utf-8")
+    program = tmp_path / "guard_process.py"
+    program.write_text(text.replace("LOOK_INTERVAL = 1.0", "LOOK_INTERVAL = 0.05"), encoding="utf-8")
+    monkeypatch.setattr(guard_process, "__file__", str(program))
+
+
 @pytest.fixture
 def directory(tmp_path, monkeypatch):
     path = tmp_path / "data"
@@ -132,18 +84,25 @@ def innocent():
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def template():
+    found = Template()
+    yield found
+    found.stop()
+
+
 @pytest.fixture
-def join(directory):
+def join(directory, template):
     users = []
 
     def start(code: str = USER, **options) -> User:
-        users.append(User(directory, code, **options))
+        users.append(User(template, directory, code, **options))
         return users[-1]
 
     yield start
     for user in users:
         user.kill()
-        user.process.stdout.close()
+        user.stdout.close()
 
 
 class TestSharing:
@@ -173,7 +132,7 @@ class TestSharing:
         first = join()
         elsewhere = tmp_path / "runtime"
         elsewhere.mkdir(mode=0o700)
-        second = join(env={**os.environ, "XDG_RUNTIME_DIR": str(elsewhere)})
+        second = join(XDG_RUNTIME_DIR=str(elsewhere))
         assert second.server_pid == first.server_pid
 
     def test_data_is_written_every_second(self, join):
@@ -195,26 +154,25 @@ class TestLeaving:
         assert join().command("GET", "key") == b"value"
 
     def test_ctrl_c_to_the_whole_group_loses_nothing(self, join, directory):
-        leader = join(process_group=0)
+        leader = join(group=0)
         pid = leader.server_pid
-        other = join(process_group=leader.process.pid)
-        for number in range(200):
-            other.command("RPUSH", "list", number)
-        os.killpg(leader.process.pid, signal.SIGINT)
-        assert leader.process.wait(10) != 0
-        assert other.process.wait(10) != 0
+        assert leader.url
+        other = join(group=leader.pid)
+        other.command("RPUSH", "list", *range(200))
+        os.killpg(leader.pid, signal.SIGINT)
+        leader.wait()
+        other.wait()
         wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert not alive(pid)
         assert join().command("LLEN", "list") == 200
 
     def test_a_user_killed_while_it_starts_the_server_leaves_nothing(self, join, directory):
-        for wait in range(8):
-            user = join(IMPORTS + "print('begins', flush=True); embedded.url(directory)")
-            assert user.process.stdout.readline() == "begins\n"
-            # Not for a condition: the kill is to hit each stage of the start.
-            time.sleep(wait * 0.02)
+        for stage in (guard_process.USERS_LOCK, guard_process.GUARD_LOCK, guard_process.SERVER_LOCK):
+            user = join(IMPORTS + "embedded.url(directory)")
+            wait_until(lambda path=directory / stage: path.exists())
             user.kill()
-        wait_until(lambda: nothing_runs(directory), message="all are gone")
+            wait_until(lambda: nothing_runs(directory), message="all are gone")
+            shutil.rmtree(directory)
         assert join().command("PING") is True
 
     def test_who_comes_while_the_server_is_being_stopped_gets_the_next(self, join, directory):
@@ -261,8 +219,8 @@ class TestForking:
         code = JOIN + "if not os.fork():\n    print(os.getpid(), flush=True)\n    import signal; signal.pause()"
         parent = join(code)
         pid = parent.server_pid
-        child = int(parent.process.stdout.readline())
-        parent.process.wait(10)
+        child = int(parent.stdout.readline())
+        parent.wait()
         guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)
@@ -276,7 +234,7 @@ class TestForking:
         )
         user = join(code)
         assert user.url
-        sleeper = int(user.process.stdout.readline())
+        sleeper = int(user.stdout.readline())
         user.leave()
         wait_until(lambda: nothing_runs(directory), message="server and guard are gone")
         assert alive(sleeper)
@@ -293,8 +251,8 @@ class TestForking:
         )
         parent = join(code)
         pid = parent.server_pid
-        child = int(parent.process.stdout.readline())
-        parent.process.wait(10)
+        child = int(parent.stdout.readline())
+        parent.wait()
         guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)

@@ -22,10 +22,13 @@ from mq_django.errors import (
     WrongKeyType,
 )
 from mq_django.producers import queues
+from mq_django.transport.connections import TIMEOUTS
 from mq_django.transport.failures import translate, translate_connecting
 from mq_django.transport.private_server import PrivateServer
 from tests.certificates import TLSServer
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.versions
 
 SECRET = "t0p-s3cret"
 SETTING = r'MQ_DJANGO\["CONNECTION"\]'
@@ -119,20 +122,18 @@ def matches(pattern, said):
         raise ConnectionRejected(said)
 
 
-@pytest.mark.parametrize(
-    ("login", "said"),
-    [
+def test_a_wrong_log_in(refused, locked, subtests):
+    for login, said in [
         (f":{SECRET}x@", r"invalid username-password pair or user is disabled\."),
         (f"nobody:{SECRET}@", r"invalid username-password pair or user is disabled\."),
         ("", r"Authentication required\."),
-    ],
-)
-def test_a_wrong_log_in(refused, locked, login, said):
-    at = f"127.0.0.1:{locked.port}"
-    matches(
-        f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}\\.",
-        refused(f"redis://{login}{at}"),
-    )
+    ]:
+        with subtests.test(login=login, said=said):
+            at = f"127.0.0.1:{locked.port}"
+            matches(
+                f"Redis at {at} refuses the log-in: {said} Check the user name and the password in {SETTING}\\.",
+                refused(f"redis://{login}{at}"),
+            )
 
 
 def test_a_password_that_the_server_does_not_know_of(refused, plain):
@@ -151,12 +152,14 @@ def test_a_database_that_there_is_not(refused, plain):
     )
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"])
-def test_what_is_not_redis(refused, answering, answer):
-    at = answering(answer)
-    matches(
-        f"The server at {at} is not Redis: Protocol .*\\. Check the address in {SETTING}\\.", refused(f"redis://{at}")
-    )
+def test_what_is_not_redis(refused, answering, subtests):
+    for answer in [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"]:
+        with subtests.test(answer=answer):
+            at = answering(answer)
+            matches(
+                f"The server at {at} is not Redis: Protocol .*\\. Check the address in {SETTING}\\.",
+                refused(f"redis://{at}"),
+            )
 
 
 def test_a_certificate_that_cannot_be_verified(refused, tls):
@@ -188,7 +191,9 @@ def test_tls_with_what_answers_otherwise(refused, answering):
     )
 
 
-def test_tls_with_a_server_that_has_none_ends_with_advice(refused, plain):
+def test_tls_with_a_server_that_has_none_ends_with_advice(refused, plain, monkeypatch):
+    for role in TIMEOUTS:
+        monkeypatch.setitem(TIMEOUTS, role, (0.1, 0.1))
     said = refused(f"rediss://127.0.0.1:{plain.port}", ConnectionLost)
     assert said == (
         f"Cannot reach Redis at 127.0.0.1:{plain.port}: it did not answer in time. "
@@ -209,16 +214,14 @@ def test_who_hangs_up_may_expect_tls(refused, answering):
     assert refused(f"redis://{at}", ConnectionLost) == f"Cannot reach Redis at {at}: {HUNG_UP}"
 
 
-@pytest.mark.parametrize(
-    ("connection", "said"),
-    [
+def test_a_server_that_cannot_be_reached_is_named(refused, subtests):
+    for connection, said in [
         (f"redis://:{SECRET}@127.0.0.1:1", "127.0.0.1:1: Connection refused."),
         (f"redis://:{SECRET}@no-such-host.invalid:7000", "no-such-host.invalid:7000: Name or service not known."),
         ("unix:///nowhere/redis.sock", "/nowhere/redis.sock: No such file or directory."),
-    ],
-)
-def test_a_server_that_cannot_be_reached_is_named(refused, connection, said):
-    assert refused(connection, ConnectionLost) == f"Cannot reach Redis at {said}"
+    ]:
+        with subtests.test(connection=connection, said=said):
+            assert refused(connection, ConnectionLost) == f"Cannot reach Redis at {said}"
 
 
 def test_a_user_who_may_use_no_queue(mq_settings, locked, capsys):
@@ -291,35 +294,40 @@ def alone():
         yield client
 
 
-@pytest.mark.parametrize("command", [("SET", "k", 1), ("EVAL", WRITE, 1, "k")], ids=["alone", "in a script"])
-@pytest.mark.parametrize(
-    ("option", "value", "kind"),
-    [("maxmemory", "1", RedisOutOfMemory), ("min-replicas-to-write", "1", ReadOnly), ("replicaof", None, ReadOnly)],
-)
-def test_what_a_server_refuses_is_said_by_its_class_and_in_its_words(alone, command, option, value, kind):
-    if value is None:
-        alone.replicaof("127.0.0.1", 1)
-    else:
-        alone.config_set(option, value)
-    found = said_by(alone, *command)
-    assert type(found) is kind
-    assert "script" not in str(found)
-
-
-def test_a_script_that_meets_a_wrong_type_says_no_more_than_that(alone):
+def test_what_a_server_refuses_is_said_by_its_class_and_in_its_words(alone, subtests):
     alone.set("text", 1)
     found = said_by(alone, "EVAL", "return redis.call('LLEN', KEYS[1])", 1, "text")
     assert type(found) is WrongKeyType
     assert str(found) == "WRONGTYPE Operation against a key holding the wrong kind of value"
+    for option, value, usual, kind in [
+        ("maxmemory", "1", "0", RedisOutOfMemory),
+        ("min-replicas-to-write", "1", "0", ReadOnly),
+        ("replicaof", "127.0.0.1 1", "no one", ReadOnly),
+    ]:
+        set_option(alone, option, value)
+        for command in (("SET", "k", 1), ("EVAL", WRITE, 1, "k")):
+            with subtests.test(option=option, command=command):
+                found = said_by(alone, *command)
+                assert type(found) is kind
+                assert "script" not in str(found)
+        set_option(alone, option, usual)
 
 
-@pytest.mark.parametrize("key", ["ROOM", "BUSY", "MOVED"])
-def test_a_code_in_the_name_of_a_key_means_nothing(alone, key):
-    alone.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", f"~{key}", "+eval", "+get")
+def set_option(client, option, value):
+    if option == "replicaof":
+        client.replicaof(*value.split())
+    else:
+        client.config_set(option, value)
+
+
+def test_a_code_in_the_name_of_a_key_means_nothing(alone):
+    keys = ["ROOM", "BUSY", "MOVED"]
+    alone.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", *(f"~{key}" for key in keys), "+eval", "+get")
     alone.auth(SECRET, "shop")
-    assert type(said_by(alone, "SET", key, 1)) is NotPermitted
-    assert type(said_by(alone, "GET", "OOM")) is NotPermitted
-    assert type(said_by(alone, "EVAL", WRITE, 1, key)) is NotPermitted
+    for key in keys:
+        assert type(said_by(alone, "SET", key, 1)) is NotPermitted
+        assert type(said_by(alone, "GET", "OOM")) is NotPermitted
+        assert type(said_by(alone, "EVAL", WRITE, 1, key)) is NotPermitted
 
 
 def test_a_server_that_runs_a_script_without_end_is_busy(alone):

@@ -18,6 +18,8 @@ from mq_django.transport import locations
 from mq_django.transport.connections import TIMEOUTS, get_client
 from mq_django.transport.sessions import Session
 
+pytestmark = pytest.mark.versions
+
 #: What would break a queue: answers of another form, time limits of others, retries, too few connections.
 FOREIGN = {
     "max_connections": 1,
@@ -76,24 +78,17 @@ def options_of(role="produce"):
     return {**pool.connection_kwargs, "max_connections": pool.max_connections}
 
 
-@pytest.mark.parametrize("role", TIMEOUTS)
-def test_pools_timeouts_and_protocol_are_ours(use_foreign, role):
+def test_pools_timeouts_and_protocol_are_ours(use_foreign, subtests):
     use_foreign()
-    options = options_of(role)
-    for name, value in FOREIGN.items():
-        assert options.get(name) != value, name
-    assert (options["socket_connect_timeout"], options["socket_timeout"]) == TIMEOUTS[role]
-    assert options["protocol"] == 2
-    assert type(get_client(role).connection_pool) is redis.ConnectionPool
-
-
-def test_a_publish_works_whatever_they_say(use_foreign):
-    use_foreign()
+    for role in TIMEOUTS:
+        with subtests.test(role):
+            options = options_of(role)
+            assert [name for name, value in FOREIGN.items() if options.get(name) == value] == []
+            assert (options["socket_connect_timeout"], options["socket_timeout"]) == TIMEOUTS[role]
+            assert options["protocol"] == 2
+            assert type(get_client(role).connection_pool) is redis.ConnectionPool
     assert queues["emails"].publish("welcome", {"user_id": 7})
-
-
-def test_hundreds_of_connections_are_had_at_once(use_foreign):
-    use_foreign()
+    # Hundreds of connections at once.
     sessions = [Session(get_client("consume")) for _ in range(120)]
     threads = [threading.Thread(target=session.trip, args=([("PING",)],)) for session in sessions]
     try:
@@ -116,17 +111,20 @@ WHERES = {
 }
 
 
-@pytest.mark.parametrize("url", WHERES)
-@pytest.mark.parametrize("by_alias", [False, True])
-def test_where_the_server_is_and_how_to_log_in_is_kept(mq_settings, use_alias, url, by_alias):
-    if by_alias:
-        use_alias(query(url))
-    else:
-        mq_settings(CONNECTION=query(url))
-    options = options_of()
-    assert {name: options.get(name) for name in WHERES[url]} == WHERES[url]
-    kind = {"redis": Connection, "rediss": SSLConnection, "unix": UnixDomainSocketConnection}[url.partition(":")[0]]
-    assert get_client("produce").connection_pool.connection_class is kind
+def test_where_the_server_is_and_how_to_log_in_is_kept(mq_settings, use_alias, subtests):
+    for url in WHERES:
+        for by_alias in [False, True]:
+            with subtests.test(url=url, by_alias=by_alias):
+                if by_alias:
+                    use_alias(query(url))
+                else:
+                    mq_settings(CONNECTION=query(url))
+                options = options_of()
+                assert {name: options.get(name) for name in WHERES[url]} == WHERES[url]
+                kind = {"redis": Connection, "rediss": SSLConnection, "unix": UnixDomainSocketConnection}[
+                    url.partition(":")[0]
+                ]
+                assert get_client("produce").connection_pool.connection_class is kind
 
 
 def test_an_alias_keeps_its_log_in_tls_and_database(use_alias):
@@ -174,9 +172,8 @@ def test_every_option_of_redis_py_is_ours_or_says_where(subtests):
     }
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
+def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, subtests):
+    for url, said in [
         ("redis://db.example:notaport", "port from 1 to 65535"),
         ("redis://db.example:70000", "port from 1 to 65535"),
         ("redis://db.example/first", "its database is not a number"),
@@ -188,24 +185,22 @@ def test_every_option_of_redis_py_is_ours_or_says_where(subtests):
         ("unix://", "no path to a socket"),
         ("redis://user:top/secret@db.example", "percent-encoded"),
         ("redis://user:top#secret@db.example", "percent-encoded"),
-    ],
-)
-@pytest.mark.parametrize("by_alias", [False, True])
-def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, url, said, by_alias):
-    if by_alias:
-        use_alias(url)
-    else:
-        mq_settings(CONNECTION=url)
-    setting = r"CACHES\['mq'\]" if by_alias else r'MQ_DJANGO\["CONNECTION"\]'
-    with pytest.raises(ConfigurationError, match=f"(?s){setting}.*{said}") as caught:
-        queues["emails"].publish("welcome", 1)
-    assert "top" not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    ]:
+        for by_alias in [False, True]:
+            with subtests.test(url=url, said=said, by_alias=by_alias):
+                if by_alias:
+                    use_alias(url)
+                else:
+                    mq_settings(CONNECTION=url)
+                setting = r"CACHES\['mq'\]" if by_alias else r'MQ_DJANGO\["CONNECTION"\]'
+                with pytest.raises(ConfigurationError, match=f"(?s){setting}.*{said}") as caught:
+                    queues["emails"].publish("welcome", 1)
+                assert "top" not in str(caught.value)
+                assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, subtests):
+    for options in [
         {"CONNECTION_POOL_KWARGS": {"max_conections": 5}},
         {"CONNECTION_FACTORY": "no.such.Factory"},
         {"CONNECTION_FACTORY": "django_redis.pool.SentinelConnectionFactory"},
@@ -213,13 +208,11 @@ def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, ur
         {"CONNECTION_POOL_KWARGS": 5},
         {"REDIS_CLIENT_CLASS": "redis.RedisCluster"},
         {"REDIS_CLIENT_CLASS": "no.such.Client"},
-    ],
-    ids=str,
-)
-def test_an_alias_that_cannot_be_used_is_named(use_alias, redis_url, options):
-    use_alias(redis_url, **options)
-    with pytest.raises(ConfigurationError, match=r"CACHES\['mq'\]"):
-        queues["emails"].publish("welcome", 1)
+    ]:
+        with subtests.test(options=options):
+            use_alias(redis_url, **options)
+            with pytest.raises(ConfigurationError, match=r"CACHES\['mq'\]"):
+                queues["emails"].publish("welcome", 1)
 
 
 def test_an_alias_of_a_cluster_is_told_the_url_to_write(use_alias, redis_url):
@@ -235,13 +228,14 @@ def test_a_class_made_from_django_rediss_is_one_of_it(settings, mq_settings, red
     assert not [message for message in check_connection() if message.is_serious()]
 
 
-@pytest.mark.parametrize("backend", ["django.core.cache.backends.redis.RedisCache", "my_django_redis.Cache"])
-def test_another_cache_is_refused_whatever_its_name(settings, mq_settings, redis_url, backend):
-    settings.CACHES = {"mq": {"BACKEND": backend, "LOCATION": redis_url}}
-    mq_settings(CONNECTION="mq")
-    with pytest.raises(ConfigurationError, match="must name a django-redis alias"):
-        queues["emails"].publish("welcome", 1)
-    assert [message.id for message in check_connection() if message.is_serious()] == ["mq_django.E003"]
+def test_another_cache_is_refused_whatever_its_name(settings, mq_settings, redis_url, subtests):
+    for backend in ["django.core.cache.backends.redis.RedisCache", "my_django_redis.Cache"]:
+        with subtests.test(backend=backend):
+            settings.CACHES = {"mq": {"BACKEND": backend, "LOCATION": redis_url}}
+            mq_settings(CONNECTION="mq")
+            with pytest.raises(ConfigurationError, match="must name a django-redis alias"):
+                queues["emails"].publish("welcome", 1)
+            assert [message.id for message in check_connection() if message.is_serious()] == ["mq_django.E003"]
 
 
 def test_an_alias_that_spreads_its_keys_is_refused(use_alias, redis_url):
@@ -253,11 +247,12 @@ def test_an_alias_that_spreads_its_keys_is_refused(use_alias, redis_url):
     assert queues["emails"].publish("welcome", 1)
 
 
-@pytest.mark.parametrize("location", ["", [], 5, "db.example:6379", "redis://db.example/0;redis://db.example/1"])
-def test_an_alias_without_a_redis_is_named(use_alias, location):
-    use_alias(location)
-    with pytest.raises(ConfigurationError, match=r"The LOCATION of CACHES\['mq'\] is not a usable Redis URL"):
-        queues["emails"].publish("welcome", 1)
+def test_an_alias_without_a_redis_is_named(use_alias, subtests):
+    for location in ["", [], 5, "db.example:6379", "redis://db.example/0;redis://db.example/1"]:
+        with subtests.test(location=location):
+            use_alias(location)
+            with pytest.raises(ConfigurationError, match=r"The LOCATION of CACHES\['mq'\] is not a usable Redis URL"):
+                queues["emails"].publish("welcome", 1)
 
 
 class Stubborn(ConnectionFactory):
@@ -267,8 +262,7 @@ class Stubborn(ConnectionFactory):
         return redis.ConnectionPool.from_url(params["url"])
 
 
-@pytest.mark.parametrize("kind", ["url", "alias"])
-def test_a_plain_install_has_no_hiredis(redis_url, namespace, kind):
+def test_a_plain_install_has_no_hiredis(redis_url, namespace):
     code = f"""
 import sys
 sys.modules["hiredis"] = sys.modules["orjson"] = None
@@ -276,10 +270,14 @@ from django.conf import settings
 cache = {{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": {redis_url!r}}}
 settings.configure(
     CACHES={{"default": cache}},
-    MQ_DJANGO={{"NAMESPACE": {namespace!r}, "CONNECTION": {redis_url!r} if {kind!r} == "url" else "default"}},
+    MQ_DJANGO={{
+        "NAMESPACE": {namespace!r},
+        "CONNECTION": {redis_url!r},
+        "QUEUES": {{"default": {{}}, "alias": {{"CONNECTION": "default"}}}},
+    }},
 )
 from mq_django import queues
-print(queues["default"].publish("welcome", 1))
+print(queues["default"].publish("welcome", 1), queues["alias"].publish("welcome", 1))
 """
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     answer = subprocess.run(

@@ -66,12 +66,13 @@ def test_the_moved_clock_takes_no_names_from_the_script_behind_it():
     assert free_names(scripts._read("testing/clock")) == set()
 
 
-@pytest.mark.parametrize("moved_ms", [None, 0, HOUR, -HOUR])
-def test_the_clock_is_moved_and_goes_on(advance, moved_ms):
-    if moved_ms is not None:
-        advance(moved_ms)
-    before, found, after = time.time_ns() // 1000, clock(), time.time_ns() // 1000
-    assert before - 1 <= found - (moved_ms or 0) * 1000 <= after + 1
+def test_the_clock_is_moved_and_goes_on(advance, subtests):
+    for moved_ms in [None, 0, HOUR, -HOUR]:
+        with subtests.test(moved_ms=moved_ms):
+            if moved_ms is not None:
+                advance(moved_ms)
+            before, found, after = time.time_ns() // 1000, clock(), time.time_ns() // 1000
+            assert before - 1 <= found - (moved_ms or 0) * 1000 <= after + 1
 
 
 def test_time_is_answered_as_redis_does(advance, redis_client):
@@ -101,28 +102,27 @@ def test_entries_have_ids_of_the_moved_time_and_increase_when_it_is_moved_back(a
     assert all(abs(ms - first[0] - HOUR) < 60_000 for ms, _ in later)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "begins"),
-    [
+def test_only_an_id_is_replaced(advance, redis_client, namespace, subtests):
+    for arguments, begins in [
         ("'*', 'f', '1'", None),
         ("'maxlen', '~', 16, '*', 'f', '*'", None),
         ("'nomkstream', '*', 'f', '*'", None),
         ("'5-1', '*', '*'", b"5-1"),
-    ],
-)
-def test_only_an_id_is_replaced(advance, redis_client, namespace, arguments, begins):
-    advance(HOUR)
-    key = f"{namespace}:*"
-    if "nomkstream" in arguments:
-        redis_client.xadd(key, {"f": "0"}, id="1-1")
-    entry = run(redis_client, f"return redis.call('XADD', KEYS[1], {arguments})", key)
-    found, fields = redis_client.xrange(key)[-1]
-    assert found == entry
-    assert b"*" in {*fields, *fields.values()} or fields == {b"f": b"1"}
-    if begins:
-        assert entry == begins
-    else:
-        assert abs(int(entry.split(b"-")[0]) / 1000 - time.time() - 3600) < 60
+    ]:
+        with subtests.test(arguments=arguments, begins=begins):
+            advance(HOUR)
+            key = f"{namespace}:*"
+            if "nomkstream" in arguments:
+                redis_client.xadd(key, {"f": "0"}, id="1-1")
+            entry = run(redis_client, f"return redis.call('XADD', KEYS[1], {arguments})", key)
+            found, fields = redis_client.xrange(key)[-1]
+            assert found == entry
+            assert b"*" in {*fields, *fields.values()} or fields == {b"f": b"1"}
+            if begins:
+                assert entry == begins
+            else:
+                assert abs(int(entry.split(b"-")[0]) / 1000 - time.time() - 3600) < 60
+            redis_client.delete(key)
 
 
 def test_an_error_of_redis_stays_the_same(advance, redis_client, namespace):

@@ -84,9 +84,8 @@ def test_with_tls_master_and_sentinels_have_the_same_ca(mq_settings):
         assert each.connection_kwargs["ssl_cert_reqs"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
+def test_what_cannot_be_used_is_said_before_anything_is_connected(mq_settings, subtests):
+    for url, said in [
         ("redis+sentinel://s1", "must name a master"),
         ("redis+sentinel://s1:26379/", "must name a master"),
         ("redis+sentinel://s1/my%20shop/0", "must name a master"),
@@ -107,14 +106,15 @@ def test_with_tls_master_and_sentinels_have_the_same_ca(mq_settings):
         ("rediss+sentinel://s1/shop?ssl_cert_reqs=some", "some"),
         ("redis+sentinel://user:top/secret@s1/shop", "percent-encoded"),
         ("redis+sentinel://user:top#secret@s1/shop", "percent-encoded"),
-    ],
-)
-def test_what_cannot_be_used_is_said_before_anything_is_connected(mq_settings, url, said):
-    mq_settings(CONNECTION=url)
-    with pytest.raises(ConfigurationError, match=rf'(?s)MQ_DJANGO\["CONNECTION"\].*{re.escape(said)}') as caught:
-        queues["emails"].publish("welcome", 1)
-    assert "secret" not in str(caught.value)
-    assert [message.id for message in check_connection()] == ["mq_django.E008"]
+    ]:
+        with subtests.test(url=url, said=said):
+            mq_settings(CONNECTION=url)
+            with pytest.raises(
+                ConfigurationError, match=rf'(?s)MQ_DJANGO\["CONNECTION"\].*{re.escape(said)}'
+            ) as caught:
+                queues["emails"].publish("welcome", 1)
+            assert "secret" not in str(caught.value)
+            assert [message.id for message in check_connection()] == ["mq_django.E008"]
 
 
 def test_a_cache_with_the_same_master_and_database_is_a_neighbour(settings, mq_settings):
@@ -206,11 +206,12 @@ def test_a_redis_in_the_place_of_a_sentinel_is_named(mq_settings, master, sentin
     assert queues["emails"].publish("welcome", 1)
 
 
-@pytest.mark.parametrize("database", ["", "/2"])
-def test_a_sentinel_in_the_place_of_a_redis_is_named(mq_settings, sentinel, database):
-    mq_settings(CONNECTION=f"redis://127.0.0.1:{sentinel.port}{database}")
-    with pytest.raises(ConnectionRejected, match=r"write redis\+sentinel://HOST:26379/NAME_OF_THE_MASTER/0"):
-        queues["emails"].publish("welcome", 1)
+def test_a_sentinel_in_the_place_of_a_redis_is_named(mq_settings, sentinel, subtests):
+    for database in ["", "/2"]:
+        with subtests.test(database=database):
+            mq_settings(CONNECTION=f"redis://127.0.0.1:{sentinel.port}{database}")
+            with pytest.raises(ConnectionRejected, match=r"write redis\+sentinel://HOST:26379/NAME_OF_THE_MASTER/0"):
+                queues["emails"].publish("welcome", 1)
 
 
 def test_a_consumer_that_starts_on_a_sentinel_says_so(mq_settings, sentinel):
@@ -220,19 +221,17 @@ def test_a_consumer_that_starts_on_a_sentinel_says_so(mq_settings, sentinel):
     assert "redis+sentinel://" in finding.advice
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_passwords_of_urls_are_hidden_in_texts(subtests):
+    for text in [
         "redis+sentinel://user:hidden1@s1:26379,s2:26379/shop/0",
         "rediss+sentinel://:hidden1@s1/shop?x=1",
         "redis+sentinel://s1:26379,s2:26379/shop/0?sentinel_username=u&sentinel_password=hidden1",
         "redis+sentinel://s1/shop/0?sentinel_password=hidden1&ssl_cert_reqs=none",
-    ],
-)
-def test_passwords_of_urls_are_hidden_in_texts(text):
-    found = redact_text(f"CONNECTION is {text}.")
-    assert "hidden1" not in found
-    assert "s1" in found
+    ]:
+        with subtests.test(text=text):
+            found = redact_text(f"CONNECTION is {text}.")
+            assert "hidden1" not in found
+            assert "s1" in found
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")

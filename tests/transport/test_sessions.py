@@ -10,6 +10,8 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session, reply_or_raise
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.fixture
 def session(mq_settings):

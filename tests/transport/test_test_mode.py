@@ -22,26 +22,25 @@ def test_a_process_is_not_in_test_mode():
     assert not test_mode.is_on()
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
+def test_djangos_test_command_is_one(monkeypatch, subtests):
+    for argv in [
         ["manage.py", "test", "shop"],
         ["/srv/shop/manage.py", "test"],
         ["/usr/bin/django-admin", "test"],
         ["/lib/django/__main__.py", "test"],
-    ],
-)
-def test_djangos_test_command_is_one(monkeypatch, argv):
-    monkeypatch.setattr(sys, "argv", argv)
-    assert test_mode.is_on()
+    ]:
+        with subtests.test(argv=argv):
+            monkeypatch.setattr(sys, "argv", argv)
+            assert test_mode.is_on()
+        # For what it starts, which would be on for that.
+        monkeypatch.delenv(test_mode.SWITCH)
 
 
-@pytest.mark.parametrize(
-    "argv", [[], [""], ["celery", "test"], ["manage.py", "migrate", "test"], ["__main__.py", "test"]]
-)
-def test_other_programs_are_none(monkeypatch, argv):
-    monkeypatch.setattr(sys, "argv", argv)
-    assert not test_mode.is_on()
+def test_other_programs_are_none(monkeypatch, subtests):
+    for argv in [[], [""], ["celery", "test"], ["manage.py", "migrate", "test"], ["__main__.py", "test"]]:
+        with subtests.test(argv=argv):
+            monkeypatch.setattr(sys, "argv", argv)
+            assert not test_mode.is_on()
 
 
 def test_pytest_is_one(monkeypatch):
@@ -54,11 +53,12 @@ def test_a_runner_that_sets_djangos_test_environment_up_is_one(monkeypatch):
     assert test_mode.is_on()
 
 
-@pytest.mark.parametrize(("value", "is_on"), [("1", True), ("0", False), ("", False)])
-def test_the_switch_decides(monkeypatch, value, is_on):
-    monkeypatch.setenv(test_mode.SWITCH, value)
-    monkeypatch.setenv("PYTEST_VERSION", "" if is_on else "9.0.0")
-    assert test_mode.is_on() is is_on
+def test_the_switch_decides(monkeypatch, subtests):
+    for value, is_on in [("1", True), ("0", False), ("", False)]:
+        with subtests.test(value=value, is_on=is_on):
+            monkeypatch.setenv(test_mode.SWITCH, value)
+            monkeypatch.setenv("PYTEST_VERSION", "" if is_on else "9.0.0")
+            assert test_mode.is_on() is is_on
 
 
 def test_what_tests_start_is_in_test_mode_too(monkeypatch):

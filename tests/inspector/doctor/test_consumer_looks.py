@@ -38,13 +38,14 @@ def test_a_queue_of_other_programs_without_housekeeping(found, mq_settings):
     assert found("D302") == []
 
 
-@pytest.mark.parametrize("announced", [{"version": "0.0.1"}, {"protocol": PROTOCOL + 1}, {"protocol": ["x"]}])
-def test_consumers_of_other_versions(found, announced):
-    announce("default")
-    announce("emails", "s2", host="web2", **announced)
-    (finding,) = found("D3")
-    assert (finding.code, finding.level) == ("D303", "warning")
-    assert f"{announced.get('version', VERSION)} on web2" in finding.seen
+def test_consumers_of_other_versions(found, subtests):
+    for announced in [{"version": "0.0.1"}, {"protocol": PROTOCOL + 1}, {"protocol": ["x"]}]:
+        with subtests.test(announced=announced):
+            announce("default")
+            announce("emails", "s2", host="web2", **announced)
+            (finding,) = found("D3")
+            assert (finding.code, finding.level) == ("D303", "warning")
+            assert f"{announced.get('version', VERSION)} on web2" in finding.seen
 
 
 def test_a_group_that_lags_towards_its_retention(found, mq_settings):

@@ -10,9 +10,8 @@ from tests.inspector.doctor.conftest import levels
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
-@pytest.mark.parametrize(
-    ("options", "seen"),
-    [
+def test_limits_of_keys_that_have_no_effect(mq_settings, found, subtests):
+    for options, seen in [
         ({"CONCURRENCY": {"queue": 5, "key": 20}}, "CONCURRENCY of emails"),
         ({"CONCURRENCY": {"queue": 5, "key": 1}}, ""),
         ({"CONCURRENCY": 5}, ""),
@@ -21,22 +20,20 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
         # More in a minute than the queue may have, but it limits a burst.
         ({"RATE_LIMIT": {"queue": "100/m", "key": "10/s"}}, ""),
         ({"RATE_LIMIT": {"key": "10/s"}}, ""),
-    ],
-)
-def test_limits_of_keys_that_have_no_effect(mq_settings, found, options, seen):
-    mq_settings(QUEUES={"emails": options})
-    findings = found("D206")
-    assert levels(findings) == ([("D206", "note")] if seen else [])
-    assert all(seen in finding.seen for finding in findings)
+    ]:
+        with subtests.test(options=options, seen=seen):
+            mq_settings(QUEUES={"emails": options})
+            findings = found("D206")
+            assert levels(findings) == ([("D206", "note")] if seen else [])
+            assert all(seen in finding.seen for finding in findings)
 
 
 def schedule(seconds, **options):
     return {"every": timedelta(seconds=seconds), "message": "tick", "queue": "emails", **options}
 
 
-@pytest.mark.parametrize(
-    ("limit", "schedules", "codes"),
-    [
+def test_schedules_that_publish_more_than_may_be_handled(mq_settings, found, subtests):
+    for limit, schedules, codes in [
         ("1/m", {"a": schedule(30)}, [("D207", "warning")]),
         ("1/m", {"a": schedule(100), "b": schedule(100)}, [("D207", "warning")]),
         ("1/m", {"a": schedule(60)}, []),
@@ -44,13 +41,12 @@ def schedule(seconds, **options):
         ("1/m", {"a": schedule(30, expires=60)}, []),
         ("1/m", {"a": schedule(30, queue="default")}, []),
         (None, {"a": schedule(1)}, []),
-    ],
-)
-def test_schedules_that_publish_more_than_may_be_handled(mq_settings, found, limit, schedules, codes):
-    mq_settings(QUEUES={"default": {}, "emails": {"RATE_LIMIT": limit} if limit else {}}, SCHEDULES=schedules)
-    findings = found("D207")
-    assert levels(findings) == codes
-    assert all("RATE_LIMIT allows 60" in finding.seen for finding in findings)
+    ]:
+        with subtests.test(limit=limit, schedules=schedules, codes=codes):
+            mq_settings(QUEUES={"default": {}, "emails": {"RATE_LIMIT": limit} if limit else {}}, SCHEDULES=schedules)
+            findings = found("D207")
+            assert levels(findings) == codes
+            assert all("RATE_LIMIT allows 60" in finding.seen for finding in findings)
 
 
 def test_logs_that_may_be_larger_than_the_memory(server_with, mq_settings, found):

@@ -32,6 +32,11 @@ def server(server_with, mq_settings):
 def fill(queue):
     publish_many(queue, [("welcome", "x" * 1000)] * MESSAGES)
     # As if they had been there before.
+    forget(queue)
+
+
+def forget(queue):
+    """Forget what was counted."""
     keys, now = get_config().queue(queue).keys, int(clock.now()) // 60
     for hour in (now // 60, now // 60 - 1):
         with redis.Redis.from_url(get_config().connection) as client:
@@ -83,9 +88,8 @@ def test_growth_that_takes_more_than_a_day_is_no_finding(server, found):
     assert found("D116") == []
 
 
-@pytest.mark.parametrize(
-    "published",
-    [
+def test_noise_is_no_growth(server, found, subtests):
+    for published in [
         {},
         # A burst that is over, and one that has just begun.
         {40: MESSAGES},
@@ -94,20 +98,22 @@ def test_growth_that_takes_more_than_a_day_is_no_finding(server, found):
         dict.fromkeys(range(30, 60), MESSAGES),
         # Less than noise.
         dict.fromkeys(range(60), 1),
-    ],
-)
-def test_noise_is_no_growth(server, found, published):
-    count("emails", published)
-    leave_free(server, MIB // 20)
-    assert found("D116") == []
+    ]:
+        with subtests.test(published=published):
+            count("emails", published)
+            leave_free(server, MIB // 20)
+            assert found("D116") == []
+            forget("emails")
 
 
-@pytest.mark.parametrize("what", ["handled", "expired"])
-def test_what_leaves_the_queue_is_no_growth(server, found, what):
-    count("emails", STEADY)
-    count("emails", STEADY, what)
-    leave_free(server, MIB // 20)
-    assert found("D116") == []
+def test_what_leaves_the_queue_is_no_growth(server, found, subtests):
+    for what in ["handled", "expired"]:
+        with subtests.test(what=what):
+            count("emails", STEADY)
+            count("emails", STEADY, what)
+            leave_free(server, MIB // 20)
+            assert found("D116") == []
+            forget("emails")
 
 
 def test_no_more_can_have_grown_than_is_there(server, found):
@@ -124,23 +130,22 @@ def test_what_other_programs_handle_is_not_known_so_it_does_not_count(server, fo
     assert found("D116") == []
 
 
-@pytest.mark.parametrize(
-    ("options", "codes"),
-    [
+def test_a_log_grows_until_its_retention(server, found, mq_settings, subtests):
+    mq_settings(CONNECTION=server.url, QUEUES={}, TOPICS={"orders": {}})
+    topics["orders"].publish_many([("paid", "x" * 1000)] * MESSAGES, on_commit=False)
+    count_in(get_config().topic("orders").keys, clock.now(), STEADY, "published")
+    for options, codes in [
         ({}, [("D116", "warning")]),
         ({"RETENTION_COUNT": 20 * MESSAGES}, [("D116", "warning")]),
         # These limits are reached before the memory is full.
         ({"RETENTION_COUNT": 2 * MESSAGES}, []),
         ({"RETENTION_BYTES": 2 * MIB}, []),
         ({"RETENTION": 3600}, []),
-    ],
-)
-def test_a_log_grows_until_its_retention(server, found, mq_settings, options, codes):
-    mq_settings(CONNECTION=server.url, QUEUES={}, TOPICS={"orders": options})
-    topics["orders"].publish_many([("paid", "x" * 1000)] * MESSAGES, on_commit=False)
-    count_in(get_config().topic("orders").keys, clock.now(), STEADY, "published")
-    leave_free(server, 10 * MIB)
-    assert levels(found("D116")) == codes
+    ]:
+        with subtests.test(options=options, codes=codes):
+            mq_settings(CONNECTION=server.url, QUEUES={}, TOPICS={"orders": options})
+            leave_free(server, 10 * MIB)
+            assert levels(found("D116")) == codes
 
 
 def test_the_counters_are_those_that_publishing_writes(server, found):
@@ -177,16 +182,14 @@ def test_a_user_who_may_not_ask_for_sizes_gets_a_note(server, found):
     assert any("Could not look at trend of memory" in seen for seen in notes)
 
 
-@pytest.mark.parametrize(
-    ("growths", "hours"),
-    [
+def test_the_time_until_the_memory_is_full(subtests):
+    for growths, hours in [
         ([], inf),
         ([Growth("a", 1, 10.0)], 10.0),
         ([Growth("a", 1, 10.0, 5.0)], inf),
         ([Growth("a", 1, 10.0, 10.0)], 10.0),
         # 30 in the first hour, then 10 an hour.
         ([Growth("a", 1, 10.0), Growth("b", 1, 20.0, 1.0)], 8.0),
-    ],
-)
-def test_the_time_until_the_memory_is_full(growths, hours):
-    assert full_in(100.0, growths) == hours
+    ]:
+        with subtests.test(growths=growths, hours=hours):
+            assert full_in(100.0, growths) == hours

@@ -75,10 +75,6 @@ def test_a_replica_that_does_not_reply(server_with, replica_of, found, monkeypat
     (finding,) = found("D1")
     assert (finding.code, finding.level) == ("D117", "warning")
     assert f"127.0.0.1:{replica.port} has not replied for" in finding.seen
-    os.kill(replica.pid, signal.SIGCONT)
-    with client_of(master) as client:
-        wait_until(lambda: client.info("replication")["slave0"]["lag"] < 2, timeout=20)
-    assert found("D117") == []
 
 
 def test_a_replica_that_is_behind(server_with, replica_of, found, monkeypatch):

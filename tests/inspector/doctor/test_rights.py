@@ -76,12 +76,13 @@ def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace)
     assert rights(notes) == []
 
 
-@pytest.mark.parametrize("rules", [(), ("-xack",), ("-multi",)])
-def test_trying_writes_nothing(as_user, redis_client, namespace, rules):
-    before = writes(redis_client)
-    as_user(*rules)
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
-    assert writes(redis_client) == before
+def test_trying_writes_nothing(as_user, redis_client, namespace, subtests):
+    for rules in [(), ("-xack",), ("-multi",)]:
+        with subtests.test(rules=rules):
+            before = writes(redis_client)
+            as_user(*rules)
+            assert list(redis_client.scan_iter(f"{namespace}:*")) == []
+            assert writes(redis_client) == before
 
 
 def writes(client: redis.Redis) -> dict[str, int]:

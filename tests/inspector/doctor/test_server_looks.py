@@ -3,14 +3,13 @@
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
-import pytest
 import redis
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.inspector.doctor import server_looks
 from mq_django.transport.connections import close_clients, open_wire
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
@@ -29,22 +28,30 @@ def test_nothing_is_said_about_a_good_server(server_with, found):
     assert found("D1") == []
 
 
-@pytest.mark.parametrize(
-    ("configured", "expected"),
-    [
-        ({"maxmemory_policy": "allkeys-lru", "maxmemory": "100mb"}, ("D102", "error")),
-        ({"maxmemory_policy": "allkeys-lru"}, ("D102", "warning")),
-        ({"appendonly": "no", "save": ""}, ("D103", "warning")),
-        ({"appendonly": "no", "save": "60 1"}, ("D103", "warning")),
-        ({"min_replicas_to_write": "1"}, ("D111", "error")),
-        ({"tcp_keepalive": "0"}, ("D113", "warning")),
-    ],
-)
-def test_a_setting_of_the_server_is_a_finding(server_with, found, configured, expected):
-    server = server_with(**configured)
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == expected
-    assert server.url.removeprefix("redis://") in finding.where
+def test_a_setting_of_the_server_is_a_finding(server_with, found, subtests):
+    server = server_with()
+    with client_of(server) as client:
+        for settings, expected in [
+            ({"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}, ("D102", "error")),
+            ({"maxmemory-policy": "allkeys-lru"}, ("D102", "warning")),
+            ({"maxmemory-policy": "volatile-ttl", "maxmemory": "100mb"}, ("D102", "warning")),
+            ({"min-replicas-to-write": "1"}, ("D111", "error")),
+            ({"tcp-keepalive": "0"}, ("D113", "warning")),
+            ({"timeout": "1"}, ("D119", "warning")),
+            ({"timeout": "60"}, None),
+            ({"appendonly": "no", "save": ""}, ("D103", "warning")),
+            ({"appendonly": "no", "save": "60 1"}, ("D103", "warning")),
+        ]:
+            before = {name: client.config_get(name)[name] for name in settings}
+            for name, value in settings.items():
+                client.config_set(name, value)
+            with subtests.test(**settings):
+                findings = found("D1")
+                assert levels(findings) == ([expected] if expected else [])
+                assert all(server.url.removeprefix("redis://") in each.where for each in findings)
+            # The append-only file stays off: writing it anew takes time.
+            for name, value in before.items():
+                client.config_set(name, value if name != "appendonly" else "no")
 
 
 def cluster_node(server_with):
@@ -106,13 +113,11 @@ def test_a_server_that_cannot_be_reached(mq_settings, found):
     assert "s3cret" not in str(finding)
 
 
-def test_a_server_that_does_not_answer_costs_a_bounded_time(server_with, found):
+def test_a_server_that_does_not_answer(server_with, found):
     server = server_with()
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        began = time.monotonic()
         assert levels(found("D1")) == [("D100", "error")]
-        assert time.monotonic() - began < 10
     finally:
         os.kill(server.pid, signal.SIGCONT)
 
@@ -136,23 +141,22 @@ def test_a_snapshot_that_failed(server_with, found):
     assert "the last snapshot (BGSAVE) failed" in finding.seen
 
 
-@pytest.mark.parametrize(("share", "level"), [(0.9, "warning"), (0.98, "error")])
-def test_memory_that_is_nearly_full(server_with, found, share, level):
-    server = server_with()
-    with client_of(server) as client:
+def test_memory_that_is_nearly_full(server_with, found):
+    # Without an append-only file, whose buffer takes memory as well.
+    with client_of(server_with(appendonly="no")) as client:
         # So much that what looking takes does not matter.
-        client.set("ballast", b"x" * 50_000_000)
-        # The buffer of the append-only file has as much until it is written.
-        wait_until(lambda: client.info("memory")["used_memory"] < 60_000_000)
-        client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
-    (finding,) = found("D106")
-    assert (finding.code, finding.level) == ("D106", level)
-    assert "of maxmemory" in finding.seen
+        client.setrange("ballast", 50_000_000, "x")
+        for share, level in ((0.9, "warning"), (0.98, "error")):
+            client.config_set("maxmemory", int(client.info("memory")["used_memory"] / share))
+            (finding,) = found("D106")
+            assert (finding.code, finding.level) == ("D106", level)
+            assert "of maxmemory" in finding.seen
 
 
-def test_a_server_that_is_far_away(server_with, found, mq_settings):
+def test_a_server_that_is_far_away(server_with, found, mq_settings, monkeypatch):
+    monkeypatch.setattr(server_looks, "SLOW_TRIP", 0.002)
     proxy = Proxy(server_with().port)
-    proxy.latency = 0.03
+    proxy.latency = 0.004
     mq_settings(CONNECTION=proxy.url)
     (finding,) = found("D1")
     assert (finding.code, finding.level) == ("D107", "warning")
