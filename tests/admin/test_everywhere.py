@@ -5,6 +5,7 @@ import socket
 from functools import cache
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
@@ -169,7 +170,8 @@ def test_a_server_that_stalls_is_asked_once_and_the_other_is_shown(operator, mq_
 own_site = AdminSite(name="backoffice")
 own_site.register(Queue, QueueAdmin)
 
-urlpatterns = [path("shop/", include([path("staff/", own_site.urls)]))]
+#: The other site is there, too: a link that forgets its own would lead to it.
+urlpatterns = [path("admin/", admin.site.urls), path("shop/", include([path("staff/", own_site.urls)]))]
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.admin.conftest import BASE
 
+pytestmark = pytest.mark.cluster
+
 ME = "host-1-me"
 
 

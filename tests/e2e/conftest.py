@@ -1,5 +1,6 @@
 """The example shop with its website, its gateway and its consumers, and a Chromium in front of it."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.urls import resolve
 
 from tests.waiting import PATIENCE, wait_until
@@ -18,7 +20,6 @@ from tests.waiting import PATIENCE, wait_until
 playwright = pytest.importorskip("playwright.sync_api", reason="make e2e installs Playwright")
 
 ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
 PICTURES = ROOT / "docs" / "img"
 BASE = "/admin/mq_django/queue/"
 Open = Callable[..., "Window"]
@@ -46,37 +47,52 @@ class Shop:
             "MQ_REDIS_URL": redis_url,
             "PYTHONPATH": str(ROOT),
         }
-        self._folder = folder
+        self.folder = folder
+        #: The cookies of the one who has logged in.
+        self.session: Any = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.remote"],
+            env=self.env,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.manage("openshop", "--verbosity", "0")
         self.url = self._serve()
 
     def manage(self, *arguments: str) -> str:
         """Run one of manage.py's commands, and return what it says."""
-        command = [sys.executable, "-m", "django", *arguments]
-        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        assert self._commands.stdin
+        assert self._commands.stdout
+        self._commands.stdin.write(json.dumps(arguments) + "\n")
+        self._commands.stdin.flush()
+        said, error = json.loads(self._commands.stdout.readline())
+        assert not error, error
+        return str(said).strip()
 
     def consume(self) -> None:
-        """Start consumers."""
-        self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
+        """Start consumers, if none run."""
+        if self.has_ended():
+            self._start("consumers", "-m", "django", "runconsumer", "--threads", "2")
 
     def do(self, code: str) -> str:
         """Run some Python in the project."""
         return self.manage("shell", "--verbosity", "0", "-c", code)
 
     def has_ended(self) -> bool:
-        """Tell whether the consumers have ended as they should."""
-        return self._running["consumers"].poll() == 0
+        """Tell whether no consumers run."""
+        return "consumers" not in self._running or self._running["consumers"].poll() == 0
 
     def end(self) -> None:
         """Stop everything."""
         for name in list(self._running):
             self._stop(name)
+        self._commands.communicate()
 
     def _start(self, name: str, *arguments: str, **options: Any) -> None:
-        with (self._folder / f"{name}.log").open("ab") as log:
+        with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [sys.executable, *arguments], env=self.env, cwd=ROOT, stdout=log, stderr=log, **options
             )
@@ -190,24 +206,60 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture
-def shop(tmp_path: Path, redis_url: str, namespace: str) -> Iterator[Shop]:
-    found = Shop(tmp_path, redis_url, namespace)
-    yield found
-    found.end()
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory: pytest.TempPathFactory, redis_url: str, session_client: redis.Redis) -> Iterator[Any]:
+    """Open a shop for all tests, by its name."""
+    shops: dict[str, Shop] = {}
+
+    def open_shop(name: str) -> Shop:
+        if name not in shops:
+            shops[name] = Shop(tmp_path_factory.mktemp(name), redis_url, f"e2e-{name}")
+        return shops[name]
+
+    yield open_shop
+    for name, shop in shops.items():
+        shop.end()
+        forget(session_client, f"e2e-{name}")
+
+
+def forget(client: redis.Redis, namespace: str) -> None:
+    """Delete the keys of a shop."""
+    for pattern in (f"{namespace}:*", f"{{{namespace}*"):
+        for key in client.scan_iter(match=pattern, count=1000):
+            client.delete(key)
 
 
 @pytest.fixture
-def window(browser: Any, shop: Shop) -> Iterator[Open]:
-    """Open pages, logged in; at the end none may have complained."""
+def shop(opened: Any, session_client: redis.Redis) -> Shop:
+    """A shop without consumers and without messages."""
+    found: Shop = opened("idle")
+    forget(session_client, "e2e-idle")
+    return found
+
+
+@pytest.fixture
+def busy(opened: Any) -> Shop:
+    """A shop whose consumers handle what other tests publish, too."""
+    found: Shop = opened("busy")
+    found.consume()
+    return found
+
+
+@pytest.fixture
+def window(browser: Any) -> Iterator[Open]:
+    """Open pages of a shop, logged in; at the end none may have complained."""
     opened: list[tuple[Window, Any]] = []
 
-    def open_page(**options: Any) -> Window:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+    def open_page(shop: Shop, **options: Any) -> Window:
+        options = {"viewport": {"width": 1280, "height": 860}, "storage_state": shop.session, **options}
+        context = browser.new_context(**options)
         context.set_default_timeout(15_000 * PATIENCE)
         found = Window(context.new_page(), shop)
         opened.append((found, context))
-        found.log_in()
+        if shop.session is None:
+            found.log_in()
+            shop.session = context.storage_state()
+        found.go()
         return found
 
     yield open_page

@@ -15,7 +15,7 @@ from mq_django.transport.sessions import Pooled
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import CONSUMER, beat, bury, bury_many, handle, publish, settle, take
 
-pytestmark = pytest.mark.usefixtures("mq_settings")
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("mq_settings")]
 
 
 def test_why_names_the_cause():
