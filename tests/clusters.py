@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mq_django.transport.servers import ServerBinary, bundled_server, find_server
+from mq_django.transport.servers import ServerBinary, find_server
 from tests.cluster_rig.private_cluster import PrivateCluster
 
 #: Names the program of all clusters in the environment: MQ_CLUSTER_SERVER=/usr/bin/valkey-server.
@@ -17,15 +17,6 @@ def cluster_binary() -> ServerBinary:
     """Return the server program of clusters: the one in the environment, else the one that all other tests use."""
     named = os.environ.get(SERVER)
     return ServerBinary(path=Path(named), origin=SERVER) if named else find_server()
-
-
-def cluster_binaries() -> list[ServerBinary]:
-    """Return the server programs of clusters, for tests of every one that is there: the one to use comes first."""
-    first = cluster_binary()
-    if first.origin == SERVER:
-        return [first]
-    bundled = bundled_server()
-    return [first, bundled] if bundled and bundled.path != first.path else [first]
 
 
 def delete_keys(cluster: PrivateCluster) -> None:

@@ -1,11 +1,6 @@
-"""A private cluster comes up complete, moves slots, survives its nodes, and goes with its owner."""
+"""A private cluster comes up complete, moves slots, and goes with its owner. Chaos uses its replicas and failovers."""
 
-import signal
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from redis.cluster import ClusterNode, RedisCluster
@@ -13,40 +8,22 @@ from redis.exceptions import ResponseError
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
 from mq_django.transport.hash_slots import hash_slot
-from mq_django.transport.servers import ServerBinary
 from tests.cluster_rig import private_node
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.cluster_rig.private_node import BUS_DISTANCE, PrivateNode, free_port
 from tests.cluster_rig.private_nodes import SLOTS
 from tests.cluster_rig.slot_moves import await_owner, slot_ranges
-from tests.clusters import cluster_binaries, delete_keys
+from tests.clusters import cluster_binary, delete_keys
 from tests.processes import alive
-from tests.waiting import wait_until
 
-BINARIES = cluster_binaries()
+BINARY = cluster_binary()
 KEY = "{moved}"
 SLOT = hash_slot(KEY)
 
 
-def each(one: ServerBinary) -> Any:
-    return pytest.param(one, id=one.origin, marks=() if one == BINARIES[0] else pytest.mark.slow)
-
-
-@pytest.fixture(scope="module", params=[each(one) for one in BINARIES])
-def binary(request) -> ServerBinary:
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def masters(binary):
-    with PrivateCluster(binary=binary) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def replicated(binary):
-    """A cluster with replicas for one test: what nodes know of earlier failovers decides the next."""
-    with PrivateCluster(3, 1, binary=binary) as cluster:
+def masters():
+    with PrivateCluster(binary=BINARY) as cluster:
         yield cluster
 
 
@@ -97,10 +74,6 @@ class TestThree:
                 client.set(f"key{number}", number)
             assert [client.get(f"key{number}") for number in range(30)] == [b"%d" % number for number in range(30)]
         delete_keys(masters)
-
-    def test_starting_twice_leaves_the_first(self, masters):
-        pids = [node.pid for node in masters.nodes]
-        assert [node.pid for node in masters.start().nodes] == pids
 
 
 class TestSlots:
@@ -177,22 +150,6 @@ class TestSlots:
 
 
 class TestNodes:
-    @pytest.mark.slow
-    def test_come_back_with_their_data(self, masters):
-        node = masters.owner("key")
-        node.client.set("key", "value")
-        pid, port = node.pid, node.port
-        masters.kill(node)
-        assert not alive(pid)
-        assert node not in masters.running
-        # The others still know whose it is.
-        assert masters.owner("key") is node
-        masters.start_node(node)
-        masters.settle()
-        assert node.port == port
-        assert node.client.get("key") == b"value"
-        delete_keys(masters)
-
     def test_are_suspended_and_go_on(self, masters):
         node = masters.nodes[1]
         node.suspend()
@@ -202,63 +159,9 @@ class TestNodes:
         assert node in masters.running
         masters.settle()
 
-    @pytest.mark.slow
-    def test_are_added_and_removed(self, masters):
-        fill(masters, 5)
-        node = masters.add_node()
-        assert node in masters.masters
-        masters.move_slots([SLOT], node)
-        assert masters.owner(SLOT) is node
-        masters.remove_node(node)
-        assert len(masters.nodes) == 3
-        assert len(list(masters.owner(SLOT).client.scan_iter())) == 5
-        delete_keys(masters)
-
-
-class TestReplicas:
-    pytestmark = pytest.mark.slow
-
-    def test_have_the_data_of_their_masters(self, replicated):
-        assert len(replicated.masters) == 3
-        for master in replicated.masters:
-            (replica,) = replicated.replicas(master)
-            assert replica.client.info("replication")["master_port"] == master.port
-
-    def test_become_masters_when_asked(self, replicated):
-        master = replicated.owner("key")
-        (replica,) = replicated.replicas(master)
-        replicated.failover(replica)
-        assert replicated.owner("key") is replica
-        assert replicated.replicas(replica) == [master]
-
-    def test_become_masters_when_theirs_dies(self, replicated):
-        master = replicated.owner("key")
-        (replica,) = replicated.replicas(master)
-        replicated.kill(master)
-        wait_until(lambda: replicated.owner("key") is replica, timeout=15)
-        replicated.settle()
-        replicated.start_node(master)
-        replicated.settle()
-        assert replicated.replicas(replica) == [master]
-
-    def test_become_masters_when_theirs_is_suspended(self, replicated):
-        master = replicated.owner("key")
-        (replica,) = replicated.replicas(master)
-        master.suspend()
-        replicated.failover(replica, option="TAKEOVER")
-        master.resume()
-        replicated.settle()
-        assert replicated.replicas(replica) == [master]
-
-    def test_can_be_added(self, replicated):
-        master = replicated.owner("key")
-        node = replicated.add_node(master=master)
-        assert node in replicated.replicas(master)
-        replicated.remove_node(node)
-
 
 def test_it_goes_without_a_trace():
-    cluster = PrivateCluster(1, binary=BINARIES[0]).start()
+    cluster = PrivateCluster(1, binary=BINARY).start()
     pids, folders = [node.pid for node in cluster.nodes], [node.server._folder for node in cluster.nodes]
     cluster.stop()
     cluster.stop()
@@ -268,37 +171,19 @@ def test_it_goes_without_a_trace():
         _ = cluster.url
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-def test_it_ends_with_its_process(end):
-    code = (
-        "import signal; from tests.cluster_rig.private_cluster import PrivateCluster\n"
-        "cluster = PrivateCluster(2).start()\n"
-        "print(*(str(x) for node in cluster.nodes for x in (node.pid, node.server._folder)), flush=True)\n"
-        "signal.pause()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
-        words = owner.stdout.readline().split()
-        pids, folders = [int(word) for word in words[::2]], [Path(word) for word in words[1::2]]
-        assert all(alive(pid) for pid in pids)
-        owner.send_signal(end)
-    gone = "all nodes are gone"
-    wait_until(lambda: not any(alive(pid) for pid in pids) and not any(f.exists() for f in folders), message=gone)
-
-
 def test_it_says_who_does_not_agree(monkeypatch):
     monkeypatch.setattr("tests.cluster_rig.private_nodes.SETTLE_TIMEOUT", 0.0)
     monkeypatch.setattr(PrivateCluster.settle, "__kwdefaults__", {"timeout": 0.0})
     with pytest.raises(ConnectionLost, match=r"do not agree within 0 s: <PrivateNode \d+> fail, "):
-        PrivateCluster(1, binary=BINARIES[0]).start()
+        PrivateCluster(1, binary=BINARY).start()
 
 
 def test_a_port_that_is_in_use_is_left_to_others(monkeypatch):
     # As if another process opened it just after it was found free.
-    with PrivateCluster(1, binary=BINARIES[0]) as cluster:
+    with PrivateCluster(1, binary=BINARY) as cluster:
         ports = iter([cluster.nodes[0].port, free_port()])
         monkeypatch.setattr(private_node, "free_port", lambda: next(ports))
-        node = PrivateNode(binary=BINARIES[0], settings={})
+        node = PrivateNode(binary=BINARY, settings={})
         node.start()
         assert node.port != cluster.nodes[0].port
         node.stop()

@@ -4,12 +4,14 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from pytest_django import Settings
 
+from example_project.gateway import server
 from example_project.gateway.client import GatewayBusy, GatewayRefusal, send_push, send_sms
 from example_project.gateway.manners import Manners
 from tests.example_project.conftest import ROOT, StartGateway
@@ -135,21 +137,19 @@ def test_the_gateway_stops_when_it_is_asked_to(signum: int) -> None:
         assert process.wait(10) == 0
 
 
-def test_more_sms_in_a_second_than_the_gateway_takes_are_refused_for_now(
-    start_gateway: StartGateway, settings: Settings
-) -> None:
-    settings.GATEWAY_URL = url = start_gateway(sms_a_second=2)
+def test_more_sms_in_a_second_than_the_gateway_takes_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    outbox = server.Outbox()
+    assert [outbox.is_over(2) for _ in range(4)] == [False, False, True, True]
+    now[0] += 1.0
+    assert [outbox.is_over(2) for _ in range(3)] == [False, False, True]
+
+
+def test_what_is_too_much_is_refused_for_now(start_gateway: StartGateway, settings: Settings) -> None:
+    settings.GATEWAY_URL = url = start_gateway(sms_a_second=0)
     settings.GATEWAY_TIMEOUT = timedelta(seconds=10)
-    sent: list[str] = []
-
-    def send_until_it_is_busy() -> None:
-        # A machine that stands still meanwhile sends fewer in a second.
-        while len(sent) < 100:
-            send_sms(number="+49151", text="hello", key=f"sms-{len(sent)}")
-            sent.append(f"sms-{len(sent)}")
-
     with pytest.raises(GatewayBusy, match="429"):
-        send_until_it_is_busy()
-    assert len(sent) >= 2
-    assert call(url, "GET", "/") == (200, {"sms 202": len(sent), "sms 429": 1})
+        send_sms(number="+49151", text="hello", key="sms-1")
     send_push(device="telephone-1", text="hello", key="push-1")
+    assert call(url, "GET", "/") == (200, {"push 202": 1, "sms 429": 1})

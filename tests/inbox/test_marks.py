@@ -13,6 +13,7 @@ from mq_django.core.exactly_once import database_of
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.passes import databases_of, once_databases
 from mq_django.registry import find, kinds
+from mq_django.task_backend import backend
 from tests.inbox.conftest import ALIAS
 
 pytestmark = pytest.mark.usefixtures("handlers")
@@ -84,7 +85,9 @@ def test_another_decorator_in_between_passes_it_on():
     assert find("emails", "n").once == "default"
 
 
-def test_the_wrong_order_is_an_error_at_import():
+def test_the_wrong_order_is_an_error_at_import(monkeypatch):
+    # A task is in all queues, also of other tests.
+    monkeypatch.setattr(backend, "_tasks", dict(backend._tasks))
     registered = handler("emails", "n")(fresh(nothing))
     with pytest.raises(ConfigurationError, match="is written below @handler"):
         exactly_once(registered)

@@ -19,6 +19,7 @@ def _short_pauses(monkeypatch):
     monkeypatch.setattr(once, "BUSY_PAUSE", 0.05)
 
 
+@pytest.mark.versions
 @on_each_database
 def test_a_repeat_is_acked_without_its_handler(consumer, effects, using, rows):
     consumer.handle(effects.add, once=using)
@@ -55,6 +56,7 @@ def test_a_dropped_step_leaves_no_row(consumer, using, rows):
     assert rows() == []
 
 
+@pytest.mark.versions
 @on_each_database
 @pytest.mark.parametrize("outcome", [Retry(error="not yet"), Bury("never")], ids=["retry", "bury"])
 def test_what_is_no_ack_is_rolled_back(consumer, effects, using, rows, outcome):

@@ -126,6 +126,8 @@ def test_in_partitions_an_id_belongs_to_its_key(effects):
     assert effects.all() == ["m", "m", "m"]
 
 
+@pytest.mark.versions
+@pytest.mark.cluster
 @on_each_database
 def test_what_comes_again_has_effects_only_when_it_is_asked_to_and_then_once(group, effects):
     for passes, again in enumerate((seek, replay, seek_by_command, replay_by_command), 1):

@@ -46,6 +46,7 @@ def lose_outcome():
         SingleRun(get_config().queue("default"), databases).lose_outcome()
 
 
+@pytest.mark.versions
 def test_a_repeat_has_the_result_of_the_first_run():
     for count, function in enumerate((number, anumber), 1):
         result = task(function).enqueue("é")

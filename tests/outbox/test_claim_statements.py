@@ -25,6 +25,7 @@ def claim(tables: OutboxTables, name: str = "mails"):
     return tables.claim(queues[name].config, -1, 1)
 
 
+@pytest.mark.versions
 @on_each_database
 def test_before_a_publish_there_are_six_statements_and_a_commit(alias, monkeypatch):
     """The look, the lock, the claim, the candidates, their rows, and the number in these."""

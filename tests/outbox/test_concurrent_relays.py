@@ -40,7 +40,14 @@ def begin_anew(alias: str, seed: int) -> DatabaseRelay:
     return found
 
 
-@pytest.mark.parametrize("options", [{}, {"ORDERED": True}, {"PARTITIONS": 3, "ORDERED": True}])
+IN_PARTITIONS = {"PARTITIONS": 3, "ORDERED": True}
+
+
+@pytest.mark.parametrize(
+    ("alias", "options"),
+    [("sqlite", IN_PARTITIONS), ("postgresql", {}), ("postgresql", IN_PARTITIONS), ("mariadb", IN_PARTITIONS)],
+    indirect=["alias"],
+)
 def test_relays_in_each_others_way_publish_each_row_once(alias, mq_settings, redis_client, monkeypatch, options):
     mq_settings(QUEUES={"mails": {"OUTBOX": True, **options}})
     monkeypatch.setattr("mq_django.outbox.place_relay.ROWS", 20)

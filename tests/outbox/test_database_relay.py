@@ -13,6 +13,8 @@ from tests.outbox.relays import claimed, place, publish, ready, relay, rolled_ba
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+@pytest.mark.versions
+@pytest.mark.cluster
 @on_each_database
 def test_a_committed_row_is_published_once(alias, mq_settings, redis_client):
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})

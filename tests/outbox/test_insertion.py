@@ -55,6 +55,7 @@ def test_a_savepoint_that_is_rolled_back_takes_its_rows_with_it(alias, mq_settin
     assert [row.message_id for row in rows(alias)] == [first]
 
 
+@pytest.mark.versions
 @on_each_database
 def test_texts_are_compared_exactly(alias, mq_settings, redis_client):
     """MariaDB ignores case by default."""

@@ -56,6 +56,7 @@ POINTS = {
 }
 
 
+@pytest.mark.cluster
 def test_a_killed_relay_loses_and_doubles_nothing(alias, redis_client, monkeypatch, mq_settings):
     """With processes and signals in test_killed_relays.py."""
     published = {}

@@ -26,6 +26,8 @@ from tests.commands import script_calls
 from tests.producers.lossy import LossyWay
 from tests.signal_docs import arguments_of
 
+pytestmark = [pytest.mark.versions, pytest.mark.cluster]
+
 
 @pytest.fixture
 def emails(mq_settings):

@@ -216,6 +216,7 @@ def test_whatever_task_a_consumer_can_run_can_be_scheduled(subtests):
                 made.enqueue()
 
 
+@pytest.mark.cluster
 def test_a_name_is_there_once_in_a_queue(in_code):
     hourly()
     with pytest.raises(ScheduleExists, match="created at run time"):
@@ -352,6 +353,7 @@ def test_a_deleted_schedule_is_gone(keys, redis_client):
 HOUR = timedelta(hours=1)
 
 
+@pytest.mark.cluster
 def test_the_next_tick_is_skipped_once_and_fires_after_all(keys):
     before = hourly()
     tick = schedules.skip("digest", queue="emails", by="ann")

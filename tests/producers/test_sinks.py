@@ -23,7 +23,7 @@ from mq_django.transport.sessions import Pooled
 from tests import places
 from tests.testapp import tasks
 
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+pytestmark = [pytest.mark.django_db(transaction=True, databases=["default", "other"]), pytest.mark.versions]
 
 ANY = DeliveryOptions(name="any")
 
@@ -99,6 +99,7 @@ def written(redis_client, keys):
     return sorted(found + [body.get("id", member) for member, body in places.delayed(redis_client, keys).items()])
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("publish", KINDS)
 def test_a_publish_waits_for_the_commit_of_its_database(emails, keys, redis_client, publish):
     with rolled_back():

@@ -1,5 +1,7 @@
 """The process dies at a point, and the message is recovered by what recovers those of dead consumers."""
 
+from itertools import product
+
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
@@ -62,23 +64,25 @@ def tags():
     return sorted(Tag.objects.values_list("name", flat=True))
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("point", POINTS)
-def test_a_function_gets_as_far_as_the_point(events, depths, point, is_async):
-    def call(message):
-        events.append("handled")
+def test_a_function_gets_as_far_as_the_point(events, depths):
+    for point, is_async in product(POINTS, (False, True)):
 
-    async def acall(message):
-        events.append("handled")
+        def call(message):
+            events.append("handled")
 
-    handler("emails", "note")(acall if is_async else call)
-    message_id = publish("emails", "note", 1)
-    message = crash_at(point)
-    assert (message.id, message.data, message.attempt) == (message_id, 1, 1)
-    assert events == ([] if point == "before_handler" else ["handled"])
-    assert depths("emails") == (1, 0, 0, 0, 0, 0)
-    (handled,) = run()
-    assert (handled.message.id, handled.message.attempt, type(handled.outcome)) == (message_id, 2, Ack)
+        async def acall(message):
+            events.append("handled")
+
+        events.clear()
+        name = f"{point} {is_async}"
+        handler("emails", name)(acall if is_async else call)
+        message_id = publish("emails", name, 1)
+        message = crash_at(point)
+        assert (message.id, message.data, message.attempt) == (message_id, 1, 1)
+        assert events == ([] if point == "before_handler" else ["handled"]), name
+        assert depths("emails") == (1, 0, 0, 0, 0, 0)
+        (handled,) = run()
+        assert (handled.message.id, handled.message.attempt, type(handled.outcome)) == (message_id, 2, Ack)
 
 
 @pytest.mark.django_db
@@ -191,16 +195,18 @@ def test_a_function_that_raises_dies_as_well(depths):
     assert depths("emails") == (1, 0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("point", ["before_on_commit", "after_effect"])
-def test_what_is_for_the_test_comes_out(depths, point):
+def test_what_is_for_the_test_comes_out(depths, mq_settings):
+    mq_settings(QUEUES={"emails": {"RETRY": {"delay": 3600}}})
+
     @handler("emails", "stop")
     def stop(message):
         pytest.fail("stop")
 
-    publish("emails", "stop")
-    with pytest.raises(pytest.fail.Exception):
-        crash_at(point)
-    assert depths("emails").delayed == 1
+    for count, point in enumerate(("before_on_commit", "after_effect"), 1):
+        publish("emails", "stop")
+        with pytest.raises(pytest.fail.Exception):
+            crash_at(point)
+        assert depths("emails").delayed == count
 
 
 def test_a_crash_at_the_last_attempt_makes_a_dead_letter(mq_settings, depths):

@@ -41,6 +41,7 @@ def test_every_method_of_the_kit_is_named_in_the_documentation():
     assert sorted(name for name in methods if not re.search(rf"`{name}(\(\))?`", PAGE)) == []
 
 
+@pytest.mark.versions
 def test_by_pytest(run, configured_keys, servers, examples):
     environment, noted = servers
     output = run("-m", "pytest", "tests", "kit", "-rA", "-W", "error", **environment).stdout
@@ -73,6 +74,7 @@ def test_by_pytest_in_databases_of_one_server(run):
             client.close()
 
 
+@pytest.mark.versions
 def test_by_djangos_command(run, configured_keys, servers, examples):
     environment, noted = servers
     ran = run("-W", "error", "manage.py", "test", "kit", "tests", **environment).stderr

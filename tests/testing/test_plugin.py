@@ -25,6 +25,7 @@ def site(pytester, monkeypatch, environment):
     return pytester
 
 
+@pytest.mark.versions
 def test_its_cleaning_and_its_hint(site):
     site.makepyfile(
         test_hint="""

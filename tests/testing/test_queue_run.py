@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.utils import timezone, translation
@@ -182,20 +183,22 @@ def test_an_outcome_that_is_no_error_is_not_raised():
     assert len(run(raise_errors=True)) == 1
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception, pytest.skip.Exception])
-def test_what_is_for_the_test_always_comes_out(error, is_async, depths):
-    def stop(message):
-        raise error("stop")
+def test_what_is_for_the_test_always_comes_out(depths, mq_settings):
+    mq_settings(QUEUES={"emails": {"RETRY": {"delay": 3600}}})
+    errors = (KeyboardInterrupt, pytest.fail.Exception, pytest.skip.Exception)
+    for count, (error, is_async) in enumerate(product(errors, (False, True)), 1):
 
-    async def astop(message):
-        raise error("stop")
+        def stop(message, error=error):
+            raise error("stop")
 
-    handler("emails", "stop")(astop if is_async else stop)
-    publish("emails", "stop")
-    with pytest.raises(error):
-        run()
-    assert depths("emails") == (0, 1, 0, 0, 0, 0)
+        async def astop(message, error=error):
+            raise error("stop")
+
+        handler("emails", f"stop {count}")(astop if is_async else stop)
+        publish("emails", f"stop {count}")
+        with pytest.raises(error):
+            run()
+        assert depths("emails") == (0, count, 0, 0, 0, 0)
 
 
 def test_a_handler_that_exits_is_retried_as_in_a_consumer():

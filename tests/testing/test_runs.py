@@ -33,6 +33,7 @@ def data_of(handled):
     return [each.message.data for each in handled]
 
 
+@pytest.mark.versions
 def test_what_is_ready_is_handled_in_its_order(seen, depths):
     publish_many("emails", [("note", number) for number in range(3)])
     handled = run()
