@@ -32,7 +32,7 @@ ELSEWHERE = {
     "tour": Elsewhere("tests/test_readme.py", WALKTHROUGH),
     "tutorial": Elsewhere("tests/test_tutorial.py", WALKTHROUGH),
     "testing": Elsewhere(
-        "tests/testing/test_testing_docs.py",
+        "tests/testing/test_kit.py",
         "its examples are the tests of a project, which pytest and Django's runner collect",
         r"<!-- test: \w+\.py -->\n```python\n(.*?)```",
     ),
