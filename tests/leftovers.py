@@ -13,6 +13,8 @@ from mq_django import registry
 
 #: Seconds that threads get to end by themselves, when what they served has ended.
 GRACE = 5.0
+#: How the names of threads begin that stay: of pools, whose next call uses them, and of what a process has once.
+KEPT = ("ThreadPoolExecutor", "asyncio_", "asgiref", "sentry.", "mq_django outbox notifier")
 #: Signals whose handlers `runconsumer` sets, and leaves to a process that ends with it. Here the process goes on.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 #: Changed by pytest itself, and by the fixtures of a session.
@@ -67,8 +69,7 @@ class Before:
 
 
 def _is_of_a_pool(thread: threading.Thread) -> bool:
-    # Kept for the next call by asgiref, concurrent.futures and asyncio.
-    return thread.name.startswith(("ThreadPoolExecutor", "asyncio_", "asgiref"))
+    return thread.name.startswith(KEPT)
 
 
 def _difference(before: object, now: object) -> object:

@@ -22,9 +22,7 @@ DJANGO_NAMES = {"Command", "Meta", "Queue"}
 #: Modules in which the inspector shows what the other module is about.
 SAME_SUBJECT = {"messages", "queues", "topics"}
 
-MAX_MODULE, MAX_CLASS = 320, 250
-#: Modules that may be longer: that of the errors has a class and a line for each.
-LONGER = {"errors": 360}
+MAX_MODULE, MAX_CLASS = 600, 300
 #: Without the docstring.
 MAX_FUNCTION, P90_FUNCTION = 50, 18
 #: Where the kind of a queue is asked, to choose its store, its dead letters, how it accepts others', and its reader.
@@ -96,7 +94,7 @@ def test_names_are_unique(nodes):
 def test_modules_and_classes_stay_small(nodes):
     why = "One module has one subject, and a class one task: split it by what it does."
     sizes = {name_of(path): path.read_text(encoding="utf-8").count("\n") for path in PATHS}
-    assert {module: size for module, size in sizes.items() if size > LONGER.get(module, MAX_MODULE)} == {}, why
+    assert {module: size for module, size in sizes.items() if size > MAX_MODULE} == {}, why
     classes = {node.name: lines(node) for _, node in nodes(ast.ClassDef)}
     assert {name: size for name, size in classes.items() if size > MAX_CLASS} == {}, why
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.ids import token
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
 from mq_django.transport.connections import get_client
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled
 from tests.consumers.trees import History, SharedTree, Tree, end
 
@@ -44,17 +44,18 @@ def trees(mq_settings: Any, settings: Any, tmp_path: Path, history: History) -> 
 
 
 @pytest.fixture(scope="session")
-def _shared_tree(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTree]:
-    folder = tmp_path_factory.mktemp("shared_tree")
-    queues = {"default": {}, "emails": {}}
-    found = SharedTree({"CONNECTION": redis_url, "NAMESPACE": f"s{token()}", "QUEUES": queues}, folder)
-    yield found
-    found.end()
+def _shared_tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTree]:
+    # A server of its own: other tests count keys, and clients that are blocked.
+    with PrivateServer() as server:
+        config = {"CONNECTION": server.url, "NAMESPACE": "shared", "QUEUES": {"default": {}, "emails": {}}}
+        found = SharedTree(config, tmp_path_factory.mktemp("shared_tree"))
+        yield found
+        found.end()
 
 
 @pytest.fixture
 def shared_tree(_shared_tree: SharedTree, mq_settings: Any) -> Tree:
-    """A tree that handles `default` and `emails` in a namespace of its own, which is that of the test.
+    """A tree that handles `default` and `emails` on a server of its own, which is that of the test.
 
     Tests share it: they neither end nor configure it, and leave no message. Name it before `publish` and `store`, and
     read what handlers noted from `shared_history`.
