@@ -33,6 +33,8 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Ends the accept() that waits, which a close() alone does not.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     @property
@@ -64,6 +66,8 @@ class Recorder:
                     # A request that arrives in several parts is one: its reply comes after the last of them.
                     requests[-1:] = [requests[-1] + part] if requests and requests[-1] else [part]
                     server.sendall(part)
+                # Ends the thread that waits for replies.
+                server.shutdown(socket.SHUT_RDWR)
 
     def _pass_replies(self, server: socket.socket, client: socket.socket, requests: list[bytes]) -> None:
         with contextlib.suppress(OSError):

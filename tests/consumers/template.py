@@ -27,6 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
+from asgiref.local import Local
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.cache import caches
@@ -170,6 +171,7 @@ def _load() -> None:
     for handler in (connections, caches):
         vars(handler).pop("settings", None)
         handler._settings = None
+        handler._connections = Local(handler.thread_critical)
     apps.app_configs.clear()
     apps.loading = apps.apps_ready = apps.models_ready = apps.ready = False
     apps.ready_event.clear()
