@@ -7,7 +7,7 @@ DJANGO ?=
 REDIS_PY ?=
 # Without optional packages: EXTRAS=tasks TEST_GROUPS=test.
 EXTRAS ?= fast,tasks,schedules
-TEST_GROUPS ?= test test-optional
+TEST_GROUPS ?= test test-optional databases
 # Seconds until the demo stops by itself; empty means until Ctrl-C.
 DEMO_SECONDS ?=
 # Whom to measure beside mq_django: all, none, or names such as rq,celery.
@@ -115,6 +115,7 @@ compat: $(VENV)/.test $(BUNDLED)
 
 # In one process: tests of the same page share an environment, which the first of them makes.
 slow: $(VENV)/.test $(VENV)/.e2e $(BUNDLED)
+	$(PIP) install --group clients --group deployment
 	$(RUN_TESTS) -m 'slow and not coming_from'
 	$(ON_CLUSTER) -m 'not slow and not single_server' tests/stores tests/producers tests/workflows tests/inspector \
 		tests/management tests/consumers/worker tests/admin

@@ -11,7 +11,7 @@ import pytest
 from tests.optional import needs_wagtail
 from tests.shell import shell_environment
 
-pytestmark = needs_wagtail
+pytestmark = [needs_wagtail, pytest.mark.slow]
 
 
 @pytest.fixture

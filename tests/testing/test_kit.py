@@ -52,6 +52,7 @@ def test_by_pytest(run, configured_keys, servers, examples):
     assert configured_keys() == []
 
 
+@pytest.mark.slow
 def test_by_pytest_in_parallel_processes(run, configured_keys, servers):
     environment, noted = servers
     # Each of them runs all.
@@ -61,6 +62,7 @@ def test_by_pytest_in_parallel_processes(run, configured_keys, servers):
     assert configured_keys() == []
 
 
+@pytest.mark.slow
 def test_by_pytest_in_databases_of_one_server(run):
     with PrivateServer(tcp=True) as server:
         clients = [redis.Redis.from_url(f"{server.url}/{number}") for number in (2, 3)]
@@ -83,6 +85,7 @@ def test_by_djangos_command(run, configured_keys, servers, examples):
     assert configured_keys() == []
 
 
+@pytest.mark.slow
 def test_by_djangos_command_in_parallel_processes(run, configured_keys, servers):
     environment, noted = servers
     tests = ["kit.test_mixin", "tests.test_publishing", "--parallel", "2"]
@@ -104,11 +107,13 @@ def test_by_a_runner_of_a_projects_own(run, configured_keys):
     assert configured_keys() == []
 
 
+@pytest.mark.slow
 def test_queues_with_partitions_need_no_other_tests(run, configured_keys):
     run("-W", "error", "-m", "pytest", "kit", PARTITIONS="4")
     assert configured_keys() == []
 
 
+@pytest.mark.slow
 def test_queues_with_an_outbox_need_no_other_tests(run, configured_keys):
     """Their messages are seen as if they waited for the commit, and no relay runs."""
     tests = ["kit/test_outbox.py", "kit/test_mixin.py", "-k", "Transaction or outbox or row or relay"]
