@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import mutations
 from tests.chaos.checker import FAILOVER_FIGURES, ORDER_FIGURES, WINDOW_FIGURES, Verdict, Violation
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.settings import STORES
