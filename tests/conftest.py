@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from asgiref.sync import SyncToAsync
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
@@ -124,6 +125,10 @@ def _databases_without_errors() -> None:
     """Forget the errors of earlier tests: a consumer looks closer at a connection that had one, and may not use it."""
     for found in connections.all(initialized_only=True):
         found.errors_occurred = False
+    # The thread of `sync_to_async` stays. A test without a database may not look whether a connection is usable.
+    pool = SyncToAsync.single_thread_executor
+    if pool._threads:
+        pool.submit(connections.close_all).result(timeout=60)
 
 
 @pytest.fixture(autouse=True)
