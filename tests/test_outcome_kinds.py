@@ -1,14 +1,14 @@
 """Each table by kind of outcome has all kinds, or says which it cannot get."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import get_args
 
 from mq_django.core.outcomes import KINDS, Ack, Cancel, HandBack, Outcome, SetAside, StepEnd
-from mq_django.observability import consumer_metrics
 from mq_django.stores import counters, results, rsmq_settling, settling
 
 #: Of tables whose module says what becomes of the other kinds.
 TABLES = {
-    "metrics of outcomes": (consumer_metrics.OUTCOMES, set()),
     # A message that goes back or waits for a handler has had no attempt.
     # What has not ended here is counted when it ends; what is cancelled is counted by nobody.
     "counters": (counters.ENDS, {HandBack, SetAside, Cancel}),
@@ -19,6 +19,10 @@ TABLES = {
     "logs": (settling._LOG, {StepEnd, Cancel}),
     "RSMQ": (rsmq_settling._RSMQ, {StepEnd, Cancel}),
 }
+
+
+if find_spec("prometheus_client"):
+    TABLES["metrics"] = (import_module("mq_django.observability.consumer_metrics").OUTCOMES, set())
 
 
 def test_all_kinds_are_known():
