@@ -14,8 +14,13 @@ from tests.waiting import wait_until
 class Shop:
     """What the handlers of `tests.peers` do in trees."""
 
-    def __init__(self, trees, client, namespace):
+    def __init__(self, trees, client, namespace, partitions):
         self.runconsumer, self._client, self._key = trees, client, f"{namespace}:handled"
+        self._partitions = partitions
+
+    def wait_for_groups(self, program):
+        """Wait until both groups have begun in each partition: one that begins at the end gets nothing earlier."""
+        wait_until(lambda: program.logged().count(" starts at ") == 2 * self._partitions, timeout=20)
 
     def handled(self):
         return [json.loads(line) for line in self._client.lrange(self._key, 0, -1)]
@@ -31,7 +36,7 @@ def shop(mq_settings, trees, redis_client, namespace, monkeypatch, request):
     monkeypatch.setenv("MQ_TEST_APPS", "tests.peers")
     orders = {"RETRY": {"delay": 0.05}, **request.param}
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": orders})
-    return Shop(trees, redis_client, namespace)
+    return Shop(trees, redis_client, namespace, request.param.get("PARTITIONS", 1))
 
 
 def of(told, group):
@@ -48,7 +53,7 @@ def at_rest():
 
 def test_every_group_handles_every_message_and_replays_what_it_is_told_to(shop):
     program = shop.runconsumer()
-    wait_until(lambda: len(groups()) == 2, timeout=20)
+    shop.wait_for_groups(program)
     topics["orders"].publish("order.paid", "fails once")
     topics["orders"].publish("order.paid", 2)
     topics["orders"].publish("order.sent", 3)
@@ -75,7 +80,7 @@ def test_every_group_handles_every_message_and_replays_what_it_is_told_to(shop):
 
 def test_neither_a_killed_consumer_nor_an_orderly_stop_loses_anything_of_a_topic(shop):
     program = shop.runconsumer("orders", "--processes", "2")
-    wait_until(lambda: len(groups()) == 2, timeout=20)
+    shop.wait_for_groups(program)
     topics["orders"].publish_many([("order.paid", n) for n in range(200)])
     shop.wait_handled(20)
     os.kill(shop.handled()[0]["pid"], signal.SIGKILL)
