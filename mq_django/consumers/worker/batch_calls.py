@@ -259,11 +259,11 @@ class RunningBatch:
         """Return the receipts of the messages of the present call."""
         return [executor.receipt(delivery) for delivery, executor in self._group]
 
-    def rescue(self, _: Delivery, handler: Handler, error: BaseException) -> None:
+    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
         """Have the messages of the present call retried, and hand back the rest: see DeliveryRunner."""
-        for delivery, executor in self._group:
-            executor.rescue(delivery, handler, error)
-        self.hand_back(_)
+        for member, executor in self._group:
+            executor.rescue(member, handler, error)
+        self.hand_back(delivery)
 
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back what the plan still has."""
