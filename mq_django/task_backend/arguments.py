@@ -107,4 +107,5 @@ def _copy(value: Any, at: str) -> Any:
 
 def has_arguments(data: Any) -> bool:
     """Return whether a message's data are a task's arguments. Other programs may have published it."""
-    return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
+    # Decoded from JSON, so that the types are exact.
+    return type(data) is dict and type(data.get("args")) is list and type(data.get("kwargs")) is dict
