@@ -4,15 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, overload
 
-from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
+from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, StepRecord, ranges, values_taken
 from mq_django.core.step_ids import STEP_NAME, message_id_of
 from mq_django.errors import InvalidWorkflow
 from mq_django.task_backend.arguments import arguments_of
 from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.workflows.step_bodies import body_of, check_task, headers_of
-
-#: The most steps of one definition.
-MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +148,10 @@ class Flow:
         before: set[int] = set()
         plain_args = [self._plain(str(place), value, references, before) for place, value in enumerate(args)]
         plain_kwargs = {name: self._plain(name, value, references, before) for name, value in kwargs.items()}
+        try:
+            values_taken(references)
+        except ValueError as error:
+            raise InvalidWorkflow(f"A step takes at most {MAX_STEPS} values of other steps") from error
         arguments = arguments_of(task, plain_args, plain_kwargs)
         number = self._graph.add()
         self._planned.append(Planned(task, arguments, references))
