@@ -9,6 +9,7 @@ from typing import Any
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
@@ -78,7 +79,7 @@ def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
         known = {"id": row.message_id, "name": row.name, "key": row.key, "headers": NO_HEADERS}
         return stored_publication(place, known | found["message"], text, {"due_ms": row.due_ms, **found["options"]})
     except (DecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise DecodeError(f"Row {row.pk} of the outbox has no message: {error!r:.200}") from error
+        raise DecodeError(f"Row {row.pk} of the outbox has no message: {repr_of(error, 200)}") from error
 
 
 def place_for(row: OutboxMessage, whole: DeliveryOptions) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 from mq_django.transport.cluster import Cluster
@@ -178,8 +179,9 @@ def _check_classes(options: Mapping[str, Any], servers: Sequence[str], setting: 
     redis_client = options.get("REDIS_CLIENT_CLASS")
     if redis_client and import_string(redis_client) is not redis.Redis:
         raise ConfigurationError(
-            f"{setting} has the REDIS_CLIENT_CLASS {redis_client!r}, which queues would not use: they have clients of "
-            "their own. Name an alias without it, or a URL: that of a Redis Cluster is redis+cluster://HOST:PORT,HOST:PORT."
+            f"{setting} has the REDIS_CLIENT_CLASS {repr_of(redis_client)}, which queues would not use: they have "
+            "clients of their own. Name an alias without it, or a URL: that of a Redis Cluster is "
+            "redis+cluster://HOST:PORT,HOST:PORT."
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, overload
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, StepRecord, ranges, values_taken
 from mq_django.core.step_ids import STEP_NAME, message_id_of
 from mq_django.errors import InvalidWorkflow
@@ -133,10 +134,10 @@ class Flow:
             InvalidWorkflow, InvalidArguments: see add().
         """
         if not isinstance(items, Iterable):
-            raise InvalidWorkflow(f"map() needs a list of items, not {items!r:.100}")
+            raise InvalidWorkflow(f"map() needs a list of items, not {repr_of(items)}")
         steps = [self.add(what, item, **kwargs) for item in items]
         if not all(_is_step(step) for step in steps):
-            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {what!r:.200}")
+            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {repr_of(what, 200)}")
         return Steps(self, steps)
 
     def _add(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
@@ -203,7 +204,7 @@ class Flow:
     def _check_own(self, steps: Iterable[Any]) -> None:
         for step in steps:
             if not isinstance(step, Step) or step.flow is not self:
-                raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
+                raise InvalidWorkflow(f"{repr_of(step)} is not a step of this flow")
 
     def _records(self, run_id: str, first: int = 1) -> list[StepRecord]:
         """Return what is written for the steps of a run. The first has the number `first`.
