@@ -84,15 +84,15 @@ class _Reader:
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:
-            part = f"{setting}[{repr_of(name)}]" if name else setting
+            part = f"{setting}[{repr_of(name, 300)}]" if name else setting
             self.refuse(part, f"{part}{text}.", f"Change {part}.")
 
     def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
         options, found = options_of(config), {}
         for name, value in raw.items():
-            setting = f"{where}[{repr_of(name)}]"
+            setting = f"{where}[{repr_of(name, 300)}]"
             if name in ELSEWHERE and name not in options:
-                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name)}.")
+                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
             elif name not in options:
                 known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
@@ -139,13 +139,13 @@ class _Reader:
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
             if name in queues:
                 self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{repr_of(name)}]',
-                    f"{repr_of(name)} is the name of a queue and of a topic.",
+                    f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]',
+                    f"{repr_of(name, 300)} is the name of a queue and of a topic.",
                     "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
             if found[name].keeps_rows:
-                where = f'MQ_DJANGO["TOPICS"][{repr_of(name)}]["OUTBOX"]'
+                where = f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]["OUTBOX"]'
                 message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
                 self.refuse(where, message, "Write True.")
         return found
@@ -161,13 +161,17 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{repr_of(name)}]", f"{repr_of(name)} is not a valid name of a {kind}.", hint)
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
+                )
             elif not isinstance(options, Mapping):
                 self.refuse(
-                    f"{where}[{repr_of(name)}]", f"{where}[{repr_of(name)}] must be a dict of options.", "Write {}."
+                    f"{where}[{repr_of(name, 300)}]",
+                    f"{where}[{repr_of(name, 300)}] must be a dict of options.",
+                    "Write {}.",
                 )
             else:
-                found = self.options(options, config_of(options), f"{where}[{repr_of(name)}]")
+                found = self.options(options, config_of(options), f"{where}[{repr_of(name, 300)}]")
                 if found.get("connection") == connection:
                     # Named or not, it is the same server.
                     del found["connection"]
@@ -177,7 +181,7 @@ class _Reader:
         """Return the schedules whose messages can be published to their queues."""
         found = {}
         for name, entry in raw.items():
-            where = f'MQ_DJANGO["SCHEDULES"][{repr_of(name)}]'
+            where = f'MQ_DJANGO["SCHEDULES"][{repr_of(name, 300)}]'
             try:
                 scheduled = read_schedule(name, entry, where=where)
             except WrongParts as error:

@@ -15,6 +15,7 @@ from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exceptions import summary_of
 from mq_django.core.ids import token
+from mq_django.core.numbers import whole
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber, is_mysql
 from mq_django.outbox.rows import place_for, sizes_fit
@@ -91,7 +92,7 @@ class OutboxTables:
         unclaimed = self._unclaimed(destination).filter(parts=parts).order_by(*order)
         while (part := unclaimed.values_list("part", flat=True).first()) is not None:
             found.append(part)
-            if not isinstance(part, int):  # SQLite stores text, too, and sorts it behind numbers
+            if whole(part) is None and part != -1:  # a text, too, in SQLite
                 break
             unclaimed = unclaimed.filter(part__gt=part)
         return found

@@ -101,7 +101,7 @@ def publication_unique(row: OutboxMessage) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def sizes_fit(sizes: Sequence[int], most: int) -> int:
+def sizes_fit(sizes: Sequence[object], most: int) -> int:
     """Return how many of the first rows have at most so many bytes together; at least 1."""
     total = 0
     for number, size in enumerate(sizes):
