@@ -50,6 +50,10 @@ _OURS = frozenset(
 #: Options of an alias about its own pools.
 _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT"})
 
+_NO_ADDRESS = (
+    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or password, "
+    "write /, ?, #, @, : and % percent-encoded."
+)
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
 
 
@@ -206,11 +210,11 @@ def _fault(url: str) -> str:
     except ValueError as error:
         if option := _BAD_OPTION.match(str(error)):
             return f"the value of {option[1]!r} is wrong."
-        return (
-            f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
-            "password, write /, ?, #, @, : and % percent-encoded."
-        )
+        return _NO_ADDRESS
     parts = urlsplit(url)
+    # redis-py would use port 6379.
+    if parts.scheme != "unix" and parts.port == 0:
+        return _NO_ADDRESS
     if parts.scheme == "unix" and not parts.path:
         # redis-py would connect to localhost:6379.
         return "it has no path to a socket."

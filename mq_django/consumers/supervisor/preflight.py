@@ -135,8 +135,8 @@ def with_known_partitions(queues: Sequence[QueueConfig], *, all_of_them: bool = 
     left = [config for config in queues if config.public_name not in refused]
     if refused and (all_of_them or not left):
         raise next(iter(refused.values()))
-    for error in refused.values():
-        logger.error("%s. It is not handled until the next start", error)
+    for refusal in refused.values():
+        logger.error("%s. It is not handled until the next start", refusal)
     return left
 
 
