@@ -15,6 +15,7 @@ from django.core.signals import setting_changed
 from django.utils import timezone
 
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
 from mq_django.core.options import (
@@ -69,7 +70,7 @@ class Problem:
 
 def _shown(value: Any) -> str:
     """Return a setting's value for error messages, without a URL's password."""
-    return re.sub(r"(//?).*@", r"\1***@", f"{value!r:.300}")[:100]
+    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 300))[:100]
 
 
 class _Reader:
@@ -83,15 +84,15 @@ class _Reader:
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:
-            part = f"{setting}[{name!r}]" if name else setting
+            part = f"{setting}[{repr_of(name, 300)}]" if name else setting
             self.refuse(part, f"{part}{text}.", f"Change {part}.")
 
     def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
         options, found = options_of(config), {}
         for name, value in raw.items():
-            setting = f"{where}[{name!r}]"
+            setting = f"{where}[{repr_of(name, 300)}]"
             if name in ELSEWHERE and name not in options:
-                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {name!r}.")
+                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
             elif name not in options:
                 known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
@@ -138,13 +139,13 @@ class _Reader:
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
             if name in queues:
                 self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{name!r}]',
-                    f"{name!r} is the name of a queue and of a topic.",
+                    f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]',
+                    f"{repr_of(name, 300)} is the name of a queue and of a topic.",
                     "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
             if found[name].keeps_rows:
-                where = f'MQ_DJANGO["TOPICS"][{name!r}]["OUTBOX"]'
+                where = f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]["OUTBOX"]'
                 message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
                 self.refuse(where, message, "Write True.")
         return found
@@ -160,11 +161,17 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} is not a valid name of a {kind}.", hint)
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
+                )
             elif not isinstance(options, Mapping):
-                self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]",
+                    f"{where}[{repr_of(name, 300)}] must be a dict of options.",
+                    "Write {}.",
+                )
             else:
-                found = self.options(options, config_of(options), f"{where}[{name!r}]")
+                found = self.options(options, config_of(options), f"{where}[{repr_of(name, 300)}]")
                 if found.get("connection") == connection:
                     # Named or not, it is the same server.
                     del found["connection"]
@@ -174,7 +181,7 @@ class _Reader:
         """Return the schedules whose messages can be published to their queues."""
         found = {}
         for name, entry in raw.items():
-            where = f'MQ_DJANGO["SCHEDULES"][{name!r}]'
+            where = f'MQ_DJANGO["SCHEDULES"][{repr_of(name, 300)}]'
             try:
                 scheduled = read_schedule(name, entry, where=where)
             except WrongParts as error:
@@ -191,10 +198,10 @@ class _Reader:
         where, config = scheduled.where, configs.get(scheduled.queue)
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is not configured.", hint)
+            self.refuse(where, f"{where} names the queue {repr_of(scheduled.queue)}, which is not configured.", hint)
             return False
         if not config.has_schedules:
-            message = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            message = f"{where} names the queue {repr_of(scheduled.queue)}, whose RSMQ format has no schedules."
             self.refuse(where, message, "Let a task of another queue publish to it.")
             return False
         try:

@@ -8,6 +8,7 @@ from django.utils import timezone
 from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
 from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency, NotSupported
@@ -35,7 +36,7 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
     except (MissingDependency, InvalidMessage):
         raise
     except (TypeError, ConfigurationError, NotSupported) as error:
-        raise InvalidSchedule(f"Schedule {name!r}: {error}") from error
+        raise InvalidSchedule(f"Schedule {repr_of(name)}: {error}") from error
     return definition, entry
 
 
@@ -47,7 +48,7 @@ def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
     """
     handler = registry.find(config.name, path)
     if handler is None or handler.accepts is None:
-        raise TypeError(f"{path!r:.300} is not the path of a task of this project")
+        raise TypeError(f"{repr_of(path, 300)} is not the path of a task of this project")
     handler.accepts(data["args"], data["kwargs"])
 
 

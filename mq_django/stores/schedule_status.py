@@ -22,6 +22,8 @@ from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: The most bytes of the text of skipped ticks; see `lua/parts/short_texts.lua`.
+MAX_TEXT = 16 * 1024
 #: The problem of a schedule whose name is taken.
 TAKEN = "A schedule in code or settings has the same name, so this one does not fire."
 
@@ -256,7 +258,8 @@ def version_of(definition: bytes) -> str:
 def _skips(text: bytes) -> list[SkippedTick]:
     """Return the ticks in the lines that `schedules_skip` writes. Other programs may have written anything."""
     found = []
-    for entry in text.decode(errors="replace").split("\n"):
+    # The scripts drop a longer text, too.
+    for entry in text.decode(errors="replace").split("\n") if len(text) <= MAX_TEXT else ():
         tick, _, stamp = entry.partition(" ")
         since, _, who = stamp.partition(" ")
         tick_ms = whole(tick, LAST_MS)

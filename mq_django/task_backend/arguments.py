@@ -5,6 +5,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
 from mq_django.task_backend.compat import AnyTask
@@ -63,7 +64,7 @@ def call_of(given: object) -> Arguments:
         return given, {}
     raise InvalidArguments(
         f"enqueue_many() takes a list of positional arguments, or a dict of keyword arguments, for each call: "
-        f"not {given!r:.100}"
+        f"not {repr_of(given)}"
     )
 
 
@@ -99,7 +100,7 @@ def _copy(value: Any, at: str) -> Any:
         except UnicodeDecodeError as error:
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _copy(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+        return {key: _copy(item, f"{at}[{repr_of(key, 50)}]") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_copy(item, f"{at}[{number}]") for number, item in enumerate(value)]
     return value

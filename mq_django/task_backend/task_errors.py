@@ -1,6 +1,6 @@
 """Failed attempts in the form of Django's task API."""
 
-from mq_django.core.exceptions import exception_of
+from mq_django.core.exceptions import exception_of, repr_of
 from mq_django.task_backend.compat import TaskError
 
 
@@ -19,7 +19,7 @@ class LooksUpException:
         """
         found = exception_of(self.exception_class_path)
         if found is None:
-            raise ImportError(f"No imported module has the exception {self.exception_class_path!r:.300}")
+            raise ImportError(f"No imported module has the exception {repr_of(self.exception_class_path, 300)}")
         return found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps
 from mq_django.core.publication import publication
 from mq_django.core.publish_checks import check_headers, check_supported
@@ -21,7 +22,9 @@ def check_task(task: object) -> None:
         InvalidWorkflow: it is no task of mq_django, or it has a unique key or an expiry.
     """
     if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
-        raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
+        raise InvalidWorkflow(
+            f"{repr_of(task, 200)} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS"
+        )
     try:
         check_supported(queues[task.queue_name].config, "step")
     except MQError as error:

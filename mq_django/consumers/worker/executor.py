@@ -19,7 +19,7 @@ from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
 from mq_django.consumers.worker.once_call import once_call
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.exactly_once import Postponed
-from mq_django.core.exceptions import summary_of, traceback_of
+from mq_django.core.exceptions import repr_of, summary_of, traceback_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry, outcome_of, with_texts
@@ -214,7 +214,7 @@ class Executor:
         if isinstance(returned, HandBack) and (returned is POSTPONED or self.reports.stopping.is_set()):
             return returned, None
         if not isinstance(returned, Ack | Retry | Bury):
-            raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
         return self._judge(handler, returned), raised
 
     def timeout(self, handler: Handler) -> float | None:

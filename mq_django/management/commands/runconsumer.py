@@ -22,9 +22,9 @@ from mq_django.consumers.supervisor.preflight import (
     PATIENCE,
     await_server,
     check_inbox,
-    check_partitions,
     examine_servers,
     require_groups,
+    with_known_partitions,
 )
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -228,7 +228,8 @@ class Command(BaseCommand):
         if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
-        check_partitions(queues)
+        every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
+        worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
         check_inbox(queues)
         examine_servers(queues)
         supervisor = Supervisor(
@@ -236,7 +237,7 @@ class Command(BaseCommand):
             processes=options["processes"],
             worker_options=worker_options,
             signals=signals,
-            probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
+            probe=Probe(every, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
             health=health,
             watchers=[*watchers(), *([] if options["no_relay"] else outbox_services())],
         )
