@@ -30,7 +30,7 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 class Event(NamedTuple):
     """What has happened to a step, or to a run."""
 
-    #: begin, done, failed, dropped, redriven, again, passed, lost; cancel, expire, continue, relist.
+    #: begin, done, failed, dropped, redriven, retried, passed, lost; cancel, expire, continue, relist.
     name: str
     step: int | str = 0
     #: The number of the note about it.
@@ -39,6 +39,8 @@ class Event(NamedTuple):
     detail: bytes | str = b""
     #: The steps that were added meanwhile, such as "8-1007".
     added: str = ""
+    #: The round in which the step was started whose message the note is about, or which an operator has seen.
+    round: int = 0
 
 
 class Start(NamedTuple):
@@ -254,8 +256,8 @@ class WorkflowHome:
     def command(self, run_id: str, events: Sequence[Event] = ()) -> Command:
         """Return the command of advance()."""
         args: list[Argument] = [run_id, CHANGES, KEPT_MS]
-        for name, step, seq, detail, added in events:
-            args += (name, step, seq, detail, added)
+        for event in events:
+            args += event
         return scripts.command("workflows_advance", keys=self.keys.all(run_id), args=args)
 
     def forget_runs(self, run_ids: Sequence[str]) -> None:
