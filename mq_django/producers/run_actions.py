@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import get_config
@@ -86,7 +86,7 @@ def _retry_steps(home: WorkflowHome, run_id: str, marked: list[dict[StepState, s
     """Start the failed steps of a run again; `marked` has those that count as started, and are not yet."""
     steps = refused = 0
     is_left = False
-    failed = [step for step in _steps(home, run_id) if step.state == "F"]
+    failed = [step for step in home.each_record(run_id) if step.state == "F"]
     for at in range(0, len(failed), BATCH):
         is_left = time.monotonic() > deadline
         if is_left:
@@ -150,16 +150,6 @@ def apply(run_id: str, *events: Event) -> Advanced:
     if not advanced.state:
         raise UnknownRun(f"There is no run {run_id!r:.100}")
     return advanced
-
-
-def _steps(home: WorkflowHome, run_id: str) -> Iterator[StepState]:
-    cursor = -1
-    # A scan may return a step twice.
-    seen: set[int] = set()
-    while cursor:
-        cursor, found = home.records(run_id, max(cursor, 0))
-        yield from (step for step in found if step.number not in seen)
-        seen.update(step.number for step in found)
 
 
 def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict[StepState, str]:

@@ -1,7 +1,7 @@
 """The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -176,6 +176,16 @@ class WorkflowHome:
         states = [(whole(number, 10**9), record) for number, record in pairs]
         found = [step_state(number, record) for number, record in states if number is not None]
         return whole(following) or 0, [state for state in found if state is not None and not state.is_join]
+
+    def each_record(self, run_id: str) -> Iterator[StepState]:
+        """Yield the states of all steps of a run, joins left out."""
+        cursor = -1
+        # A scan may return a step twice.
+        seen: set[int] = set()
+        while cursor:
+            cursor, found = self.records(run_id, max(cursor, 0))
+            yield from (step for step in found if step.number not in seen)
+            seen.update(step.number for step in found)
 
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
