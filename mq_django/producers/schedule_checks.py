@@ -10,6 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
+from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError, InvalidMessage, InvalidSchedule, MissingDependency, NotSupported
 
 
@@ -40,12 +41,15 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
 
 
 def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
-    """Check a task's arguments. Only tasks of this project have a handler, and nothing is imported for a path.
+    """Check a task's arguments. Only tasks of this project have a handler, and no path is imported.
 
     Raises:
         TypeError: the path is not that of a task, or its function cannot be called with these arguments.
     """
     handler = registry.find(config.name, path)
+    if handler is None:  # perhaps of a module that this process has not needed
+        import_declaring()
+        handler = registry.find(config.name, path)
     if handler is None or handler.accepts is None:
         raise TypeError(f"{path!r:.300} is not the path of a task of this project")
     handler.accepts(data["args"], data["kwargs"])

@@ -15,6 +15,7 @@ from mq_django.core.handler_options import yields
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
+from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
@@ -237,8 +238,13 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
     # The rows of outboxes before Redis, to which a relay may publish them meanwhile.
     waiting = result_in_outbox(result_id, configs)
     found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
-    task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
-    return None if found is None or task is None or not has_arguments(found.data) else (found, task)
+    if found is None or not has_arguments(found.data):
+        return None
+    path = found.name.removeprefix(STEP_NAME)
+    if path not in _tasks:  # perhaps of a module that this process has not needed
+        import_declaring()
+    task = _tasks.get(path)
+    return None if task is None else (found, task)
 
 
 def find_anywhere(result_id: str) -> AnyResult | None:

@@ -26,6 +26,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.visible import escape
+from mq_django.discovery import import_declaring
 from mq_django.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -175,6 +176,7 @@ def needs(*permissions: str) -> Callable[[View], View]:
 
 def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     """Return the response of a view, or an error page."""
+    import_declaring()
     wants_json, load = page.request.path.endswith(".json"), _Load()
     try:
         with within(SECONDS):
