@@ -8,8 +8,10 @@ from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
 from mq_django import checks, triggers
+from mq_django.conf import get_config_if_valid
 from mq_django.consumers.hangups import hold_hangups
 from mq_django.discovery import after_imports
+from mq_django.errors import ConfigurationError
 from mq_django.registry import MODULES
 from mq_django.testing import test_databases
 
@@ -44,5 +46,10 @@ class MQDjangoConfig(AppConfig):
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.
         test_databases.note_configured()
-        autodiscover_modules(*MODULES)
+        try:
+            autodiscover_modules(*MODULES)
+        except ConfigurationError:
+            # Such as a module that uses `queues` when it is imported. `check` starts, and names the wrong setting.
+            if get_config_if_valid() is not None:
+                raise
         triggers.connect_all()

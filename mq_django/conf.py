@@ -48,6 +48,7 @@ __all__ = [
     "RsmqConfig",
     "TopicConfig",
     "get_config",
+    "get_config_if_valid",
     "read",
 ]
 
@@ -242,6 +243,14 @@ def get_config() -> Config:
     if problems:
         raise ConfigurationError(" ".join(problem.message for problem in problems))
     return config
+
+
+def get_config_if_valid() -> Config | None:
+    """Return the config for what is declared at import, which must not fail before `check` has named what is wrong."""
+    try:
+        return get_config()
+    except ConfigurationError:
+        return None
 
 
 def _json_form(value: Any) -> Any:

@@ -59,9 +59,15 @@ def test_setup_finds_tasks_and_triggers_and_connects_to_nothing():
     assert found == ["django.db.models.BigAutoField", "True", "True", "True"]
 
 
-def test_wrong_settings_do_not_keep_check_from_naming_them():
-    found = run("""
-        configure("tests.testapp", "django.contrib.contenttypes", MQ_DJANGO={"NAMESPACE": "", "SIGNALS": [{}]})
+def test_wrong_settings_do_not_keep_check_from_naming_them(tmp_path):
+    (tmp_path / "handlers.py").write_text("from mq_django import queues\nDEFAULT = queues['default']\n")
+    (tmp_path / "__init__.py").touch()
+    found = run(f"""
+        sys.path.insert(0, {str(tmp_path.parent)!r})
+        configure(
+            "tests.testapp", "django.contrib.contenttypes", {tmp_path.name!r},
+            MQ_DJANGO={{"NAMESPACE": "", "SIGNALS": [{{}}]}},
+        )
         import django
         django.setup()
         from django.core.checks import run_checks

@@ -10,13 +10,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
-from mq_django.conf import QueueConfig, get_config, read
+from mq_django.conf import QueueConfig, get_config, get_config_if_valid, read
 from mq_django.core.handler_options import yields
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
 from mq_django.discovery import import_declaring
-from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.errors import InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
@@ -127,11 +127,8 @@ class TaskBackend(Base):
             raise self._api.invalid_task(
                 f"Queue '{name}' is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
             )
-        try:
-            configured = get_config().queues
-        except ConfigurationError:
-            return  # reported by `manage.py check`, which an error at import would prevent from running
-        if str(name) not in configured:
+        config = get_config_if_valid()
+        if config is not None and str(name) not in config.queues:
             raise self._api.invalid_task(
                 f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"]."
             )
