@@ -1,13 +1,17 @@
 """`settings.MQ_DJANGO` as frozen configs, read at the first use."""
 
+import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -47,6 +51,8 @@ __all__ = [
     "QueueConfig",
     "RsmqConfig",
     "TopicConfig",
+    "current_time_zone",
+    "default_time_zone",
     "get_config",
     "get_config_if_valid",
     "read",
@@ -253,6 +259,26 @@ def get_config_if_valid() -> Config | None:
         return None
 
 
+def default_time_zone() -> tzinfo:
+    """Return the time zone of the project: with `TIME_ZONE = None` that of the system, as Django documents it."""
+    return timezone.get_default_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+def current_time_zone() -> tzinfo:
+    """Return the time zone that is active here. Django's own function fails with `TIME_ZONE = None`."""
+    return timezone.get_current_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+@cache
+def _system_time_zone() -> tzinfo:
+    with suppress(OSError, ValueError, ZoneInfoNotFoundError):
+        if name := os.environ.get("TZ"):
+            return ZoneInfo(name)
+        with Path("/etc/localtime").open("rb") as file:
+            return ZoneInfo.from_file(file, key="localtime")
+    return datetime.now().astimezone().tzinfo or UTC
+
+
 def _json_form(value: Any) -> Any:
     """Return what Django's JSON encoder writes for a value: dates, times, UUID, Decimal, lazy text; an enum's value."""
     return value.value if isinstance(value, Enum) else DjangoJSONEncoder().default(value)
@@ -264,5 +290,5 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
-use_time_zone(timezone.get_current_timezone)
+use_time_zone(current_time_zone)
 use_forms(_json_form)

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils import timezone
-
 from mq_django import registry
-from mq_django.conf import QueueConfig
+from mq_django.conf import QueueConfig, default_time_zone
 from mq_django.core import clock
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
@@ -57,7 +55,7 @@ def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
 
 def _check_time(entry: Scheduled) -> None:
     try:
-        if entry.next_ms(clock.now_ms(), timezone.get_default_timezone()) != NEVER:
+        if entry.next_ms(clock.now_ms(), default_time_zone()) != NEVER:
             return
     except (ValueError, OverflowError) as error:
         raise TypeError("its first tick would be after the year 9999") from error
