@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from django.apps import apps
 from django.conf import settings
+from django.core.checks import CheckMessage, Warning, register  # noqa: A004 - Django's name
 from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
@@ -236,6 +238,16 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
         found["directory"] = Path(base) / ".mq_django"
     config = Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), schedules=schedules, **found)
     return config, reader.problems
+
+
+# Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
+@register("mq_django")
+def check_installed(**_: Any) -> list[CheckMessage]:
+    """Report that the package is used, and that its app is not installed."""
+    if apps.is_installed("mq_django"):
+        return []
+    message = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing."
+    return [Warning(message, hint="Add 'mq_django' to INSTALLED_APPS.", id="mq_django.W010")]
 
 
 @cache

@@ -94,6 +94,19 @@ def test_without_a_task_api_everything_else_works():
     assert found == ["1", "MissingDependency", "True"]
 
 
+def test_a_project_without_the_app_is_warned():
+    found = run("""
+        settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"], USE_TZ=True)
+        import django
+        django.setup()
+        from django.core.checks import run_checks
+        from mq_django import queues, task
+        queues["default"]
+        print(*(message.id for message in run_checks()))
+    """)
+    assert found == ["mq_django.W010"]
+
+
 TASK = "from mq_django import task\n@task\ndef add(): ...\n"
 
 #: What an app has beside `tasks.py`, and whether consumers import it; "failed": they cannot.
