@@ -12,7 +12,7 @@ from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.utils import timezone
 
-from mq_django.conf import get_config
+from mq_django.conf import current_time_zone, get_config
 from mq_django.core import clock
 from mq_django.core.exactly_once import database_of
 from mq_django.core.exceptions import summary_of, traceback_of
@@ -212,7 +212,7 @@ def moment(milliseconds: int | None) -> datetime | None:
     if settings.USE_TZ:
         return found
     try:
-        return timezone.make_naive(found)
+        return timezone.make_naive(found, current_time_zone())
     except OverflowError:
         # East of Greenwich the last day of 9999 would be in the year 10000.
         return found.replace(tzinfo=None)

@@ -36,6 +36,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
+from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
@@ -136,6 +137,7 @@ class Command(BaseCommand):
             raise CommandError(NEEDS_POSIX)
         if test_mode.is_on():
             self._use_test_databases()
+        import_declaring_loudly()
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
