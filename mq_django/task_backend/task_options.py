@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mq_django.core.call_options import call_headers
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
@@ -79,6 +80,9 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         on_commit: bool | None = None,
         robust: bool | None = None,
         outbox: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+        retry: RetryPolicy | None = None,
     ) -> Self:
         """Return a task with other options. None keeps the present value.
 
@@ -91,9 +95,14 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             backend: an alias in TASKS.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
+            headers: a dict of text by lower-case name; replaces earlier ones.
+            timeout: seconds or a timedelta; replaces that of the task and the queue.
+            retry: a RetryPolicy; replaces that of the task and the queue.
 
         Raises:
             InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
+            ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy; a class that extends
+                RetryPolicy cannot be sent with a message.
             InvalidMessage: another option cannot be used, or `delay` and `run_after` are given. What two options need
                 of each other, `enqueue()` checks.
         """
@@ -111,7 +120,11 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             on_commit=on_commit,
             robust=robust,
             outbox=outbox,
+            headers=headers,
         )
+        if timeout is not None or retry is not None:
+            changed |= _given(timeout=parse_timeout(timeout), retry=retry)
+            published["of_call"] = {**(self.publishing.of_call or {}), **call_headers(parse_timeout(timeout), retry)}
         if "delay" in published:
             changed["run_after"] = None
         elif run_after is not None and self.publishing.delay is not None:
