@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Error
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
-from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read, shown_setting
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
@@ -78,7 +78,7 @@ def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
 
 
 def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
-    named = f"{setting} names {alias!r}"
+    named = f"{setting} names {shown_setting(alias)}"
     cache = settings.CACHES.get(alias)
     if cache is None:
         hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'

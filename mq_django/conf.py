@@ -34,6 +34,7 @@ from mq_django.core.options import (
 )
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.redaction import redact_forms
 from mq_django.core.rsmq_config import RsmqConfig
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
@@ -59,6 +60,7 @@ __all__ = [
     "get_config",
     "get_config_if_valid",
     "read",
+    "shown_setting",
 ]
 
 #: Options that get a better error than "unknown" where they are none.
@@ -77,9 +79,9 @@ class Problem:
     hint: str
 
 
-def _shown(value: Any) -> str:
-    """Return a setting's value for error messages, without a URL's password."""
-    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 300))[:100]
+def shown_setting(value: Any) -> str:
+    """Return a setting's value for error messages, without the password of a URL, even of one that is no URL."""
+    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 4000))[:100]
 
 
 class _Reader:
@@ -89,7 +91,8 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def refuse(self, setting: str, message: str, hint: str) -> None:
-        self.problems.append(Problem(setting, message, hint))
+        # A URL may stand in the place of any name.
+        self.problems.append(Problem(*map(redact_forms, (setting, message, hint))))
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:
@@ -111,7 +114,8 @@ class _Reader:
                 except WrongParts as error:
                     self.refuse_parts(setting, error)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
+                    message = f"{setting} must be {error}, not {shown_setting(value)}."
+                    self.refuse(setting, message, f"Change {setting}.")
         return found
 
     def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:

@@ -29,7 +29,7 @@ from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
-from mq_django.task_backend.task_options import TaskOptions
+from mq_django.task_backend.task_options import TaskOptions, patchable
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wires
@@ -53,6 +53,7 @@ _PACKAGE = "django_tasks"
 _tasks: dict[str, AnyTask] = {}
 
 
+@patchable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has no parameters
     """Django's task, with a retry policy, a timeout and the options of publishing."""
@@ -133,7 +134,8 @@ class TaskBackend(Base):
         config = get_config_if_valid()
         if config is not None and text not in config.queues:
             raise self._api.invalid_task(
-                f'Queue {repr_of(name)} is not valid for backend: it is not in MQ_DJANGO["QUEUES"].'
+                f"Queue {repr_of(name)} is not valid for backend: "
+                f'MQ_DJANGO["QUEUES"] has {", ".join(sorted(config.queues))}.'
             )
 
     def _check_task(self, task: AnyTask) -> None:

@@ -244,7 +244,9 @@ def _lasts(value: object) -> int:
 
 
 def _check_function(function: Function) -> None:
-    if any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)):
+    others = any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction))
+    # A task or a functools.partial has no name.
+    if others or not hasattr(function, "__qualname__"):
         raise InvalidWorkflow(
             f"{repr_of(function, 200)} must be a plain function, which returns when its steps are added"
         )

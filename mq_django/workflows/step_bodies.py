@@ -71,7 +71,7 @@ def body_of(task: AnyTask, name: str, data: Mapping[str, Any], headers: Mapping[
     """
     options: Publishing = getattr(task, "publishing", DEFAULT)
     body: dict[str, Any] = {"queue": task.queue_name, "name": name, "data": data}
-    if headers:
+    if headers := {**headers, **options.all_headers}:
         body["headers"] = headers
     if task.priority:
         body["priority"] = task.priority

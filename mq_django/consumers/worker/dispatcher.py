@@ -13,7 +13,7 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, SetAside
-from mq_django.registry import Handler, find
+from mq_django.registry import Handler, find, of_call
 from mq_django.stores.base import Settlement
 from mq_django.stores.settling import message_id
 
@@ -102,6 +102,8 @@ class Dispatcher:
             self._settle_unusable(item)
             return
         handler = self._handlers.get(item.message.name) or self._handler(item.message.name)
+        if handler is not None and item.message.headers:
+            handler = of_call(handler, item.message)
         if handler is None:
             self._executor.settle(Settlement(item, SetAside()))
         elif item.alone and self._isolate is not None:
