@@ -1,37 +1,29 @@
-"""`python -m tests.chaos.mutations [SCENARIO]...`: is the proof worth anything? Each whole run asks, too.
+"""Safeguards that a scenario stands against: is the proof worth anything? `python -m tests.mutations chaos` asks.
 
-Takes one safeguard out of a copy of the tree at a time, and plays the scenario that it stands against: the checker must
-find a violation each time. Where faults hardly ever get to a safeguard, a test must fail instead. A copy, because a
-product that can switch its safeguards off has none.
+It takes one safeguard out of a copy of the tree at a time, and plays the scenario: the checker must find a violation
+each time. A copy, because a product that can switch its safeguards off has none. Safeguards to which faults hardly ever
+get are in the table of `tests.mutations`, or here, when they are in several files.
 """
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.chaos.mutation import Mutation
 from tests.chaos.surroundings import servers
-from tests.chaos.transaction_mutations import TRANSACTION_MUTATIONS
 
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds of one scenario, with everything that goes wrong in it.
 LIMIT = 240
 #: What goes wrong is a matter of moments: a safeguard is missed when none of these shows that it is missing.
 SEEDS = ("mutation", "another", "third")
-#: Mutations tried side by side.
-AT_ONCE = 2
 
 
 LUA = "mq_django/transport/lua"
 LINE_STORE = "mq_django/stores/line_store.py"
-ORDER_TESTS = "tests/stores/test_order_per_key.py"
 
 #: Instead of the settling script, a second round trip removes the tokens and has the lines of their keys looked at.
 DROPS_LATER = """        stale, _ = self._settling.settle(consumer, settlements, also=also)
@@ -104,14 +96,6 @@ MUTATIONS = [
         scenario="workflows",
     ),
     Mutation(
-        name="the order of notes: a failure counts that is known after the success of its step",
-        files=[f"{LUA}/workflows_advance.lua"],
-        pattern=r"  if step\.state ~= 'S' or seq <= step\.seq then\n    return\n  end\n",
-        replacement="",
-        scenario="workflows",
-        test="tests/workflows/test_repeated_events.py",
-    ),
-    Mutation(
         name="the order of a fetch: a blocked read takes messages before their keys are asked for",
         files=[LINE_STORE],
         pattern=r"( +)if not self\._take_again and not self\._wait\(block_ms\):\n",
@@ -128,14 +112,6 @@ MUTATIONS = [
         replacement="ready",
         also=[(f"{LUA}/parts/hand_back.lua", r"if receipts\.pass then", "if false then")],
         scenario="ordered",
-    ),
-    Mutation(
-        name="the wait for a retry: the token of a key is dropped with each attempt",
-        files=[f"{LUA}/parts/retry.lua"],
-        pattern=r"    if receipts\.keeps_order then\n[^\n]*\n    end\n",
-        replacement="",
-        scenario="ordered",
-        test=ORDER_TESTS,
     ),
     Mutation(
         name="the token in the settling script: a second command drops it",
@@ -155,34 +131,8 @@ MUTATIONS = [
             ),
         ],
         scenario="ordered",
-        test=ORDER_TESTS,
+        test="tests/stores/test_order_per_key.py",
     ),
-    Mutation(
-        name="the token of what is purged: its key waits until somebody finds that nothing runs",
-        files=[f"{LUA}/stream_purge.lua"],
-        pattern=r"    drop_token\([^\n]*\n",
-        replacement="",
-        times=2,
-        scenario="ordered",
-        test=ORDER_TESTS,
-    ),
-    Mutation(
-        name="the choice of what is sent again: a whole trip is, of which a node has executed a part",
-        files=["mq_django/transport/redirections.py"],
-        pattern=r"    return \[at for at in among if isinstance\(replies\[at\], _REFUSALS\) or [^\n]*\n",
-        replacement="    return among\n",
-        scenario="cluster-reshard",
-        test="tests/transport/test_cluster_wires.py",
-    ),
-    Mutation(
-        name="the look after a failover: what the new master never heard to be settled stays pending",
-        files=["mq_django/consumers/worker/queue_reader.py"],
-        pattern=r"if self\._moves != self\._session\.moves:",
-        replacement="if False:",
-        scenario="cluster-kills",
-        test="tests/consumers/test_cluster_failover.py",
-    ),
-    *TRANSACTION_MUTATIONS,
 ]
 
 
@@ -202,83 +152,17 @@ def mutate(root: Path, mutation: Mutation) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def violations(root: Path, scenario: str, seed: str) -> tuple[int, str]:
-    """Play a scenario in a copy, and return how many violations the checker found, and what it said of them."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.chaos",
-        "--seed",
-        seed,
-        "--server",
-        str(servers()[-1]),
-        "--store",
-        "stream",
-        scenario,
-    ]
+def violations(root: Path, scenario: str, seed: str) -> int:
+    """Play a scenario in a copy, and return how many violations the checker found."""
+    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--store", "stream"]
+    command += ["--server", str(servers()[-1]), scenario]
     # What never becomes well is not waited for as long as it would be otherwise.
     env = {**os.environ, "CHAOS_HASTE": "1"}
     try:
         played = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired:
-        return 1, f"    {scenario} came to no end\n"
+        return 1
     lines = played.stdout.splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise RuntimeError(f"{scenario} did not come to its end: {played.stderr[-2000:]}")
-    told = "".join(f"    {line.strip()}\n" for line in lines if line.startswith("    ") or "BROKEN" in line)
-    return int(json.loads(lines[-1])["violations"]), told
-
-
-def failures(root: Path, test: str) -> tuple[int, str]:
-    """Run a file of tests in a copy until one fails, and return how many have failed, and which."""
-    shutil.copy(ROOT / "pyproject.toml", root)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", test]
-    # The tests have settings of their own: those of a run of scenarios may be in the environment.
-    env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    try:
-        ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
-    except subprocess.TimeoutExpired:
-        return 1, f"    {test} came to no end\n"
-    if ran.returncode not in (0, 1):
-        raise RuntimeError(f"{test} did not come to its end: {ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
-    return len(failed), "".join(f"    {line}\n" for line in failed)
-
-
-def survives(mutation: Mutation) -> bool:
-    """Tell whether the proof does not notice that a safeguard is missing, and say what it noticed."""
-    told = ""
-    with tempfile.TemporaryDirectory(prefix="mq-mutation-") as folder:
-        root = Path(folder)
-        for part in ("mq_django", "tests", "example_project"):
-            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-        mutate(root, mutation)
-        for seed in SEEDS:
-            found, told = failures(root, mutation.test) if mutation.test else violations(root, mutation.scenario, seed)
-            if found or mutation.test:
-                break
-    verdict = told if found else "    SURVIVES: the proof does not see it\n"
-    sys.stdout.write(f"without {mutation.name} ({mutation.test or mutation.scenario})\n{verdict}")
-    sys.stdout.flush()
-    return not found
-
-
-def survivors(mutations: Sequence[Mutation]) -> list[str]:
-    """Return the names of the mutations that the proof does not see."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        alive = list(pool.map(survives, mutations))
-    return [mutation.name for mutation, there in zip(mutations, alive, strict=True) if there]
-
-
-def of_tier(tier: str) -> list[Mutation]:
-    """Return the mutations that a whole run of a tier tries: in CI there is no time for those of transactions."""
-    return [one for one in MUTATIONS if tier == "nightly" or one not in TRANSACTION_MUTATIONS]
-
-
-def main(scenarios: Sequence[str]) -> int:
-    """Try the mutations of some scenarios, or all, and return 1 when one survives."""
-    return 1 if survivors([one for one in MUTATIONS if not scenarios or one.scenario in scenarios]) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return int(json.loads(lines[-1])["violations"])

@@ -1,10 +1,11 @@
 """Read the mutations of table.txt.
 
 Each is a block of lines: its name; its file, and the modules of tests; a text that the file has once, after `- `; and
-what replaces it, after `+ `, or nothing.
+what replaces it, after `+ `, or nothing. Lines after `- ` that follow lines after `+ ` begin another text of the file.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,18 +21,19 @@ class Mutation(NamedTuple):
     #: Arguments of pytest: modules, of which a test must fail.
     tests: str
     #: What the file has once, and what replaces it.
-    text: str
-    replacement: str
+    edits: Sequence[tuple[str, str]]
 
     def applied(self, source: str) -> str:
         """Return the source of the file without the promise.
 
         Raises:
-            ValueError: the file does not have the text once, so that the mutation proves nothing.
+            ValueError: the file does not have a text once, so that the mutation proves nothing.
         """
-        if source.count(self.text) != 1:
-            raise ValueError(f"{self.file} has {source.count(self.text)} times {self.text!r}")
-        return source.replace(self.text, self.replacement)
+        for text, replacement in self.edits:
+            if source.count(text) != 1 or text == replacement:
+                raise ValueError(f"{self.name}: {self.file} has {source.count(text)} times {text!r}")
+            source = source.replace(text, replacement)
+        return source
 
 
 def mutations() -> Iterator[Mutation]:
@@ -43,5 +45,10 @@ def mutations() -> Iterator[Mutation]:
             topic = name.removeprefix("# ")
             continue
         file, tests = lines[0].split(" ", 1)
-        text, replacement = ("\n".join(line[2:] for line in lines[1:] if line[0] == sign) for sign in "-+")
-        yield Mutation(topic, name, file, tests, text, replacement)
+        changes = re.findall(r"((?:^- .*\n?)+)((?:^\+.*\n?)*)", "\n".join(lines[1:]), re.MULTILINE)
+        edits = [(_text(before), _text(after)) for before, after in changes]
+        yield Mutation(topic, name, file, tests, edits)
+
+
+def _text(lines: str) -> str:
+    return "\n".join(line[2:] for line in lines.splitlines())

@@ -7,10 +7,11 @@ from tests.mutations.table import mutations
 def test_each_mutation_fits_its_file_and_names_modules_that_exist():
     wrong = []
     for row in mutations():
-        source = (ROOT / row.file).read_text(encoding="utf-8")
-        if source.count(row.text) != 1 or row.applied(source) == source:
-            wrong.append(f"{row.name}: {row.file} has its text {source.count(row.text)} times")
-        modules = [word for word in row.tests.split() if word.startswith("tests/")]
+        try:
+            row.applied((ROOT / row.file).read_text(encoding="utf-8"))
+        except ValueError as error:
+            wrong.append(str(error))
+        modules = [word.partition("::")[0] for word in row.tests.split() if word.startswith("tests/")]
         wrong += [f"{row.name}: {module} is no more" for module in modules if not (ROOT / module).exists()]
 
     assert wrong == []
