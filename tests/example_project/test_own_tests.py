@@ -46,12 +46,9 @@ def test_those_of_djangos_test_case_run_without_pytest(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_tests_as_they_are(subtests):
+    assert len(EXAMPLES) == 3
     for path, example in EXAMPLES:
         with subtests.test(path=path, example=example):
             text = (PROJECT / path).read_text(encoding="utf-8")
             assert example.startswith("def test_")
             assert f"\n{example.strip()}\n" in text
-
-
-def test_the_readme_shows_three() -> None:
-    assert len(EXAMPLES) == 3
