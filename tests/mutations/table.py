@@ -1,7 +1,8 @@
 """Read the mutations of table.txt.
 
-Each is a block of lines: its name; its file, and the modules of tests; a text that the file has once, after `- `; and
-what replaces it, after `+ `, or nothing. Lines after `- ` that follow lines after `+ ` begin another text of the file.
+Each is a block of lines: its name; its file, and the modules of tests or a scenario of chaos; a text that the file has
+once, after `- `; and what replaces it, after `+ `, or nothing. Lines after `- ` that follow lines after `+` begin
+another text of the file, and `@ ` goes on in another file.
 """
 
 import re
@@ -17,23 +18,28 @@ class Mutation(NamedTuple):
 
     topic: str
     name: str
-    file: str
-    #: Arguments of pytest: modules, of which a test must fail.
+    #: Arguments of pytest: modules, of which a test must fail. Or `scenario:NAME`, in which the checker must find it.
     tests: str
-    #: What the file has once, and what replaces it.
-    edits: Sequence[tuple[str, str]]
+    #: A file, what it has once, and what replaces that.
+    edits: Sequence[tuple[str, str, str]]
 
-    def applied(self, source: str) -> str:
-        """Return the source of the file without the promise.
+    @property
+    def files(self) -> set[str]:
+        """The files that it changes."""
+        return {file for file, _, _ in self.edits}
+
+    def apply(self, root: Path) -> None:
+        """Break the promise in a copy of the tree.
 
         Raises:
-            ValueError: the file does not have a text once, so that the mutation proves nothing.
+            ValueError: a file does not have a text once, so that the mutation proves nothing.
         """
-        for text, replacement in self.edits:
+        for file, text, replacement in self.edits:
+            path = root / file
+            source = path.read_text(encoding="utf-8")
             if source.count(text) != 1 or text == replacement:
-                raise ValueError(f"{self.name}: {self.file} has {source.count(text)} times {text!r}")
-            source = source.replace(text, replacement)
-        return source
+                raise ValueError(f"{self.name}: {file} has {source.count(text)} times {text!r}")
+            path.write_text(source.replace(text, replacement), encoding="utf-8")
 
 
 def mutations() -> Iterator[Mutation]:
@@ -45,9 +51,12 @@ def mutations() -> Iterator[Mutation]:
             topic = name.removeprefix("# ")
             continue
         file, tests = lines[0].split(" ", 1)
-        changes = re.findall(r"((?:^- .*\n?)+)((?:^\+.*\n?)*)", "\n".join(lines[1:]), re.MULTILINE)
-        edits = [(_text(before), _text(after)) for before, after in changes]
-        yield Mutation(topic, name, file, tests, edits)
+        edits = []
+        for place in re.split(r"^@ ", "\n".join([file, *lines[1:]]), flags=re.MULTILINE):
+            changed, _, changes = place.partition("\n")
+            found = re.findall(r"((?:^- .*\n?)+)((?:^\+.*\n?)*)", changes, re.MULTILINE)
+            edits += [(changed, _text(before), _text(after)) for before, after in found]
+        yield Mutation(topic, name, tests, edits)
 
 
 def _text(lines: str) -> str:
