@@ -5,8 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mq_django import conf
-from mq_django import queues
+from mq_django import conf, queues
 from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.options import options_of

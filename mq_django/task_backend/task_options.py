@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from mq_django.core.exceptions import repr_of
 from mq_django.core.call_options import call_headers
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration

@@ -21,8 +21,8 @@ from django_redis.pool import get_connection_factory
 from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from mq_django.core.exceptions import repr_of
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 from mq_django.transport.cluster import Cluster
@@ -51,8 +51,8 @@ _OURS = frozenset(
 _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT"})
 
 _NO_ADDRESS = (
-    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or password, "
-    "write /, ?, #, @, : and % percent-encoded."
+    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
+    "password, write /, ?, #, @, : and % percent-encoded."
 )
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
 
