@@ -20,6 +20,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
+from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
@@ -299,7 +300,7 @@ def _system_time_zone() -> tzinfo:
             return ZoneInfo(name)
         with Path("/etc/localtime").open("rb") as file:
             return ZoneInfo.from_file(file, key="localtime")
-    return datetime.now().astimezone().tzinfo or UTC
+    return datetime.fromtimestamp(clock.now(), UTC).astimezone().tzinfo or UTC
 
 
 def _json_form(value: Any) -> Any:
