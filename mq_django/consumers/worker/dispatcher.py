@@ -79,8 +79,8 @@ class Dispatcher:
             try:
                 if type(item) is Delivery and not item.alone:
                     message = item.message
-                    # Mostly a message of a name that is known.
-                    if (start := starts.get(message.name)) is not None:
+                    # Mostly a message of a name that is known. Headers may have options of the call.
+                    if (start := starts.get(message.name)) is not None and not message.headers:
                         handler, put = start
                         put(_new(WorkItem, (item, handler, executor)))
                         continue
