@@ -36,6 +36,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_schedules, checks.TAG)
         register(checks.check_middleware, checks.TAG)
         register(checks.check_inbox_databases, checks.TAG)
+        register(checks.check_database_pools, checks.TAG)
         register(checks.check_inbox_tables, Tags.database)
         register(checks.check_metrics_views, checks.TAG)
         # Imported now, because the models of apps can be imported only when all of them are loaded.

@@ -51,8 +51,8 @@ _OURS = frozenset(
 _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT"})
 
 _NO_ADDRESS = (
-    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or password, "
-    "write /, ?, #, @, : and % percent-encoded."
+    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
+    "password, write /, ?, #, @, : and % percent-encoded."
 )
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
 
