@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
@@ -78,7 +79,7 @@ class Command(BaseCommand):
         """See BaseCommand.add_arguments()."""
         parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups. Default: all.")
         parser.add_argument("--processes", type=whole, default=1, help="Number of consumer processes.")
-        parser.add_argument("--threads", type=whole, default=8, help="Concurrent handlers per process.")
+        parser.add_argument("--threads", type=whole, default=DEFAULT_THREADS, help="Concurrent handlers per process.")
         parser.add_argument(
             "--grace", type=duration, default=30.0, help="Seconds for running handlers to finish at shutdown."
         )
@@ -233,6 +234,8 @@ class Command(BaseCommand):
         every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
         worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
         check_inbox(queues)
+        for sentence in small_pools(worker_options.threads):
+            logger.warning("%s", sentence)
         examine_servers(queues)
         supervisor = Supervisor(
             queues,
