@@ -56,7 +56,13 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def exception_of(path: str) -> type[BaseException] | None:
-    """Return an exception class by its path, or None when no imported module has it.
+    """Return an exception class by its path, or None when no imported module has it; see object_of()."""
+    found = object_of(path)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def object_of(path: str) -> object | None:
+    """Return what a path names, or None when no imported module has it.
 
     A path is the module and the qualified name, or only the name for a builtin exception.
     """
@@ -70,8 +76,8 @@ def exception_of(path: str) -> type[BaseException] | None:
     return None
 
 
-def _within(found: object, names: list[str]) -> type[BaseException] | None:
+def _within(found: object, names: list[str]) -> object | None:
     for name in names:
         # Not getattr(), because a module's __getattr__ may import something.
         found = vars(found).get(name) if hasattr(found, "__dict__") else None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    return found

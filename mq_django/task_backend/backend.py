@@ -125,7 +125,7 @@ class TaskBackend(Base):
         if self.queues and str(name) not in self.queues:
             allowed = ", ".join(sorted(self.queues))
             raise self._api.invalid_task(
-                f"Queue '{name}' is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
+                f"Queue '{name}' is not valid for backend. TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
             )
         try:
             configured = get_config().queues
@@ -133,7 +133,7 @@ class TaskBackend(Base):
             return  # reported by `manage.py check`, which an error at import would prevent from running
         if str(name) not in configured:
             raise self._api.invalid_task(
-                f"Queue '{name}' is not valid for backend: MQ_DJANGO[\"QUEUES\"] has {', '.join(sorted(configured))}."
+                f"Queue '{name}' is not valid for backend. MQ_DJANGO[\"QUEUES\"] has {', '.join(sorted(configured))}."
             )
 
     def _check_task(self, task: AnyTask) -> None:
