@@ -11,6 +11,7 @@ from asgiref.sync import iscoroutinefunction
 
 from mq_django.core.call_options import RETRY_HEADER, TIMEOUT_HEADER, options_in
 from mq_django.core.exactly_once import database_of, note_registered
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_batch, check_function, check_names, check_retry, parse_timeout
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
@@ -284,7 +285,7 @@ def subscriber(
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
             raise ConfigurationError(
-                f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}"
+                f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {repr_of(start)}"
             )
         registers(function)
         # Last, so that a group whose only subscriber was refused is not read.

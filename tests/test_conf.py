@@ -1,16 +1,21 @@
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from mq_django import queues
+from mq_django import conf, queues
 from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
+from mq_django.core.times import aware
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+from mq_django.inspector import figures
+from mq_django.producers.schedule_checks import checked
+from mq_django.task_backend.running import moment
 
 pytestmark = pytest.mark.versions
 
@@ -446,3 +451,17 @@ def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
     config, problems = read({"THRESHOLDS": {"MAX_AGE": timedelta(minutes=5), "MAX_DEAD": 7, "MAX_BURIED": None}})
     assert problems == []
     assert config.thresholds == Thresholds(max_age=300, max_dead=7, max_buried=None)
+
+
+def test_without_time_zone_that_of_the_system_counts(settings, monkeypatch):
+    assert conf._system_time_zone().utcoffset(datetime.now()) is not None  # noqa: DTZ005 - as tzinfo takes it
+    monkeypatch.setattr(conf, "_system_time_zone", lambda: ZoneInfo("Asia/Tokyo"))
+    settings.TIME_ZONE = None
+    naive = datetime(1970, 1, 1, 9)  # noqa: DTZ001
+    assert aware(naive).timestamp() == 0
+    assert figures.date(0) == "1970-01-01 09:00+09:00"
+    settings.USE_TZ = False
+    assert moment(0) == naive
+    pytest.importorskip("croniter")
+    _, entry = checked(conf.get_config().queue("default"), "daily", {"message": "x", "cron": "0 3 * * *"})
+    assert entry.next_ms(0, conf.default_time_zone()) == timedelta(hours=18) / timedelta(milliseconds=1)

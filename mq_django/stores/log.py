@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
+from mq_django.core.exceptions import repr_of
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Delivery, Undecodable
@@ -79,7 +80,7 @@ class Log:
             UnknownGroup: the group does not exist.
         """
         if not self.move(group, place):
-            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {repr_of(group)}")
 
     def move(self, group: str, place: Offset) -> bool:
         """Move a group, drop its pending entries of the log, and raise its generation; False: it does not exist."""

@@ -109,5 +109,5 @@ def parse(config: QueueConfig, name: str, definition: bytes) -> Parsed:
 
 def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:
     """Return when something was done, in ms since 1970, and by whom."""
-    moment, _, who = state.get(kind, b"").decode(errors="replace").partition(" ")
+    moment, _, who = state.get(kind, b"")[:1000].decode(errors="replace").partition(" ")
     return whole(moment, LAST_MS), line(who)

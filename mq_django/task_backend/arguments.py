@@ -5,6 +5,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
 from mq_django.task_backend.compat import AnyTask
@@ -76,7 +77,7 @@ def call_of(given: object) -> Arguments:
         return given, {}
     raise InvalidArguments(
         f"enqueue_many() takes a list of positional arguments, or a dict of keyword arguments, for each call: "
-        f"not {given!r:.100}"
+        f"not {repr_of(given)}"
     )
 
 
@@ -112,7 +113,7 @@ def _copy(value: Any, at: str) -> Any:
         except UnicodeDecodeError as error:
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _copy(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+        return {key: _copy(item, f"{at}[{repr_of(key, 50)}]") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_copy(item, f"{at}[{number}]") for number, item in enumerate(value)]
     return value
@@ -120,4 +121,5 @@ def _copy(value: Any, at: str) -> Any:
 
 def has_arguments(data: Any) -> bool:
     """Return whether a message's data are a task's arguments. Other programs may have published it."""
-    return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
+    # Decoded from JSON, so that the types are exact.
+    return type(data) is dict and type(data.get("args")) is list and type(data.get("kwargs")) is dict

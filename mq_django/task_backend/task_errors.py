@@ -1,6 +1,6 @@
 """Failed attempts in the form of Django's task API."""
 
-from mq_django.core.exceptions import object_of
+from mq_django.core.exceptions import object_of, repr_of
 from mq_django.task_backend.compat import TaskError
 
 
@@ -20,9 +20,9 @@ class LooksUpException:
         """
         found = object_of(self.exception_class_path)
         if found is None:
-            raise ImportError(f"No imported module has the exception {self.exception_class_path!r:.300}")
+            raise ImportError(f"No imported module has the exception {repr_of(self.exception_class_path, 300)}")
         if not isinstance(found, type) or not issubclass(found, BaseException):
-            text = f"{self.exception_class_path!r:.300} does not reference a valid exception."
+            text = f"{repr_of(self.exception_class_path, 300)} does not reference a valid exception."
             raise ValueError(text)  # noqa: TRY004 - as Django does
         return found
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mq_django.core.call_options import call_headers
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
@@ -196,7 +197,7 @@ def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any
         PublishError, StoreError: as for `Queue.publish_many`.
     """
     if not hasattr(task, "get_backend"):
-        raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {task!r:.100}")
+        raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {repr_of(task)}")
     split = [call_of(each) for each in calls]
     at_once = getattr(task.get_backend(), "enqueue_many", None)
     if at_once is None:

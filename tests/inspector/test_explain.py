@@ -13,12 +13,10 @@ from mq_django.core.outcomes import ACK
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry, why_waiting
 from mq_django.inspector.messages import find_waiting
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
-from mq_django.transport.connections import get_client, open_wire
-from mq_django.transport.sessions import Session
-from tests.seeding import CONSUMER, beat, keep, publish, publish_many, set_aside, take
+from mq_django.transport.connections import open_wire
+from tests.seeding import CONSUMER, beat, keep, opened, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -159,9 +157,7 @@ def limited(mq_settings):
     def configure(**limits):
         mq_settings(QUEUES={"emails": limits})
         beat("emails")
-        store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-        store.create_groups()
-        return store
+        return opened("emails")
 
     return configure
 

@@ -3,18 +3,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import registry, topics
-from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.core.redaction import REDACTED
 from mq_django.errors import InvalidOffset, UnknownGroup, UnknownTopic
 from mq_django.inspector import entries
 from mq_django.inspector import topics as inspected
 from mq_django.inspector.scan import Filter
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.seeding import opened
 from tests.waiting import moment_between
 
 ME = "host-1-me"
@@ -34,9 +33,7 @@ def events(mq_settings):
 
 
 def subscribed(name="billing"):
-    store = open_store(get_config().queue(f"events:{name}"), Session(get_client("consume")))
-    store.create_groups()
-    return store
+    return opened(f"events:{name}")
 
 
 def read(store, count):

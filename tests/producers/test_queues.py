@@ -23,7 +23,7 @@ from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.commands import script_calls
-from tests.producers.lossy import LossyWay
+from tests.proxy import Proxy
 from tests.signal_docs import arguments_of
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
@@ -366,7 +366,7 @@ def test_coroutines_publish_too(emails, keys, redis_client):
 
 @pytest.fixture
 def lossy_way(mq_settings, redis_url):
-    way = LossyWay(redis_url)
+    way = Proxy(redis_url)
     mq_settings(CONNECTION=way.url)
     yield way
     close_clients()
@@ -377,9 +377,9 @@ def lossy_way(mq_settings, redis_url):
 def test_a_lost_reply_is_an_error_and_no_second_message(lossy_way, redis_client):
     queue = queues["emails"]
     for options in ({}, {"delay": 60}):
-        lossy_way.lossy = False
+        lossy_way.lose_replies(0)
         queue.publish("welcome", 1, **options)
-        lossy_way.lossy = True
+        lossy_way.lose_replies()
         with pytest.raises(ConnectionLost):
             queue.publish("welcome", 2, **options)
     keys = queue.config.keys

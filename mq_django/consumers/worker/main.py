@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
+
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.hangups import release_hangups
@@ -153,7 +155,10 @@ class ChildProcess:
             self._shared_state.tick()
             readable, _, _ = select.select([self._spec.lifeline], [], [], CHECK_EVERY)
             if readable and not os.read(self._spec.lifeline, 1):
-                logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
+                if os.environ.get(DJANGO_AUTORELOAD_ENV):
+                    logger.info("Consumer %s stops: the code has changed, or --autoreload ends", self._consumer.id)
+                else:
+                    logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
                 self._orphaned = True
                 return
             if self._shared_state.must_become_quiet():

@@ -266,7 +266,8 @@ class Settler:
             stale = [stale_id for stale_id in stale if stale_id not in repeated]
         with self._lock:
             self.settled += len(batch)
-            self.ended.update([type(s.outcome) for s in batch if not stale or message_id(s.delivery) not in stale])
+            counted = [s for s in batch if message_id(s.delivery) not in stale] if stale else batch
+            self.ended.update([type(s.outcome) for s in counted])
             self._stale += len(stale)
             before, self._steps = self._steps, sum(self.ended[kind] for kind in STEP_ENDS)
         if self._steps != before and self.steps_ended is not None:

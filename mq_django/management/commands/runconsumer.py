@@ -22,9 +22,9 @@ from mq_django.consumers.supervisor.preflight import (
     PATIENCE,
     await_server,
     check_inbox,
-    check_partitions,
     examine_servers,
     require_groups,
+    with_known_partitions,
 )
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -36,6 +36,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
+from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
@@ -136,6 +137,7 @@ class Command(BaseCommand):
             raise CommandError(NEEDS_POSIX)
         if test_mode.is_on():
             self._use_test_databases()
+        import_declaring_loudly()
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
@@ -228,7 +230,8 @@ class Command(BaseCommand):
         if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
-        check_partitions(queues)
+        every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
+        worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
         check_inbox(queues)
         examine_servers(queues)
         supervisor = Supervisor(
@@ -236,7 +239,7 @@ class Command(BaseCommand):
             processes=options["processes"],
             worker_options=worker_options,
             signals=signals,
-            probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
+            probe=Probe(every, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
             health=health,
             watchers=[*watchers(), *([] if options["no_relay"] else outbox_services())],
         )

@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import threading
 import time
 
 import pytest
@@ -19,9 +20,21 @@ ROUTES = {"/live": lambda: Answer(200, "application/json", b"{}"), "/broken": fa
 
 
 @pytest.fixture
-def port():
+def answering():
+    """Until it is set, no request of /slow is answered."""
+    found = threading.Event()
+    yield found
+    found.set()
+
+
+@pytest.fixture
+def port(answering):
+    def wait():
+        answering.wait(10)
+        return Answer(200, "text/plain", b"")
+
     listener = listen("127.0.0.1", 0)
-    with serving(listener, ROUTES):
+    with serving(listener, {**ROUTES, "/slow": wait}):
         yield listener.getsockname()[1]
 
 
@@ -77,8 +90,17 @@ def test_a_slow_client_is_cut_off(port, monkeypatch):
         assert time.monotonic() - began < 5
 
 
-def test_requests_at_once_are_bounded_and_others_are_served_afterwards(port):
+def test_connections_without_a_request_keep_no_probe_from_its_answer(port):
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2 * MOST)]
+    assert [ask(port, "/live")[0] for _ in range(2 * MOST)] == [200] * 2 * MOST
+    for client in idle:
+        client.close()
+
+
+def test_requests_at_once_are_bounded_and_others_are_served_afterwards(port, answering):
     waiting = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(MOST)]
+    for client in waiting:
+        client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
 
     def is_refused():
         try:
@@ -87,6 +109,7 @@ def test_requests_at_once_are_bounded_and_others_are_served_afterwards(port):
             return True
 
     wait_until(is_refused)
+    answering.set()
     for client in waiting:
         client.close()
     wait_until(lambda: not is_refused())
