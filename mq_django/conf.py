@@ -35,7 +35,6 @@ from mq_django.core.options import (
 )
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.queue_configs import QueueConfig
-from mq_django.core.redaction import redact_forms
 from mq_django.core.rsmq_config import RsmqConfig
 from mq_django.core.schedule_options import read_schedule
 from mq_django.core.schedules import Scheduled
@@ -92,8 +91,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def refuse(self, setting: str, message: str, hint: str) -> None:
-        # A URL may stand in the place of any name.
-        self.problems.append(Problem(*map(redact_forms, (setting, message, hint))))
+        self.problems.append(Problem(setting, message, hint))
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:

@@ -3,6 +3,7 @@ import enum
 import functools
 import logging
 import pickle
+import re
 import sys
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
@@ -55,6 +56,7 @@ from mq_django.task_backend.compat import (
     task_finished,
     task_started,
 )
+from mq_django.task_backend.task_errors import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
@@ -599,7 +601,7 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
 
 def test_the_queue_must_be_configured(plain):
     queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
-    with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend: {queues_of_settings}"):
+    with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
         tasks.noop.using(queue_name="sms")
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
@@ -610,9 +612,29 @@ def test_the_queue_must_be_configured(plain):
 def test_the_queue_must_be_one_of_the_backends(plain):
     plain.TASKS = {"default": {**OURS["default"], "QUEUES": ["emails"]}}
     with pytest.raises(
-        InvalidTask, match=r"^Queue 'default' is not valid for backend: TASKS\['default'\]\['QUEUES'\] has emails\.$"
+        InvalidTask, match=r"^Queue 'default' is not valid for backend\. TASKS\['default'\]\['QUEUES'\] has emails\.$"
     ):
         plain_task(module_level)
+
+
+def test_what_is_refused_is_said_in_djangos_words(plain, subtests):
+    """As Django's own tests of its backends look for it."""
+    task = plain_task(module_level)
+    for change, said in [
+        (lambda: task.using(priority=-101), "priority must be a whole number between -100 and 100."),
+        (lambda: task.using(queue_name="queue-2"), "Queue 'queue-2' is not valid for backend."),
+        (lambda: task.using(run_after=datetime(2100, 1, 1)), "run_after must be an aware datetime."),  # noqa: DTZ001
+        (lambda: plain_task(any), "Task function must be defined at a module level."),
+        (
+            lambda: plain_task(takes_context=True)(no_context),
+            "Task takes context but does not have a first argument of 'context'.",
+        ),
+    ]:
+        with subtests.test(said=said), pytest.raises(InvalidTask, match=re.escape(said)):
+            change()
+    failed = AttemptError(exception_class_path="subprocess.run", traceback="")
+    with pytest.raises(ValueError, match=r"^'subprocess\.run' does not reference a valid exception\.$"):
+        _ = failed.exception_class
 
 
 def test_a_queue_that_has_gone_is_noticed_when_enqueuing(mq_settings):
@@ -831,8 +853,8 @@ def test_an_error_that_no_retry_mends_fails_at_once():
 
 def test_an_exception_that_redis_names_is_looked_up_and_never_imported(redis_client, namespace, subtests):
     for path, error in [
-        *(("tests.example_imports.Marked", ImportError), ("os.system", ImportError)),
-        *(("nowhere.Nothing", ImportError), ("Unheard", ImportError), ("mq_django.core", ImportError)),
+        *(("tests.example_imports.Marked", ImportError), ("os.system", ValueError), ("os.path", ValueError)),
+        *(("nowhere.Nothing", ImportError), ("Unheard", ImportError), ("mq_django.core", ValueError)),
     ]:
         with subtests.test(path=path):
             enqueued = tasks.refuse.enqueue()

@@ -129,12 +129,12 @@ class TaskBackend(Base):
         if self.queues and text not in self.queues:
             allowed = ", ".join(sorted(self.queues))
             raise self._api.invalid_task(
-                f"Queue {repr_of(name)} is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
+                f"Queue {repr_of(name)} is not valid for backend. TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
             )
         config = get_config_if_valid()
         if config is not None and text not in config.queues:
             raise self._api.invalid_task(
-                f"Queue {repr_of(name)} is not valid for backend: "
+                f"Queue {repr_of(name)} is not valid for backend. "
                 f'MQ_DJANGO["QUEUES"] has {", ".join(sorted(config.queues))}.'
             )
 
