@@ -12,11 +12,9 @@ from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
 from mq_django.errors import NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.key_lines import MAX_LISTED, redrive_head, skip
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_heads import NO_KEY
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from tests import seeding
 from tests.seeding import CONSUMER, beat, publish
 
 LINE = key_hash("a")
@@ -25,18 +23,12 @@ LINE = key_hash("a")
 @pytest.fixture
 def opened(mq_settings):
     """Configure a queue with lines, and open it."""
-    sessions = []
 
     def open_with(**options):
         mq_settings(QUEUES={"emails": options or {"ORDERED": True}})
-        sessions.append(Session(get_client("consume")))
-        store = open_store(get_config().queue("emails"), sessions[-1])
-        store.create_groups()
-        return store
+        return seeding.opened("emails")
 
-    yield open_with
-    for session in sessions:
-        session.close()
+    return open_with
 
 
 @pytest.fixture
