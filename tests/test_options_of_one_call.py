@@ -14,6 +14,7 @@ from mq_django.core.outcomes import Bury, Retry
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.registry import Handler, find, of_call
 from mq_django.workflows import chain
+from tests.consumers.rig import Rig
 from tests.testapp import tasks
 from tests.working import take, work
 
@@ -48,6 +49,17 @@ def test_a_call_has_its_own_timeout_retry_policy_and_headers():
         found = handler_for(messages[tenant])
         assert (found.timeout, found.retry) == (timedelta(seconds=2.5), POLICY)
     assert (called.timeout, called.retry, tasks.fail.timeout) == (timedelta(seconds=2.5), POLICY, None)
+
+
+def test_a_consumer_starts_each_call_with_its_own(monkeypatch):
+    rig, given = Rig(threads=1), []
+    monkeypatch.setattr(rig.threads, "put", given.append)
+    name, long = tasks.noop.module_path, {"mqtimeout": "2500"}
+    rig.dispatcher.remember(name, find("default", name))
+    calls = [Message(str(n), name, None, "default", headers=headers) for n, headers in enumerate([{}, long, {}, long])]
+    rig.dispatcher.dispatch([Delivery(call, 0, call.id.encode(), b"null") for call in calls])
+    assert [job.handler.timeout for job in given] == [None, timedelta(seconds=2.5)] * 2
+    rig.close()
 
 
 def test_the_policy_of_the_call_decides():

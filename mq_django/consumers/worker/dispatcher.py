@@ -30,8 +30,7 @@ MAX_UNKNOWN = 20
 class Runner(Protocol):
     """A pool, or whatever else runs deliveries."""
 
-    @property
-    def put(self) -> Callable[[WorkItem], None]:
+    def put(self, job: WorkItem, /) -> None:
         """Run a job as soon as possible."""
 
 
@@ -62,7 +61,7 @@ class Dispatcher:
         self._collectors: dict[str, Collector] = {}
         self._handlers: dict[str, Handler] = {}
         #: How each message starts whose handler gets one with a call, by the name of the message.
-        self._starts: dict[str, tuple[Handler, Callable[[WorkItem], None]]] = {}
+        self._starts: dict[str, tuple[Handler, Runner]] = {}
         self._unknown: set[str] = set()
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
@@ -81,8 +80,8 @@ class Dispatcher:
                     message = item.message
                     # Mostly a message of a name that is known. Headers may have options of the call.
                     if (start := starts.get(message.name)) is not None and not message.headers:
-                        handler, put = start
-                        put(_new(WorkItem, (item, handler, executor)))
+                        handler, pool = start
+                        pool.put(_new(WorkItem, (item, handler, executor)))
                         continue
                     if collected and message.attempt == 1 and (together := collected.get(message.name)) is not None:
                         together.append(item)
@@ -135,12 +134,16 @@ class Dispatcher:
         handler = find(self._queue, name)
         if handler is not None:
             if len(self._handlers) < MAX_NAMES:
-                self._handlers[name] = handler
-                if not handler.batch:
-                    self._starts[name] = handler, (self._loop_pool if handler.on_loop else self._threads).put
+                self.remember(name, handler)
         elif name not in self._unknown and len(self._unknown) <= MAX_UNKNOWN:
             self._log_unknown(name)
         return handler
+
+    def remember(self, name: str, handler: Handler) -> None:
+        """Start further messages of a name without a look at what is registered."""
+        self._handlers[name] = handler
+        if not handler.batch:
+            self._starts[name] = handler, self._loop_pool if handler.on_loop else self._threads
 
     def _log_unknown(self, name: str) -> None:
         self._unknown.add(name)

@@ -51,7 +51,7 @@ class PartitionRig:
             executor = Executor(part, number, self.shared_state, settler)
             pools = {"threads": self.threads, "loop": self.loop, "batches": self.batches}
             self.dispatchers.append(Dispatcher("default", settler=settler, executor=executor, **pools))
-            self.dispatchers[-1]._handlers["act"] = Handler(name="act", queue="default", call=lambda message: None)
+            self.dispatchers[-1].remember("act", Handler(name="act", queue="default", call=lambda message: None))
             self.shared_state.hold_until(number, time.monotonic() + NEVER)
         room = lambda name: Room(name, self.threads, self.loop, self.batches)  # noqa: E731
         (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, room).open()
