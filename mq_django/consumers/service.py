@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
@@ -18,9 +18,37 @@ T = TypeVar("T")
 #: Seconds until a service retries after an error of Redis: the first time, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
+#: Seconds that a queue may take of a round.
+BUDGET = 0.2
 
 #: Errors of the whole server: the next queue would fail in the same way.
 SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
+
+
+class RoundShares(Generic[T]):
+    """Iterates over what a service does for its queues: for each of these BUDGET seconds, so that others need not wait.
+
+    Args:
+        items: what there is to do.
+        queue_of: returns the queue of an item.
+    """
+
+    def __init__(self, items: Iterable[T], queue_of: Callable[[T], Any]) -> None:
+        self._items = items
+        self._queue_of = queue_of
+        #: What is left to do.
+        self.left: list[T] = []
+
+    def __iter__(self) -> Iterator[T]:
+        spent: dict[Any, float] = {}
+        for item in self._items:
+            queue = self._queue_of(item)
+            if spent.get(queue, 0.0) > BUDGET:
+                self.left.append(item)
+                continue
+            began = time.monotonic()
+            yield item
+            spent[queue] = spent.get(queue, 0.0) + time.monotonic() - began
 
 
 class Service:
