@@ -1,19 +1,26 @@
 """`settings.MQ_DJANGO` as frozen configs, read at the first use."""
 
+import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from django.apps import apps
 from django.conf import settings
+from django.core.checks import CheckMessage, Warning, register  # noqa: A004 - Django's name
 from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
+from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
@@ -48,8 +55,12 @@ __all__ = [
     "QueueConfig",
     "RsmqConfig",
     "TopicConfig",
+    "current_time_zone",
+    "default_time_zone",
     "get_config",
+    "get_config_if_valid",
     "read",
+    "shown_setting",
 ]
 
 #: Options that get a better error than "unknown" where they are none.
@@ -68,9 +79,9 @@ class Problem:
     hint: str
 
 
-def _shown(value: Any) -> str:
-    """Return a setting's value for error messages, without a URL's password."""
-    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 300))[:100]
+def shown_setting(value: Any) -> str:
+    """Return a setting's value for error messages, without the password of a URL, even of one that is no URL."""
+    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 4000))[:100]
 
 
 class _Reader:
@@ -102,7 +113,8 @@ class _Reader:
                 except WrongParts as error:
                     self.refuse_parts(setting, error)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
+                    message = f"{setting} must be {error}, not {shown_setting(value)}."
+                    self.refuse(setting, message, f"Change {setting}.")
         return found
 
     def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:
@@ -238,6 +250,16 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     return config, reader.problems
 
 
+# Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
+@register("mq_django")
+def check_installed(**_: Any) -> list[CheckMessage]:
+    """Report that the package is used, and that its app is not installed."""
+    if apps.is_installed("mq_django"):
+        return []
+    message = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing."
+    return [Warning(message, hint="Add 'mq_django' to INSTALLED_APPS.", id="mq_django.W010")]
+
+
 @cache
 def get_config() -> Config:
     """Return the config of `settings.MQ_DJANGO`.
@@ -251,6 +273,34 @@ def get_config() -> Config:
     return config
 
 
+def get_config_if_valid() -> Config | None:
+    """Return the config for what is declared at import, which must not fail before `check` has named what is wrong."""
+    try:
+        return get_config()
+    except ConfigurationError:
+        return None
+
+
+def default_time_zone() -> tzinfo:
+    """Return the time zone of the project: with `TIME_ZONE = None` that of the system, as Django documents it."""
+    return timezone.get_default_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+def current_time_zone() -> tzinfo:
+    """Return the time zone that is active here. Django's own function fails with `TIME_ZONE = None`."""
+    return timezone.get_current_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+@cache
+def _system_time_zone() -> tzinfo:
+    with suppress(OSError, ValueError, ZoneInfoNotFoundError):
+        if name := os.environ.get("TZ"):
+            return ZoneInfo(name)
+        with Path("/etc/localtime").open("rb") as file:
+            return ZoneInfo.from_file(file, key="localtime")
+    return datetime.fromtimestamp(clock.now(), UTC).astimezone().tzinfo or UTC
+
+
 def _json_form(value: Any) -> Any:
     """Return what Django's JSON encoder writes for a value: dates, times, UUID, Decimal, lazy text; an enum's value."""
     return value.value if isinstance(value, Enum) else DjangoJSONEncoder().default(value)
@@ -262,5 +312,5 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
-use_time_zone(timezone.get_current_timezone)
+use_time_zone(current_time_zone)
 use_forms(_json_form)

@@ -150,6 +150,12 @@ read_paths = _reader(
     lambda value: all(isinstance(item, str) and "." in item for item in value),
     tuple,
 )
+read_modules = _reader(
+    (list, tuple),
+    "a list of dotted paths of modules",
+    lambda value: all(isinstance(item, str) and all(map(str.isidentifier, item.split("."))) for item in value),
+    tuple,
+)
 
 
 def read_retry(value: Any) -> RetryPolicy:

@@ -14,11 +14,13 @@ from mq_django.core.options import (
     option,
     read_connection,
     read_directory,
+    read_modules,
     read_namespace,
     read_options_by_name,
     read_paths,
     read_positive_duration,
     read_signals,
+    read_switch,
     read_test,
 )
 from mq_django.core.partitions import number_in, public_name
@@ -77,6 +79,22 @@ class Config:
         metadata=option(
             read_paths,
             "Dotted paths of functions that run [around handlers and publishing](#middleware).",
+            shown="`[]`",
+        ),
+    )
+    discover: bool = field(
+        default=True,
+        metadata=option(
+            read_switch,
+            "Whether consumers [find the modules](#modules) of installed apps that declare tasks, handlers or "
+            "subscribers. With `False` they import only `tasks.py`, `handlers.py`, `triggers.py` and `MODULES`.",
+        ),
+    )
+    modules: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            read_modules,
+            "Dotted paths of further [modules](#modules) that declare some.",
             shown="`[]`",
         ),
     )

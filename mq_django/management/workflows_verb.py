@@ -28,6 +28,7 @@ SECONDS = 60.0
 #: What is wrong with a run, as a sentence.
 PROBLEMS: dict[RunProblemKind, str] = {
     "message": "The message of a started step is in no place of its queue.",
+    "dead": "The message of a started step is a dead letter.",
     "start": "A step or callback may start, and is not published.",
     "queue": "The queue of a started step is not in the settings.",
     "unlisted": "The run is missing in a list of runs.",

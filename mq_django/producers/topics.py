@@ -46,7 +46,7 @@ class Topic:
     def publish(
         self,
         name: str,
-        data: Any,
+        data: Any = None,
         *,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,

@@ -8,6 +8,8 @@ from mq_django.core.step_ids import is_run_id
 from mq_django.errors import UnknownRun
 from mq_django.producers import run_actions
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.run_failures import RunFailure, failure_of
+from mq_django.producers.step_starts import open_home
 
 #: The states in which nothing starts.
 ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
@@ -74,6 +76,17 @@ class Run:
         return RunProgress(
             *(whole(fields.get(name), 10**9) or 0 for name in ("total", "done", "failed", "skipped", "flying"))
         )
+
+    @property
+    def failure(self) -> RunFailure | None:
+        """Return the step that has failed last, with its arguments and its error; None if none has failed.
+
+        Raises:
+            UnknownRun: see state.
+            StoreError: Redis cannot be reached.
+        """
+        self._read()
+        return failure_of(open_home(self.id), self.id)
 
     def cancel(self) -> bool:
         """End the run: no further step starts. Returns whether it was running.

@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from django.utils import timezone
-
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.core.visible import line
@@ -280,7 +278,7 @@ def _is_tick(entry: Scheduled, skipped: SkippedTick) -> bool:
 
 def _next_ms(entry: Scheduled, after_ms: int, skipped: Container[int] = ()) -> int | None:
     try:
-        found = entry.next_ms(after_ms, timezone.get_default_timezone(), skipped)
+        found = entry.next_ms(after_ms, default_time_zone(), skipped)
     except (ValueError, OverflowError):
         # The stored time is after the last possible date.
         return None

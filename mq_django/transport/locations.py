@@ -21,7 +21,7 @@ from django_redis.pool import get_connection_factory
 from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
 from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
@@ -121,7 +121,7 @@ def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.Con
     cache, setting = settings.CACHES.get(alias), f"CACHES[{alias!r}]"
     if cache is None or not is_django_redis(cache):
         raise ConfigurationError(
-            f'{named_by} = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
+            f'{named_by} = {shown_setting(alias)} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
     servers = servers_of(cache)
     url = _without_ours(servers[0] if servers else "", f"The LOCATION of {setting}")

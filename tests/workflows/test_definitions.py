@@ -1,6 +1,7 @@
 """Definitions of workflows: what they become, and what is refused before anything is written."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import transaction
@@ -8,6 +9,7 @@ from django.db import transaction
 from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, numbers_of, ranges, values_taken
 from mq_django.errors import InvalidArguments, InvalidWorkflow, UnknownRun, WorkflowError
 from mq_django.workflows import Flow, chain, current_flow, parallel, workflow
+from tests.testapp import tasks
 
 
 @pytest.fixture
@@ -206,7 +208,7 @@ def test_only_plain_functions_are_workflows(untouched):
     def generator(flow):
         yield
 
-    for function in (coroutine, generator):
+    for function in (coroutine, generator, tasks.noop, partial(print)):
         with pytest.raises(InvalidWorkflow, match="plain function"):
             workflow(function)
 

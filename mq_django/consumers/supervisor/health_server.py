@@ -15,7 +15,8 @@ from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Connections at once. For a further one the oldest without a whole request is dropped; if all have one, it is refused.
+#: Connections at once. For a further one, that which has sent nothing for longest is dropped; without any it is
+#: refused.
 MOST = 16
 #: Seconds that a request may take from its connection to its answer.
 REQUEST = 5.0

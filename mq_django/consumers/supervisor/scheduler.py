@@ -8,9 +8,7 @@ from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Self
 
-from django.utils import timezone
-
-from mq_django.conf import get_config
+from mq_django.conf import default_time_zone, get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import RoundShares, Service
 from mq_django.core.logs import get_logger
@@ -175,11 +173,11 @@ class Scheduler(Service):
 
     def _expect(self, found: tuple[Scheduled, int]) -> None:
         entry, last_ms = found
-        self._next[entry.id] = entry.next_ms(last_ms, timezone.get_default_timezone())
+        self._next[entry.id] = entry.next_ms(last_ms, default_time_zone())
 
     def _fire(self, entry: Scheduled) -> None:
         # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
-        tick_ms, zone = self._next.pop(entry.id), timezone.get_default_timezone()
+        tick_ms, zone = self._next.pop(entry.id), default_time_zone()
         next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
         firing, now_ms, made = self._propose(entry, tick_ms)
         self._set_clock(now_ms)
@@ -202,7 +200,7 @@ class Scheduler(Service):
     def _propose(self, entry: Scheduled, first_ms: int) -> Fired:
         """Fire the last tick since the first missed one that is not skipped: its message may still be in time."""
         store = (self._stores if entry.definition is None else self._runtime)[entry.queue]
-        now_ms, zone = max(first_ms, int(self._now_ms())), timezone.get_default_timezone()
+        now_ms, zone = max(first_ms, int(self._now_ms())), default_time_zone()
         for tick_ms in entry.due_ms(first_ms, now_ms, zone):
             fired = store.fire(entry, tick_ms, is_first=tick_ms == first_ms)
             if fired.firing is not Firing.SKIPPED:

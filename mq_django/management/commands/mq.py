@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from mq_django.core.exceptions import repr_of
+from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
 from mq_django.management import (
@@ -105,6 +106,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
+        import_declaring()
         terminal = Terminal(self, as_json=options["json"], force_color=bool(options.get("force_color")))
         try:
             for queue in (options.get("queue"), *(options.get("queues") or ())):
