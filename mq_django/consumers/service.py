@@ -18,6 +18,8 @@ T = TypeVar("T")
 #: Seconds until a service retries after an error of Redis: the first time, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
+#: Failures of different items that are logged in LOG_AGAIN: other programs may make any number of schedules fail.
+MAX_LOGGED = 1000
 #: Seconds that a queue may take of a round.
 BUDGET = 0.2
 
@@ -169,10 +171,14 @@ class Service:
             logger.error("%s of %s failed; continuing with the others", self.name, what, exc_info=error)
 
     def _may_log(self, what: str, error: BaseException) -> bool:
-        """Return whether such an error has not been logged recently, and note that it is now."""
+        """Return whether such an error has not been logged recently, nor many others, and note that it is now."""
         now, which = time.monotonic(), (what, type(error).__name__)
         if now - self._logged.get(which, -LOG_AGAIN) < LOG_AGAIN:
             return False
+        if len(self._logged) >= MAX_LOGGED:
+            self._logged = {one: at for one, at in self._logged.items() if now - at < LOG_AGAIN}
+            if len(self._logged) >= MAX_LOGGED:
+                return False
         self._logged[which] = now
         return True
 
