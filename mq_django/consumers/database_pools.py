@@ -34,10 +34,8 @@ def small_pools(threads: int) -> list[str]:
 
 def pool_hint(error: BaseException) -> str:
     """Return what to look at if an error says that a pool had no free connection; "" for any other error."""
-    try:
-        cause = type(error.__cause__)
-    except BaseException:  # noqa: BLE001 - an exception is made of other people's code
-        return ""
+    # Not error.__cause__, which a class may let fail.
+    cause = type(vars(BaseException)["__cause__"].__get__(error))
     if cause.__name__ != "PoolTimeout" or not cause.__module__.startswith("psycopg_pool"):
         return ""
     sizes = [f"that of DATABASES[{alias!r}] has at most {most}" for alias, most in pools()]
