@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from mq_django.core.exceptions import exception_of, path_of
+from mq_django.core.exceptions import exception_of, path_of, repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.retries import RetryPolicy
@@ -53,7 +53,7 @@ def options_in(headers: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(f"{name} has more than {MAX_TEXT} characters")
     if (text := headers.get(TIMEOUT_HEADER)) is not None:
         if len(text) > len(str(MAX_DELAY // timedelta(milliseconds=1))) or not (text.isascii() and text.isdigit()):
-            raise ConfigurationError(f"{TIMEOUT_HEADER} must be milliseconds, not {text!r:.100}")
+            raise ConfigurationError(f"{TIMEOUT_HEADER} must be milliseconds, not {repr_of(text)}")
         found["timeout"] = parse_timeout(int(text) / 1000)
     if (text := headers.get(RETRY_HEADER)) is not None:
         arguments = loads(text.encode())

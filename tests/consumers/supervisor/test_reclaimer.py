@@ -22,7 +22,7 @@ from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost
 from mq_django.stores.base import Settlement
-from mq_django.stores.members import Members
+from mq_django.stores.members import Members, Membership
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.waiting import wait_until
@@ -271,6 +271,27 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     reclaimer.run_once()
     assert done == [1, 0]
     assert reclaimer.is_done()
+
+
+def test_thousands_of_forged_members_of_one_queue_do_not_hold_up_the_others(mq_settings, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.service.BUDGET", 0.0)
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    configs = dict(enumerate(get_config().queues.values()))
+    reclaimer = Reclaimer(configs, settled=lambda number, consumer: None)
+    client = get_client("consume")
+    forged = {f"s{number}": number for number in range(5)}
+    for number, config in configs.items():
+        client.hset(config.keys.consumers, mapping={f"beat:{name}": count for name, count in forged.items()})
+        names = forged if number == 0 else ["s0"]
+        membership = Membership(forged, {}, {}, {})
+        for name in names:
+            reclaimer.supervisor_died(number, name, membership)
+            reclaimer.consumer_unknown(number, name)
+    reclaimer.run_once()
+    left = [client.hkeys(config.keys.consumers) for config in configs.values()]
+    assert [b"beat:s0" in fields for fields in left] == [False, False]
+    assert [len(fields) for fields in left] == [4, 4]
+    assert {number for number, _ in reclaimer._unknown} == {0}
 
 
 def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):

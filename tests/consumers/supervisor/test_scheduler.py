@@ -225,7 +225,7 @@ OFTEN = b'{"message":"report","every":1}'
 
 
 def test_a_queue_with_many_schedules_does_not_make_the_others_late(mq_settings, redis_client, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.supervisor.scheduler.BUDGET", 0.0)
+    monkeypatch.setattr("mq_django.consumers.service.BUDGET", 0.0)
     every_queue = {name: get_config().queue(name).keys for name in ("default", "emails")}
     definition = b'{"message":"report","every":60}'
     last = places.now_ms(redis_client) - HOUR

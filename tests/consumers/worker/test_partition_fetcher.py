@@ -137,7 +137,7 @@ def test_it_takes_no_more_than_can_run_and_from_all_in_turn(rig):
             publish(part)
     seen = []
     for _ in range(PARTITIONS):
-        rig.fetcher._room.messages = lambda seconds, in_hand: 50
+        rig.fetcher._room.messages = lambda seconds, in_hand, ahead: 50
         rig.fetcher.run_once()
         seen.append({number: len(ids) for number, ids in rig.taken().items()})
     assert seen[:3] == [{0: 30, 1: 20}, {0: 30, 1: 20, 2: 30, 3: 20}, {0: 30, 1: 30, 2: 30, 3: 30}]
