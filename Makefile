@@ -32,6 +32,9 @@ PYTEST ?=
 # With MQ_REDIS_URL there is one Redis, whose settings some tests change: one process.
 WORKERS ?= $(if $(MQ_REDIS_URL),0,4)
 
+# Images of containers often switch it off: each process of the tests would compile all modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 # Twice quiet: errors only.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq

@@ -20,7 +20,9 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
+from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
 from mq_django.core.options import (
@@ -58,6 +60,7 @@ __all__ = [
     "get_config",
     "get_config_if_valid",
     "read",
+    "shown_setting",
 ]
 
 #: Options that get a better error than "unknown" where they are none.
@@ -76,9 +79,9 @@ class Problem:
     hint: str
 
 
-def _shown(value: Any) -> str:
-    """Return a setting's value for error messages, without a URL's password."""
-    return re.sub(r"(//?).*@", r"\1***@", f"{value!r:.300}")[:100]
+def shown_setting(value: Any) -> str:
+    """Return a setting's value for error messages, without the password of a URL, even of one that is no URL."""
+    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 4000))[:100]
 
 
 class _Reader:
@@ -92,15 +95,15 @@ class _Reader:
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:
-            part = f"{setting}[{name!r}]" if name else setting
+            part = f"{setting}[{repr_of(name, 300)}]" if name else setting
             self.refuse(part, f"{part}{text}.", f"Change {part}.")
 
     def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
         options, found = options_of(config), {}
         for name, value in raw.items():
-            setting = f"{where}[{name!r}]"
+            setting = f"{where}[{repr_of(name, 300)}]"
             if name in ELSEWHERE and name not in options:
-                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {name!r}.")
+                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
             elif name not in options:
                 known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
@@ -110,7 +113,8 @@ class _Reader:
                 except WrongParts as error:
                     self.refuse_parts(setting, error)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
+                    message = f"{setting} must be {error}, not {shown_setting(value)}."
+                    self.refuse(setting, message, f"Change {setting}.")
         return found
 
     def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:
@@ -147,13 +151,13 @@ class _Reader:
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
             if name in queues:
                 self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{name!r}]',
-                    f"{name!r} is the name of a queue and of a topic.",
+                    f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]',
+                    f"{repr_of(name, 300)} is the name of a queue and of a topic.",
                     "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
             if found[name].keeps_rows:
-                where = f'MQ_DJANGO["TOPICS"][{name!r}]["OUTBOX"]'
+                where = f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]["OUTBOX"]'
                 message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
                 self.refuse(where, message, "Write True.")
         return found
@@ -169,11 +173,17 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} is not a valid name of a {kind}.", hint)
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
+                )
             elif not isinstance(options, Mapping):
-                self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]",
+                    f"{where}[{repr_of(name, 300)}] must be a dict of options.",
+                    "Write {}.",
+                )
             else:
-                found = self.options(options, config_of(options), f"{where}[{name!r}]")
+                found = self.options(options, config_of(options), f"{where}[{repr_of(name, 300)}]")
                 if found.get("connection") == connection:
                     # Named or not, it is the same server.
                     del found["connection"]
@@ -183,7 +193,7 @@ class _Reader:
         """Return the schedules whose messages can be published to their queues."""
         found = {}
         for name, entry in raw.items():
-            where = f'MQ_DJANGO["SCHEDULES"][{name!r}]'
+            where = f'MQ_DJANGO["SCHEDULES"][{repr_of(name, 300)}]'
             try:
                 scheduled = read_schedule(name, entry, where=where)
             except WrongParts as error:
@@ -200,10 +210,10 @@ class _Reader:
         where, config = scheduled.where, configs.get(scheduled.queue)
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is not configured.", hint)
+            self.refuse(where, f"{where} names the queue {repr_of(scheduled.queue)}, which is not configured.", hint)
             return False
         if not config.has_schedules:
-            message = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            message = f"{where} names the queue {repr_of(scheduled.queue)}, whose RSMQ format has no schedules."
             self.refuse(where, message, "Let a task of another queue publish to it.")
             return False
         try:
@@ -288,7 +298,7 @@ def _system_time_zone() -> tzinfo:
             return ZoneInfo(name)
         with Path("/etc/localtime").open("rb") as file:
             return ZoneInfo.from_file(file, key="localtime")
-    return datetime.now().astimezone().tzinfo or UTC
+    return datetime.fromtimestamp(clock.now(), UTC).astimezone().tzinfo or UTC
 
 
 def _json_form(value: Any) -> Any:

@@ -1,12 +1,13 @@
 """What installing the app does, each time in a process of its own."""
 
 import shutil
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.shell import ran
 
 pytestmark = pytest.mark.versions
 
@@ -24,15 +25,7 @@ def run(program):
         def configure(*apps, **others):
             settings.configure(INSTALLED_APPS=["mq_django", *apps], USE_TZ=True, **others)
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(settings) + textwrap.dedent(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = ran([sys.executable, "-W", "error", "-c", textwrap.dedent(settings) + textwrap.dedent(program)])
     return done.stdout.split()
 
 

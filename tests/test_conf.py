@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mq_django import conf
+from mq_django import conf, queues
+from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
@@ -347,9 +348,30 @@ def test_all_problems_are_found_at_once():
     assert len(problems) == 5
 
 
-def test_a_password_is_not_shown():
-    problem = one_problem({"CONNECTION": "http://user:secret@localhost"})
-    assert "secret" not in problem.message
+def test_a_password_is_not_shown_wherever_a_url_is(mq_settings, subtests):
+    url = "redis://user:secret@localhost/0"
+    for wrong in [
+        *({"CONNECTION": "http://user:secret@localhost"}, {"CONNECTION": "reds://user:secret@localhost"}),
+        *({"CONNECTION": "redis:/user:secret@localhost"}, {"CONNECTION": "http://user:" + "secret" * 100 + "@h"}),
+        *({name: url} for name in ("NAMESPACE", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "MIDDLEWARE", url)),
+        *({"QUEUES": {url: {}}}, {"QUEUES": {url: url}}, {"TOPICS": {url: {}}}, {"SCHEDULES": {url: {}}}),
+        *({"QUEUES": {"emails": {name: url}}} for name in ("TIMEOUT", "STORE", "OUTBOX", "RETRY", "CONCURRENCY", url)),
+        *({"QUEUES": {"emails": {"OUTBOX": value}}} for value in ({url: True}, {"KEEP_UNTIL": url})),
+        *({"QUEUES": {"emails": {"RETRY": value}}} for value in ({url: 1}, {"delay": url})),
+        *(
+            {"SCHEDULES": {"a": {"every": 60, "name": "b", option: url}}}
+            for option in ("queue", "cron", "priority", url)
+        ),
+        {"THRESHOLDS": {url: 1}},
+    ]:
+        with subtests.test(wrong=wrong):
+            mq_settings(**wrong)
+            said = [f"{error.msg} {error.hint}" for error in [*check_settings(), *check_connection()]]
+            assert said
+            assert "secret" not in " ".join(said)
+            with pytest.raises((ConfigurationError, LookupError)) as caught:
+                queues["default"].find("id")
+            assert "secret" not in str(caught.value)
 
 
 def test_a_long_value_is_cut():

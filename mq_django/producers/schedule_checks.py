@@ -6,6 +6,7 @@ from typing import Any
 from mq_django import registry
 from mq_django.conf import QueueConfig, default_time_zone
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.schedule_options import definition_of, read_definition
 from mq_django.core.schedules import NEVER, Scheduled
 from mq_django.discovery import import_declaring
@@ -34,7 +35,7 @@ def checked(config: QueueConfig, name: str, options: Mapping[str, Any]) -> tuple
     except (MissingDependency, InvalidMessage):
         raise
     except (TypeError, ConfigurationError, NotSupported) as error:
-        raise InvalidSchedule(f"Schedule {name!r}: {error}") from error
+        raise InvalidSchedule(f"Schedule {repr_of(name)}: {error}") from error
     return definition, entry
 
 
@@ -49,7 +50,7 @@ def check_task(config: QueueConfig, path: str, data: Mapping[str, Any]) -> None:
         import_declaring()
         handler = registry.find(config.name, path)
     if handler is None or handler.accepts is None:
-        raise TypeError(f"{path!r:.300} is not the path of a task of this project")
+        raise TypeError(f"{repr_of(path, 300)} is not the path of a task of this project")
     handler.accepts(data["args"], data["kwargs"])
 
 

@@ -5,6 +5,7 @@ from typing import Any, overload
 
 from mq_django import registry
 from mq_django.conf import get_config_if_valid
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
@@ -16,7 +17,7 @@ from mq_django.task_backend.compat import InvalidTask
 
 def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     if not isinstance(when, Cron | Every):
-        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {repr_of(when)}")
     try:
         check_call(task, (), {})
     except TypeError as error:

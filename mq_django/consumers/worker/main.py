@@ -17,6 +17,7 @@ from mq_django.consumers.by_server import by_server
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
+from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.consumer import Consumer
@@ -26,6 +27,7 @@ from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
 from mq_django.errors import StoreError
+from mq_django.signals import consumer_started, consumer_stopping
 
 logger = get_logger(__name__)
 
@@ -87,6 +89,8 @@ class ChildProcess:
     def run(self) -> int:
         """Run the consumer until it must stop; return the exit code: 1 if a handler outlasted the grace period."""
         self._listen()
+        names = list(dict.fromkeys(queue.public_name for queue in self._queues))
+        send(consumer_started, Consumer, consumer=self._consumer.id, queues=names)
         # The objects of the start stay for good: the garbage collector need not check all of Django each time.
         gc.collect()
         gc.freeze()
@@ -98,6 +102,7 @@ class ChildProcess:
         self._wait()
         if not self._drained:
             self._shared_state.leave()
+        send(consumer_stopping, Consumer, consumer=self._consumer.id, queues=names)
         if self._orphaned:
             self._consumer.inherit_backlog()
         orphan_heartbeats = [

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from mq_django.core.exceptions import repr_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
@@ -120,6 +121,8 @@ class Command(BaseCommand):
             # Of a check, 1 means that there are problems.
             is_argument = isinstance(error, (ValueError, TypeError, *([UnknownQueue] if options.get("check") else [])))
             raise CommandError(str(error), returncode=2 if is_argument else 1) from error
+        except UnicodeEncodeError as error:
+            raise CommandError(f"An argument is no UTF-8 text: {repr_of(error.object)}", returncode=2) from error
         if result is not None and result.error:
             raise CommandError(result.error)
         if result is not None and result.code:
