@@ -187,7 +187,8 @@ class TestSchedules:
         schedules.create("often", every=1, message="note")
         clock(fire_due_schedules())
         fire_due_schedules()
-        assert [each.message.name for each in run()] == ["note"]
+        # More than once if the machine stands still for a second.
+        assert {each.message.name for each in run()} == {"note"}
 
     def test_schedules_fire_on_the_way(self, often, clock):
         publish("emails", "note", "due", delay=0.95)
