@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
@@ -11,10 +12,14 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.registry import find, of_call
 from mq_django.stores import open_store
+from mq_django.testing import runs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
 CONSUMER = "the-test"
+
+#: As run() of the test kit, for tests that look at the outcomes of what fails.
+run, arun = partial(runs.run, raise_errors=False), partial(runs.arun, raise_errors=False)
 
 
 def work(queue, *, count=100):

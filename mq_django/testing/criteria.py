@@ -37,6 +37,34 @@ class Criteria(TypedDict, total=False):
     kwargs: Mapping[str, Any]
 
 
+class Including:
+    """Equals each dict that has at least some items. See including()."""
+
+    def __init__(self, items: Mapping[str, Any]) -> None:
+        self._items = {name: _in_json(value) for name, value in items.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and all(
+            name in other and value == other[name] for name, value in self._items.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"including({', '.join(f'{name}={value!r}' for name, value in self._items.items())})"
+
+
+def including(**items: Any) -> Any:
+    """Return what equals each dict with at least these items, for `data`, `kwargs` and `headers` of assertions.
+
+        mq.assert_published("emails", "welcome", data=including(email="ann@shop.example"))
+
+    Args:
+        items: values in their form in Python or in JSON; also `including(...)` again, or `unittest.mock.ANY`.
+    """
+    return Including(items)
+
+
 def expected_values(queue: str | None, name: str | None, criteria: Criteria) -> dict[str, Any]:
     """Return the values that the fields of a record must have.
 
@@ -68,10 +96,16 @@ def _normalized(field: str, value: Any) -> Any:
         return utc(due(None, value)[1])
     if field not in ("data", "args", "kwargs"):
         return value
+    found = _in_json(value)
+    return list(found) if field == "args" and isinstance(found, tuple) else found
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value in its form in JSON."""
     try:
         return loads(dumps(value))
     except (InvalidMessage, DecodeError):  # it has mock.ANY or another object that is only compared
-        return list(value) if field == "args" else value
+        return value
 
 
 def _path_of(task: Any) -> str:

@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 LIMIT = 10_000
 
 
-def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Handled]:
+def run(*queues: str, raise_errors: bool = True, limit: int = LIMIT) -> list[Handled]:
     """Handle everything that is ready or due, also what handlers publish meanwhile, until nothing is ready.
 
     Messages run one after another in the caller's thread, with its database connections, through the same code as in
@@ -39,8 +39,9 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
     Args:
         queues: names of queues, of groups such as `orders:billing`, or of topics, which stand for all their groups.
             None: all queues of this project, and all groups with a subscriber.
-        raise_errors: raise what a handler raises, after it is settled. Otherwise only what is no `Exception` is
-            raised, such as `KeyboardInterrupt` and the outcomes of pytest.
+        raise_errors: raise what a handler raises, after it is settled, and TestKitError for a message that nobody
+            handles. With False only what is no `Exception` is raised, such as `KeyboardInterrupt` and the outcomes of
+            pytest.
         limit: the most messages.
 
     Returns:
@@ -50,7 +51,7 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
         EndlessRun: more than `limit` messages became ready.
         UnknownQueue: there is no such queue, group or topic.
         SynchronousOnlyOperation: this thread runs an event loop, which has to await arun().
-        TestKitError: a name is no string.
+        TestKitError: a name is no string, or no handler has the name of a message.
         NoServer, ConfigurationError, ConnectionLost: there is no usable server for tests.
     """
     handled: list[Handled] = []

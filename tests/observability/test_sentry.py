@@ -18,12 +18,12 @@ from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain
 from mq_django.stores import open_store
-from mq_django.testing.runs import run
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.seeding import opened
 from tests.testapp import tasks
 from tests.waiting import wait_until
+from tests.working import run
 
 sentry_sdk = pytest.importorskip("sentry_sdk")
 

@@ -1,8 +1,12 @@
 """Check that Redis can be reached and is suitable, before `runconsumer` starts anything."""
 
 import math
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from django.db import Error as DatabaseError
 from django.db import connections
@@ -38,6 +42,32 @@ logger = get_logger(__name__)
 RETRY_AFTER = 1.0
 #: Seconds for which `--drain` tries to reach Redis at its start. Somebody waits for it to end.
 PATIENCE = 10.0
+
+
+def passes_in_child(check: Callable[[], None]) -> bool:
+    """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists() or len(list(tasks.iterdir())) > 1:
+        return False  # a fork would copy locks that other threads hold
+    connections.close_all()  # the child would use the same
+    _flush()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            check()
+            _flush()
+            os._exit(0)
+        os._exit(1)
+    with suppress(ChildProcessError):  # whoever has started this ignores SIGCHLD
+        return os.waitpid(child, 0)[1] == 0
+    return False
+
+
+def _flush() -> None:
+    """Write out what the child would write again, or leave behind. A stream may be closed, or None."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience: float = math.inf) -> bool:

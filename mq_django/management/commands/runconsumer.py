@@ -4,17 +4,13 @@ import argparse
 import logging
 import math
 import os
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
-from django.db import connections
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
@@ -29,6 +25,7 @@ from mq_django.consumers.supervisor.preflight import (
     await_server,
     check_inbox,
     examine_servers,
+    passes_in_child,
     require_groups,
     with_known_partitions,
 )
@@ -139,7 +136,7 @@ class Command(BaseCommand):
 
     def check(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.check(). The checks load the URLs and all views, so that they run in a process that ends."""
-        if not _passes_in_child(partial(super().check, *args, **options)):
+        if not passes_in_child(partial(super().check, *args, **options)):
             super().check(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -266,25 +263,6 @@ class Command(BaseCommand):
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
-
-
-def _passes_in_child(check: Callable[[], None]) -> bool:
-    """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
-    tasks = Path("/proc/self/task")
-    if not tasks.exists() or len(list(tasks.iterdir())) > 1:
-        return False  # a fork would copy locks that other threads hold
-    connections.close_all()  # the child would use the same
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    child = os.fork()
-    if not child:
-        with suppress(BaseException):
-            check()
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            os._exit(0)
-        os._exit(1)
-    return os.waitpid(child, 0)[1] == 0
 
 
 def _is_foreign_group(name: str) -> bool:
