@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Versions other than the newest that fit, e.g. DJANGO='Django>=6.0,<6.1' REDIS_PY='redis>=7,<7.1'.
+# Versions other than the newest that fit, e.g. DJANGO='Django>=6.0,<6.1' REDIS_PY='redis>=6.4,<6.5'.
 DJANGO ?=
 REDIS_PY ?=
 # Without optional packages: EXTRAS=tasks TEST_GROUPS=test.

@@ -34,6 +34,7 @@ class MQDjangoConfig(AppConfig):
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
         register(checks.check_modules, checks.TAG)
+        register(checks.check_database_pools, checks.TAG)
         register(checks.check_metrics_views, checks.TAG)
         # Whichever of these runs first imports what declares tasks and handlers.
         for check in checks.OF_DECLARED:

@@ -14,6 +14,7 @@ from django.db import connections
 from django.urls import URLResolver, get_resolver
 
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read, shown_setting
+from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
@@ -220,6 +221,13 @@ def check_inbox_databases(**_: Any) -> list[CheckMessage]:
         for using in once_databases()
         if using not in connections
     ]
+
+
+def check_database_pools(**_: Any) -> list[CheckMessage]:
+    """Report pools of PostgreSQL that have fewer connections than a consumer process has threads."""
+    hint = f"Set max_size of OPTIONS['pool'] to {DEFAULT_THREADS} or more, or start runconsumer with fewer --threads."
+    found = small_pools(DEFAULT_THREADS) if queues_with_handlers() else ()
+    return [checks.Warning(f"{sentence}.", hint=hint, id="mq_django.W011") for sentence in found]
 
 
 def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:

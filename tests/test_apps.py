@@ -87,6 +87,27 @@ def test_without_a_task_api_everything_else_works():
     assert found == ["1", "MissingDependency", "True"]
 
 
+def test_the_checks_of_runconsumer_leave_nothing_behind(tmp_path):
+    (tmp_path / "pages.py").write_text("print('loaded', flush=True)\nurlpatterns = []\n")
+    found = run(f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        configure("django.contrib.contenttypes", ROOT_URLCONF="pages", MQ_DJANGO={{"QUEUES": {{"default": {{}}}}}})
+        import django
+        django.setup()
+        from django.core.management import call_command
+        from django.core.management.base import CommandError, SystemCheckError
+        from django.test import override_settings
+        for mq_django in ({{}}, {{"NAMESPACE": ""}}):
+            with override_settings(MQ_DJANGO=mq_django):
+                try:
+                    call_command("runconsumer", "nowhere", skip_checks=False)
+                except CommandError as error:
+                    print(type(error).__name__, "pages" in sys.modules)
+    """)
+    # What has failed in the child fails again, with its sentence.
+    assert found == ["loaded", "CommandError", "False", "loaded", "loaded", "SystemCheckError", "True"]
+
+
 def test_a_project_without_the_app_is_warned():
     found = run("""
         settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"], USE_TZ=True)

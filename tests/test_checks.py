@@ -104,6 +104,10 @@ WRONG_CONNECTIONS = [
     *(("mq", {"LOCATION": where}, "E004", "") for where in (None, "", [], "localhost:6379", "127.0.0.1:6379:1")),
     ("redis://localhost:notaport", {}, "E008", "is not a usable Redis URL"),
     ("redis://[::1/0", {}, "E008", "is not a usable Redis URL"),
+    # redis-py would connect to 6379.
+    *((f"{scheme}://localhost:0", {}, "E008", "from 1 to 65535") for scheme in ("redis", "rediss")),
+    *((f"redis+{kind}", {}, "E008", "") for kind in ("cluster://localhost:0", "sentinel://localhost:0/master")),
+    ("mq", {"LOCATION": "redis://localhost:0/1"}, "E008", "from 1 to 65535"),
     ("redis://localhost/abc", {}, "E008", "its database is not a number"),
     ("rediss://localhost?sll_ca=1", {}, "E008", "has an option that redis-py does not take"),
     ("mq", {"OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}, "E008", "CACHES['mq']"),

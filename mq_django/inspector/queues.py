@@ -17,7 +17,7 @@ from mq_django.inspector.queue_sums import summed
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.topic_stats import group_names
+from mq_django.stores.topic_stats import MAX_GROUPS, group_names
 from mq_django.transport.connections import open_wire, open_wires
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -213,7 +213,7 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
     there = group_names(topics, wires_of(topics))
     for topic, names in zip(topics, there, strict=True):
         if not isinstance(names, StoreError):
-            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
+            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names[:MAX_GROUPS]}
     return found
 
 

@@ -14,7 +14,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
-from mq_django.stores.topic_stats import count_between, group_names, groups_of
+from mq_django.stores.topic_stats import MAX_GROUPS, count_between, group_names, groups_of
 from mq_django.stores.topic_values import GroupStats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -142,7 +142,7 @@ class Log:
         (found,) = group_names([self.config], [self._wire])
         if isinstance(found, StoreError):
             raise found
-        return found
+        return found[:MAX_GROUPS]
 
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
         """Return the number of entries up to one (`""` if unknown or not needed), and the first entry of the log."""

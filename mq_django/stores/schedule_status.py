@@ -141,11 +141,16 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
     return _statuses(config, replies, name=name, limit=limit)
 
 
-def statuses_of(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[Statuses | StoreError]:
-    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read."""
+def statuses_of(
+    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, limit: int | None = None
+) -> list[Statuses | StoreError]:
+    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read.
+
+    At most `limit` of each queue, the first ones by name.
+    """
     parts = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
     replies = iter(fan_out([wire for _, wire in parts], [_commands(part, None) for part, _ in parts]))
-    return [readable(_statuses)(config, [next(replies) for _ in config.each_part]) for config in configs]
+    return [readable(_statuses)(config, [next(replies) for _ in config.each_part], limit=limit) for config in configs]
 
 
 def _commands(config: QueueConfig, name: str | None) -> list[Command]:

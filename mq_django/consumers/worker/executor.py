@@ -6,6 +6,7 @@ from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
+from mq_django.consumers.database_pools import pool_hint
 from mq_django.consumers.decisions import decide, settled_as
 from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import send
@@ -246,7 +247,7 @@ class Executor:
             buries = issubclass(type(error), tuple(policy.bury_on))
         except BaseException as second:  # noqa: BLE001 - a project may extend RetryPolicy
             return retry_invalid(delivery, handler, second)
-        text, trace = summary_of(error), traceback_of(error)
+        text, trace = summary_of(error) + pool_hint(error), traceback_of(error)
         return Bury(text, trace) if buries else Retry(error=text, traceback=trace)
 
     def decided(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> Outcome:

@@ -4,14 +4,20 @@ import argparse
 import logging
 import math
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
+from django.db import connections
 
 from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
@@ -78,7 +84,7 @@ class Command(BaseCommand):
         """See BaseCommand.add_arguments()."""
         parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups. Default: all.")
         parser.add_argument("--processes", type=whole, default=1, help="Number of consumer processes.")
-        parser.add_argument("--threads", type=whole, default=8, help="Concurrent handlers per process.")
+        parser.add_argument("--threads", type=whole, default=DEFAULT_THREADS, help="Concurrent handlers per process.")
         parser.add_argument(
             "--grace", type=duration, default=30.0, help="Seconds for running handlers to finish at shutdown."
         )
@@ -130,6 +136,11 @@ class Command(BaseCommand):
         except CommandError as error:
             LogStream(logging.ERROR).write(str(error))
             raise SystemExit(error.returncode) from error
+
+    def check(self, *args: Any, **options: Any) -> None:
+        """See BaseCommand.check(). The checks load the URLs and all views, so that they run in a process that ends."""
+        if not _passes_in_child(partial(super().check, *args, **options)):
+            super().check(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
@@ -233,6 +244,8 @@ class Command(BaseCommand):
         every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
         worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
         check_inbox(queues)
+        for sentence in small_pools(worker_options.threads):
+            logger.warning("%s", sentence)
         examine_servers(queues)
         supervisor = Supervisor(
             queues,
@@ -253,6 +266,25 @@ class Command(BaseCommand):
             execute_again()
         except OSError as error:
             raise CommandError(f"The consumers have stopped and could not be restarted: {error}") from error
+
+
+def _passes_in_child(check: Callable[[], None]) -> bool:
+    """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists() or len(list(tasks.iterdir())) > 1:
+        return False  # a fork would copy locks that other threads hold
+    connections.close_all()  # the child would use the same
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            check()
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _is_foreign_group(name: str) -> bool:
