@@ -83,7 +83,7 @@ def check_priority(priority: object) -> int:
     """Return a valid priority, else raise InvalidMessage."""
     if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
         raise InvalidMessage(
-            f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}. {repr_of(priority)} is not"
+            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {repr_of(priority)}"
         )
     return priority
 

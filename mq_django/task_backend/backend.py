@@ -17,6 +17,7 @@ from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
 from mq_django.core.visible import line
+from mq_django.core.wire import MAX_PRIORITY
 from mq_django.discovery import import_declaring
 from mq_django.errors import InvalidMessage
 from mq_django.registry import register
@@ -109,7 +110,9 @@ class TaskBackend(Base):
         try:
             check_priority(task.priority)
         except InvalidMessage as error:
-            raise self._api.invalid_task(str(error)) from error
+            # In Django's words, as far as its full stop.
+            text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
+            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not") from error
         if task.run_after is not None and not isinstance(task.run_after, datetime):
             raise self._api.invalid_task(f"run_after must be an aware datetime, not {repr_of(task.run_after)}")
         if yields(task.func):

@@ -1,19 +1,25 @@
+import json
 import logging
+import sys
 from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import pytest
 
 from mq_django import queues, registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
+from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.core.outcomes import SetAside
 from mq_django.core.schedules import Every, Scheduled, every
 from mq_django.producers.queues import Queue
 from mq_django.signals import message_published
+from mq_django.stores import open_store
 from mq_django.stores.runtime_schedules import RuntimeSchedules
 from mq_django.stores.schedule_state import Schedules, scheduled
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.signal_docs import arguments_of
@@ -354,6 +360,29 @@ def test_a_definition_that_another_program_wrote_starts_now(make_runtime, keys, 
     scheduler._read_on()
     assert not redis_client.exists(keys.ready)
     assert redis_client.hget(keys.runtime_schedules, "last:daily") == b"%d" % scheduler._loaded["emails", "daily"][1]
+
+
+def test_a_forged_schedule_sends_a_message_that_no_handler_gets(make_runtime, keys, redis_client):
+    """Its writer could have sent the message itself. A name is never imported."""
+    forged = {"os.system": ["true"], "tests.example_imports.Marked": [], "builtins.eval": ["1"]}
+    for name, arguments in forged.items():
+        definition = json.dumps({"task": name, "args": arguments, "every": 60})
+        redis_client.hset(keys.runtime_schedules, f"definition:{name}", definition)
+        overdue(redis_client, keys, name)
+    before = set(sys.modules)
+    make_runtime().run_once()
+    assert names_of(redis_client, keys) == sorted(forged)
+    emails = get_config().queue("emails")
+    store, settler, pool = open_store(emails, open_wire("consume")), mock.Mock(in_hand={}), mock.Mock()
+    executor = mock.Mock()
+    dispatcher = Dispatcher(
+        "emails", settler=settler, executor=executor, threads=pool, loop=pool, batches=mock.Mock(), isolate=None
+    )
+    store.create_groups()
+    dispatcher.dispatch(store.take("c1", count=10))
+    assert pool.mock_calls == []
+    assert [type(each.args[0].outcome) for each in executor.settle.mock_calls] == [SetAside] * len(forged)
+    assert set(sys.modules) == before
 
 
 def test_a_schedule_in_code_takes_precedence_over_one_of_the_same_name(make_runtime, runtime, keys, redis_client):
