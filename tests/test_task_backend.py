@@ -38,6 +38,7 @@ from mq_django.errors import (
     MessageExpired,
     MessageTooLarge,
     QueueFull,
+    WrongKeyType,
 )
 from mq_django.inspector import jobs
 from mq_django.registry import find
@@ -467,6 +468,14 @@ def test_a_task_that_a_full_queue_refuses_has_no_result(mq_settings, redis_clien
     with pytest.raises(QueueFull):
         tasks.note.enqueue_many([[2], [3]])
     assert len([*redis_client.scan_iter(f"{namespace}:{{default}}:result:*")]) == 1
+
+
+def test_a_task_that_the_server_refuses_has_no_result(mq_settings, redis_client, namespace):
+    mq_settings()
+    redis_client.set(f"{namespace}:{{default}}:ready", "x")
+    with pytest.raises(WrongKeyType):
+        tasks.note.enqueue(1)
+    assert [*redis_client.scan_iter(f"{namespace}:{{default}}:result:*")] == []
 
 
 def test_a_kept_task_of_another_path_is_named():

@@ -1,7 +1,7 @@
 """The ids of messages that have ended, for the outboxes that keep their rows until then: OUTBOX with KEEP_UNTIL."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.core.keys import QueueKeys
@@ -68,7 +68,18 @@ def ended_command(keys: QueueKeys, message_ids: Sequence[Argument]) -> Command:
     return scripts.command("ended_add", keys=[keys.ended], args=message_ids)
 
 
-def notes_of(kind: type, keys: QueueKeys, message_ids: Sequence[Argument], keeps_rows: bool) -> list[Command]:
+class Held(NamedTuple):
+    """Deliveries that a consumer must still hold."""
+
+    stream: str
+    group: Argument
+    consumer: str
+    entries: Sequence[bytes]
+
+
+def notes_of(
+    kind: type, keys: QueueKeys, message_ids: Sequence[Argument], keeps_rows: bool, held: Held | None
+) -> list[Command]:
     """Return the commands that note what becomes of messages before they are settled. At most 500 messages.
 
     Args:
@@ -76,12 +87,18 @@ def notes_of(kind: type, keys: QueueKeys, message_ids: Sequence[Argument], keeps
         keys: those of the queue.
         message_ids: the ids of the messages.
         keeps_rows: outboxes keep rows until their messages have ended.
+        held: only of those that are still held; None: of all.
     """
+    stream, args = list[str](), list(message_ids)
+    if held is not None:
+        stream, args = [held.stream], [held.group, held.consumer]
+        for pair in zip(held.entries, message_ids, strict=True):
+            args += pair
     found = list[Command]()
     if kind is Expire:
-        found.append(scripts.command("expired_add", keys=[keys.expired], args=message_ids))
+        found.append(scripts.command("expired_add", keys=[keys.expired, *stream], args=args))
     if keeps_rows and kind in ENDS:
-        found.append(ended_command(keys, message_ids))
+        found.append(scripts.command("ended_add", keys=[keys.ended, *stream], args=args))
     return found
 
 

@@ -2,9 +2,9 @@
 
 `mq_django.core.attempts` reads the lines of attempts. Those of a result also have the id of the stream entry.
 
-Lines are appended without reading the key, so storing a result costs no round trip. A consumer that no longer held its
-delivery also appends its line, because the attempt has happened. Attempts are ordered by the ids of their stream
-entries, which only increase, and not by the order of the lines.
+Lines are appended without reading the key, so storing a result costs no round trip. The script leaves out deliveries
+that the consumer no longer holds, as for the history: whoever holds them says how they end. Attempts are ordered by the
+ids of their stream entries, which only increase, and not by the order of the lines.
 
 A task that has been running for a second has a line with the status RUNNING. It counts until there is an ending of the
 same delivery, or a line of a later one, and while its consumer is a member of the queue.
@@ -111,8 +111,15 @@ def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
     """Return the commands that store the outcomes of tasks, for the round trip that settles them."""
     if not config.keeps_results:
         return []
-    ended = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS]
-    return [_append_command(config, consumer, ended[at : at + BATCH]) for at in range(0, len(ended), BATCH)]
+    by_stream: dict[int, list[Settlement]] = {}
+    for settlement in settlements:
+        if settlement.keeps_result and type(settlement.outcome) in _STATUS:
+            by_stream.setdefault(settlement.delivery.stream, []).append(settlement)
+    return [
+        _append_command(config, consumer, group[at : at + BATCH])
+        for group in by_stream.values()
+        for at in range(0, len(group), BATCH)
+    ]
 
 
 def end_cancelled(
@@ -274,8 +281,8 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
         who.replace(b"%", b"%%"),
         finished,
     )
-    keys: list[str] = []
-    args: list[Argument] = []
+    keys = [config.keys.streams()[settlements[0].delivery.stream]]
+    args: list[Argument] = [config.keys.group, consumer]
     for settlement in settlements:
         delivery, outcome, delay_ms, micros = settlement[:4]
         assert isinstance(delivery, Delivery)
@@ -295,7 +302,7 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
                 _result_fields(outcome, message.attempt),
             )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
-        args += (_task_line(message, delivery.data_text), attempt, ttl)
+        args += (delivery.entry, _task_line(message, delivery.data_text), attempt, ttl)
     keys.append(config.keys.waiters)
     args.append(config.keys.results_channel(""))
     return scripts.command("results_append", keys=keys, args=args)

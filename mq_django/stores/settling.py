@@ -13,7 +13,7 @@ from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letter_fields import failure_fields, history_of, message_fields
-from mq_django.stores.ended_messages import notes_of
+from mq_django.stores.ended_messages import Held, notes_of
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -127,8 +127,8 @@ class Settling:
                 if counts:
                     batch, counters = counters_of(where, batch)
                 if kind is Expire or receipts.keeps_rows:
-                    known, keeps_rows = [receipts.id_of(each.delivery) for each in batch], receipts.keeps_rows
-                    calls += [SettleCall(note, ()) for note in notes_of(kind, receipts.queue, known, keeps_rows)]
+                    notes = _notes(kind, receipts, batch, consumer)
+                    calls += [SettleCall(note, ()) for note in notes]
                 # First, because a claim that outlived its message would block the key.
                 if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
                     unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
@@ -201,6 +201,13 @@ def _stale(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
         if gone or lost:
             stale += [message_id(s.delivery) for s in settlements if gone or s.delivery.entry in lost]
     return stale
+
+
+def _notes(kind: type, receipts: Receipts, batch: Sequence[Settlement], consumer: str) -> list[Command]:
+    """Return the commands that note what becomes of messages, those of a stream or log only if they are still held."""
+    known, entries_of = [receipts.id_of(each.delivery) for each in batch], [each.delivery.entry for each in batch]
+    held = Held(receipts.keys[0], receipts.arguments[0], consumer, entries_of) if receipts.arguments else None
+    return notes_of(kind, receipts.queue, known, receipts.keeps_rows, held)
 
 
 def _claimed(batch: Sequence[Settlement]) -> list[Argument]:

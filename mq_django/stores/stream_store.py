@@ -11,7 +11,7 @@ from mq_django.core.lookup import CancelResult, Lookup
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
-from mq_django.errors import AlreadyPublished, QueueFull, StoreError
+from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.cancel_requests import CancelRequests
 from mq_django.stores.counters import Slots
@@ -56,8 +56,10 @@ class StreamStore:
         ids = list[str]()
         try:
             ids = self._publish(publications, also)
-        except (QueueFull, AlreadyPublished):
-            self._forget_results(publications, ids)
+        except MQError as error:
+            # A message that may be there keeps its result.
+            if not isinstance(error, ConnectionLost | NotReplicated):
+                self._forget_results(publications, ids)
             raise
         if any(message.id != known for (message, *_), known in zip(publications, ids, strict=True)):
             self._forget_results(publications, ids)

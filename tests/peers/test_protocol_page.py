@@ -430,6 +430,10 @@ def test_the_version_is_read_from_a_supervisor(type_in, emails):
 def test_a_result_is_written_and_read(type_in, emails, redis_client):
     wires = [Pooled(get_client("inspect"))]
     assert [line for line in type_in("result") if line] == []
+    ready, group = emails.config.keys.ready, emails.config.keys.group
+    redis_client.xgroup_create(ready, group, "0", mkstream=True)
+    redis_client.xadd(ready, {"a": "b"}, id="1795000000000-0")
+    redis_client.xreadgroup(group, ME, {ready: ">"})
     type_in("result-write")
     found = find_result(wires, [emails.config], "5f2e")
     assert (found.status, found.name, found.data) == ("SUCCESSFUL", "shop.tasks.add", {"args": [2, 3], "kwargs": {}})

@@ -19,6 +19,7 @@ from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.transport.sessions import Pooled
 
 DATA_TEXT = b'{"args":[7],"kwargs":{}}'
+ENTRIES = [b"1-0", b"2-0", b"5-0", b"6-0", b"9-5", b"20-0"]
 
 
 @pytest.fixture
@@ -36,7 +37,16 @@ def settlement(outcome, *, attempt=1, entry=b"1-0", delay_ms=0, micros=1500, tex
     return Settlement(Delivery(message, 0, entry, text), outcome, delay_ms, micros, keeps_result)
 
 
+def hold(config, wire, *entries, consumer="c1"):
+    """Let a consumer hold these deliveries."""
+    key, group = config.keys.ready, config.keys.group
+    added = [("XADD", key, entry, "a", "b") for entry in ENTRIES]
+    own = ("XCLAIM", key, group, consumer, 0, *entries, "FORCE", "JUSTID")
+    wire.trip([("XGROUP", "CREATE", key, group, "0", "MKSTREAM"), *added, own])
+
+
 def note(config, wire, *settlements, consumer="c1"):
+    hold(config, wire, *{one.delivery.entry for one in settlements}, consumer=consumer)
     replies = wire.trip(settled_commands(config, consumer, settlements))
     assert not [reply for reply in replies if isinstance(reply, Exception)]
 
@@ -164,6 +174,7 @@ def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire
 
 def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
     redis_client.lpush(config.keys.result("m1"), "x")
+    hold(config, wire, b"1-0")
     replies = wire.trip(settled_commands(config, "c1", [settlement(Ack())]))
     assert "WRONGTYPE" in str(replies[0])
     with pytest.raises(WrongKeyType):
@@ -174,9 +185,21 @@ def test_a_broken_result_keeps_no_other_back(config, wire, redis_client):
     redis_client.lpush(config.keys.result("m0"), "x")
     both = [settlement(Ack()), settlement(Ack())]
     both[0] = both[0]._replace(delivery=both[0].delivery._replace(message=both[0].delivery.message._replace(id="m0")))
+    hold(config, wire, b"1-0")
     wire.trip(settled_commands(config, "c1", both))
     assert found(config, wire).status == "SUCCESSFUL"
     assert redis_client.lrange(config.keys.result("m0"), 0, -1) == [b"x"]
+
+
+def test_a_refused_outcome_leaves_no_line(config, wire):
+    """The delivery of a consumer that was frozen is with another one, which still runs the task."""
+    begin(config, wire)
+    hold(config, wire, b"1-0", b"2-0", consumer="c2")
+    hold(config, wire, b"2-0")
+    wire.trip(settled_commands(config, "c1", [settlement(Ack(b"1")), settlement(Retry(error="E: no"), entry=b"5-0")]))
+    assert (found(config, wire).status, found(config, wire).attempts) == ("READY", [])
+    wire.trip(settled_commands(config, "c1", [settlement(Ack(b"1")), settlement(Ack(b"2"), entry=b"2-0")]))
+    assert [attempt.value for attempt in found(config, wire).attempts] == [2]
 
 
 def test_a_batch_of_any_size_is_noted(config, wire, redis_client):
@@ -279,13 +302,19 @@ def test_a_task_that_was_taken_over_runs_where_it_was_noted_last(config, wire, r
 
 
 def test_entries_without_an_order_are_ordered_by_their_attempts(config, wire, redis_client):
-    """As those of RSMQ."""
+    """Another program may have written them."""
+
+    def status():
+        key = config.keys.result("m1")
+        redis_client.set(key, redis_client.get(key).replace(b'-0","', b':0","'))
+        return found(config, wire).status
+
     begin(config, wire)
-    note(config, wire, settlement(Retry(error="ValueError: no"), entry=b"f00:1"))
-    runs(config, wire, redis_client, attempt=2, entry=b"f00:2")
-    assert found(config, wire).status == "RUNNING"
-    note(config, wire, settlement(Ack(), attempt=2, entry=b"f00:2"))
-    assert found(config, wire).status == "SUCCESSFUL"
+    note(config, wire, settlement(Retry(error="ValueError: no")))
+    runs(config, wire, redis_client, attempt=2, entry=b"2-0")
+    assert status() == "RUNNING"
+    note(config, wire, settlement(Ack(), attempt=2, entry=b"2-0"))
+    assert status() == "SUCCESSFUL"
 
 
 def test_a_result_that_is_missing_or_of_another_type_is_left_alone(config, wire, redis_client):

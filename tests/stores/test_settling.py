@@ -12,6 +12,7 @@ from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
 from mq_django.transport import scripts
+from mq_django.transport.sessions import Pooled
 
 KEYS = GroupKeys("mq", "orders", subscriber="billing")
 ME, OTHER = "host-1-me", "host-2-other"
@@ -156,3 +157,26 @@ def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
     assert commands[-1][4:] == ("billing", ME, OTHER, b"%d-0" % BATCH)
     assert settling(wire).reassign(ME, OTHER, []) == []
     assert len(wire.trips) == 1
+
+
+def test_a_refused_outcome_leaves_no_note(namespace, redis_client):
+    """Neither for outboxes, nor for who looks for what has expired: another consumer may still handle it."""
+    keys = GroupKeys(namespace, "orders", subscriber="billing")
+    own = [stream_receipts(keys, each, keeps_rows=True) for each in (keys.ready, keys.urgent)]
+    found = Settling(Pooled(redis_client), [*own, log_receipts(keys)])
+    batch = []
+    for stream, key, first in ((READY, keys.ready, 1), (LOG, keys.topic.log, 5)):
+        redis_client.xgroup_create(key, keys.group, "0", mkstream=True)
+        for number in range(first, first + 4):
+            redis_client.xadd(key, {"a": "b"}, id=f"{number}-0")
+            known = delivery(number, stream)._replace(entry=b"%d-0%b" % (number, b"@" if stream == LOG else b""))
+            batch.append(Settlement(known, ACK if number % 2 else Expire()))
+        for consumer in (ME, OTHER):
+            redis_client.xreadgroup(keys.group, consumer, {key: ">"}, count=2)
+
+    stale, _ = found.settle(ME, batch)
+
+    assert sorted(stale) == ["m3", "m4", "m7", "m8"]
+    assert redis_client.zrange(keys.expired, 0, -1) == [b"m2", b"m6"]
+    ended = [known for _, fields in redis_client.xrange(keys.ended) for known in fields]
+    assert sorted(ended) == [b"m1", b"m2"]

@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -23,7 +24,9 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.counters import RECOVERED, Slots
 from mq_django.stores.members import Members, Membership
+from mq_django.stores.settling import message_id
 from mq_django.transport.connections import BLOCK_MS
+from mq_django.transport.sessions import reply_or_raise
 
 logger = get_logger(__name__)
 
@@ -76,7 +79,7 @@ def evidence_of(shared_state: SharedState, *, late: bool, now: float, may_receiv
 
 
 def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int:
-    """Settle everything that a dead consumer holds in a queue, and return how many messages were not acked."""
+    """Settle everything that a dead consumer holds in a queue, and return how many messages others get."""
     moved = 0
     if evidence.running:
         # What it ran may have been cancelled, with the replacement of its process.
@@ -88,7 +91,10 @@ def reclaim(store: Store, number: int, consumer: str, evidence: Evidence) -> int
             # A message that cannot be settled would be found again in each round, and no other consumer would be
             # served.
             break
-        moved += sum(not isinstance(done.outcome, Ack | Cancel) for done in batch)
+        gone = {*stale}
+        moved += sum(
+            not isinstance(done.outcome, Ack | Cancel) and message_id(done.delivery) not in gone for done in batch
+        )
     return moved
 
 
@@ -149,6 +155,8 @@ class Reclaimer(Service):
         #: Called with a queue and a consumer that holds nothing in it any more.
         self._settled = settled
         self._dead_workers: list[DeadWorker] = []
+        #: By queue: messages that are not counted yet.
+        self._uncounted: Counter[int] = Counter()
         self._dead_supervisors: dict[tuple[int, str], Membership] = {}
         self._unknown: set[tuple[int, str]] = set()
         self._unresponsive: dict[str, Collection[Receipt]] = {}
@@ -241,6 +249,7 @@ class Reclaimer(Service):
         self._each_case(self._remove_unknown, cases := RoundShares(unknown, itemgetter(0)))
         with self._lock:
             self._unknown.update(cases.left)
+        self._each_case(self._count, [(number, 0) for number in +self._uncounted])
         next_check = (
             min((dead_worker.next_check for dead_worker in self._dead_workers), default=math.inf) - time.monotonic()
         )
@@ -309,5 +318,8 @@ class Reclaimer(Service):
 
     def _count(self, number: int, moved: int) -> None:
         """Count messages that others get. It comes last: without counters nothing else may fail."""
-        if moved:
-            self._session.trip([self._slots[number].add_total(RECOVERED, moved)])
+        self._uncounted[number] += moved
+        if count := self._uncounted[number]:
+            for reply in self._session.trip([self._slots[number].add_total(RECOVERED, count)]):
+                reply_or_raise(reply)
+            self._uncounted[number] -= count

@@ -61,6 +61,8 @@ class Settler:
         self._refused: list[Settlement] = []
         #: The number of settled deliveries, and of stale ones among them that are not counted yet.
         self.settled = self._stale = 0
+        #: Of batches that are being settled: how many stale outcomes their trips count.
+        self._counting: dict[int, int] = {}
         #: When the first unsettled delivery ended, and the first of the batch just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
         #: Type of outcome -> number of settled deliveries.
@@ -145,9 +147,11 @@ class Settler:
         try:
             stale = store.settle(self._consumer, batch, also=self._also(batch))
         except SERVER_ERRORS:
+            self._not_counted(batch)
             self._put_back(batch)
             raise
         except Exception as error:  # noqa: BLE001 - one outcome that cannot be settled must not delay the others
+            self._not_counted(batch)
             self._settle_by_outcome(store, batch, error)
         else:
             self._settled(batch, stale)
@@ -165,6 +169,7 @@ class Settler:
             fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:
             # It is not known whether it was settled, but settling is idempotent. The service finds the cause.
+            self._not_counted(batch)
             self._put_back(batch)
             raise
         self._settled(batch, fetched.stale)
@@ -193,11 +198,14 @@ class Settler:
             try:
                 self._settled(group, store.settle(self._consumer, group, also=self._also(group)))
             except SERVER_ERRORS:
+                self._not_counted(group)
                 self._put_back([*group, *chain(*groups)])
                 raise
             except StoreError:
+                self._not_counted(group)
                 self._refused += group
             except Exception:
+                self._not_counted(group)
                 if len(group) > 1:
                     groups += [[settlement] for settlement in group]
                 else:
@@ -214,6 +222,11 @@ class Settler:
                 self._first_ended = clock.now()
             return batch
 
+    def _not_counted(self, batch: Sequence[Settlement]) -> None:
+        """Count again what the trip of a batch was to count, because it has failed."""
+        with self._lock:
+            self._stale += self._counting.pop(id(batch), 0)
+
     def _put_back(self, batch: Sequence[Settlement]) -> None:
         self._unsettled.extendleft(reversed(batch))
         self._repeated.update((settlement.delivery.stream, settlement.delivery.entry) for settlement in batch)
@@ -228,7 +241,9 @@ class Settler:
             self._smooth([settlement.micros for settlement in fresh if settlement.micros is not None])
             _add_latency(fresh, self._ended, counts)
         if self._stale:
-            counts["stale", "-"], self._stale = self._stale, 0
+            with self._lock:
+                counts["stale", "-"] = self._counting[id(batch)] = self._stale
+                self._stale = 0
         commands = [self._slots.add_command(counts)] if counts else []
         if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
             commands += settled_commands(self._config, self._consumer, batch)
@@ -269,6 +284,7 @@ class Settler:
             counted = [s for s in batch if message_id(s.delivery) not in stale] if stale else batch
             self.ended.update([type(s.outcome) for s in counted])
             self._stale += len(stale)
+            self._counting.pop(id(batch), None)
             before, self._steps = self._steps, sum(self.ended[kind] for kind in STEP_ENDS)
         if self._steps != before and self.steps_ended is not None:
             self._notify_runs(batch, stale)

@@ -12,6 +12,7 @@
 -- Returns the number of messages that were added; or an error when a key has another type.
 
 -- with types
+-- with held
 -- with increment
 local handled, ids = KEYS[2], KEYS[3]
 local wrong = wrong_type({ [handled] = 'stream', [ids] = 'hash' })
@@ -19,14 +20,9 @@ if wrong then
   return wrong
 end
 
--- Deliveries are settled mostly in their order, so one XPENDING from the first on finds nearly all.
-local stream, group, consumer, held, lines = KEYS[1], ARGV[1], ARGV[2], {}, {}
-for _, pending in ipairs(redis.call('xpending', stream, group, ARGV[4], '+', (#ARGV - 3) / 3, consumer)) do
-  held[pending[1]] = true
-end
+local holds, lines = holding(KEYS[1], ARGV[1], ARGV[2], ARGV[4], (#ARGV - 3) / 3), {}
 for at = 4, #ARGV, 3 do
-  local entry = ARGV[at]
-  if held[entry] or #redis.call('xpending', stream, group, entry, entry, 1, consumer) == 1 then
+  if holds(ARGV[at]) then
     lines[#lines + 1] = ARGV[at + 1]
     lines[#lines + 1] = ARGV[at + 2]
   end

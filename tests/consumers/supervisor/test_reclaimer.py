@@ -362,3 +362,29 @@ def test_a_consumer_that_has_exited_is_forgotten(reclaimer):
     reclaimer.consumer_exited("stopped", Evidence())
     reclaimer.run_once()
     assert reclaimer.handed_back_at("stopped") == 0.0
+
+
+def test_what_another_has_taken_meanwhile_is_not_recovered(store, take, monkeypatch):
+    first, _ = take("dead", 2)
+    settle = module.settle_for
+
+    def settle_late(*args):
+        store.reassign("dead", "other", [(first.stream, first.entry)])
+        return settle(*args)
+
+    monkeypatch.setattr(module, "settle_for", settle_late)
+    assert reclaim(store, 0, "dead", Evidence()) == 1
+
+
+def test_what_could_not_be_counted_is_counted_later(reclaimer, config, redis_client, monkeypatch):
+    def lose(*_):
+        raise ConnectionLost("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reclaimer._session, "trip", lose)
+        with pytest.raises(ConnectionLost):
+            reclaimer._count(0, 2)
+    reclaimer.run_once()
+    reclaimer.run_once()
+    found = redis_client.scan_iter(f"{config.keys.minutes(0)[:-1]}*")
+    assert [value for key in found for value in redis_client.hvals(key)] == [b"2"]

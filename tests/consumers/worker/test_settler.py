@@ -158,6 +158,19 @@ def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog,
     assert sum(counted(redis_client, store, "stale")) == 1 * 2  # once in the minutes, once in the hours
 
 
+@pytest.mark.parametrize("settles", [Settler.settle, lambda settler, store: settler.settle_and_take(store, count=1)])
+def test_what_others_took_is_counted_although_a_trip_fails(settler, wire, store, held, redis_client, settles):
+    store.reassign("me", "other", [(held[0].stream, held[0].entry)])
+    add(settler, held[:2], ACK)
+    settler.settle(store)
+    add(settler, held[2:], ACK)
+    wire.before = 1
+    with pytest.raises(ConnectionLost):
+        settles(settler, store)
+    settler.settle(store)
+    assert sum(counted(redis_client, store, "stale")) == 1 * 2
+
+
 def all_counted(client, store):
     """Return how often an ack and a retry was counted: in the minutes and the hours, by name and in all."""
     return tuple(sum(counted(client, store, word)) / 4 for word in ("handled", "retried"))
