@@ -22,6 +22,7 @@ from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.seeding import opened
 from tests.signal_docs import arguments_of
 
 pytestmark = pytest.mark.cluster
@@ -223,8 +224,7 @@ def test_a_history_is_one_command_more_and_without_one_there_is_none(mq_settings
 def test_what_a_history_has_is_what_ended(mq_settings, settle):
     mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)}})
     queues["default"].publish_many([("welcome", n) for n in range(4)])
-    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
-    store.create_groups()
+    store = opened("default")
     one, two, three, lost = store.take("me", count=10)
     store.reassign("me", "other", [(lost.stream, lost.entry)])
     settle(
