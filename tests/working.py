@@ -9,7 +9,7 @@ from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
-from mq_django.registry import find
+from mq_django.registry import find, of_call
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -31,7 +31,8 @@ def work(queue, *, count=100):
         executor = Executor(config, 0, shared_state, settler)
         lane = Lane()
         for delivery in deliveries:
-            executor.run(lane, delivery, find(delivery.message.queue, delivery.message.name))
+            message = delivery.message
+            executor.run(lane, delivery, of_call(find(message.queue, message.name), message))
         settler.settle(store)
     finally:
         shared_state.close()

@@ -1,4 +1,7 @@
-"""Log attempts that failed: a warning when the message will be retried, an error when it was buried."""
+"""Log attempts that failed: a warning when the message will be retried, an error when it was buried.
+
+The callback of a run is what tells that something has failed: its first failed attempt is an error, too.
+"""
 
 import logging
 
@@ -6,6 +9,7 @@ from mq_django.core.correlation_ids import correlation_id_in
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.workflow_keys import CALLBACK_PREFIX
 from mq_django.registry import Handler
 
 logger = get_logger(__name__)
@@ -28,7 +32,8 @@ def log_failure(
     `correlation_id` if the message has one. Error trackers also get `message_name`, and the `reason` of a burial.
     """
     if isinstance(outcome, Retry):
-        level, what = logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
+        is_callback = message.attempt == 1 and message.id.startswith(CALLBACK_PREFIX)
+        level, what = logging.ERROR if is_callback else logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
     else:
         level, what = logging.ERROR, "buried"
     about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))

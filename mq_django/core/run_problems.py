@@ -2,10 +2,11 @@
 
 from typing import Literal, NamedTuple
 
-#: message: the message of a step is in no place of its queue; start: a step or callback is not published; queue: the
-#: queue of a step is not in the settings; unlisted: the run is missing in a list of runs; stopped: it has nothing left
-#: to do, and has not ended; steps: its steps do not exist; run: it is listed, and does not exist.
-RunProblemKind = Literal["message", "start", "queue", "unlisted", "stopped", "steps", "run"]
+#: message: the message of a step is in no place of its queue; dead: that of a started step is a dead letter; start: a
+#: step or callback is not published; queue: the queue of a step is not in the settings; unlisted: the run is missing in
+#: a list of runs; stopped: it has nothing left to do, and has not ended; steps: its steps do not exist; run: it is
+#: listed, and does not exist.
+RunProblemKind = Literal["message", "dead", "start", "queue", "unlisted", "stopped", "steps", "run"]
 
 
 class RunProblem(NamedTuple):

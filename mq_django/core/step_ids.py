@@ -5,7 +5,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from mq_django.core.ids import token
-from mq_django.core.workflow_keys import HOMES, STEP_PREFIX
+from mq_django.core.workflow_keys import CALLBACK_PREFIX, HOMES, STEP_PREFIX
 
 #: Prefix of the names of messages that are steps. Consumers that do not know steps set them aside.
 STEP_NAME = "step:"
@@ -36,7 +36,7 @@ def is_run_id(value: object) -> bool:
 
 def message_id_of(run_id: str, step: str | int, of_round: int) -> str:
     """Return the id of the message of a step, or of a callback: success, failure or finish."""
-    prefix = STEP_PREFIX if str(step).isdigit() else "w-"
+    prefix = STEP_PREFIX if str(step).isdigit() else CALLBACK_PREFIX
     return f"{prefix}{run_id}.{step}.{of_round}"
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 #: Prefix of the ids of messages that are steps of workflows: `w:<run>.<step>.<round>`. No other id starts with it.
 STEP_PREFIX = "w:"
+#: Prefix of the ids of messages that are callbacks of runs: `w-<run>.<kind>.<round>`.
+CALLBACK_PREFIX = "w-"
 #: The first character of a run's id names its home: the keys of all runs of a home are in one hash slot. On one server
 #: one home is enough.
 HOMES = "0"

@@ -201,10 +201,12 @@ def _search(check: RunCheck, queue: str, suspects: Mapping[str, RunProblem], dea
     for _ in range(SEARCHES):
         for search in searches:
             left = search.missing(left)
+    found = [suspects[known]._replace(kind="dead") for search in searches for known in sorted(search.dead)]
     if any(search.is_late for search in searches):
         check.not_searched.append(queue)
-        return
-    check.problems += [suspects[message_id] for message_id in sorted(left) if _is_unchanged(suspects[message_id])]
+    else:
+        found += [suspects[message_id] for message_id in sorted(left)]
+    check.problems += filter(_is_unchanged, found)
 
 
 def _is_unchanged(problem: RunProblem) -> bool:
@@ -220,9 +222,11 @@ class _Search:
         self._keys, self._wire, self._deadline = config.keys, wire, deadline
         #: Whether time was up before everything was searched.
         self.is_late = False
+        #: Those that are dead letters, without a note that their runs have not got yet.
+        self.dead: set[str] = set()
 
     def missing(self, message_ids: Iterable[str]) -> set[str]:
-        """Return those of the messages that are in no place, and about which there is no note."""
+        """Return those of the messages that are in no place, and about which there is no note. Keeps dead letters."""
         left = self._not_indexed({*message_ids})
         for stream in self._keys.streams():
             left = self._not_in(stream, left)
@@ -240,7 +244,11 @@ class _Search:
                 for key in (keys.waiting, keys.dead_ids, keys.step_notes)
             ]
             replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
-            left |= {message_id for place, message_id in enumerate(part) if not any(replies[3 * place : 3 * place + 3])}
+            for message_id, (waits, dead, noted) in zip(part, zip(*[iter(replies)] * 3, strict=True), strict=True):
+                if dead and not (waits or noted):
+                    self.dead.add(message_id)
+                elif not (waits or dead or noted):
+                    left.add(message_id)
         return left
 
     def _not_in(self, stream: str, message_ids: set[str]) -> set[str]:

@@ -162,11 +162,11 @@ def _take(found: Repartitioning, terminal: Terminal, timeout: float) -> None:
     """Put everything on its way. Consumers hold nothing, except after somebody has resumed the queue meanwhile."""
     total = 0
     while True:
-        taken, held = found.take()
+        taken, left, held = found.take()
         total += taken
-        if taken == 0 and held == 0:
+        if not (taken or left or held):
             break
-        if taken == 0:
+        if held and not taken:
             _wait(found, terminal, timeout)
         terminal.progress(0, total, f"{total} collected")
     found.all_taken()

@@ -2,13 +2,15 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import loads
+from mq_django.core.numbers import whole
 from mq_django.core.step_ids import is_run_id, message_id_of
-from mq_django.errors import DecodeError, UnknownQueue, UnknownRun
+from mq_django.errors import DecodeError, MQError, UnknownQueue, UnknownRun
 from mq_django.producers.step_courier import StepCourier
 from mq_django.producers.step_starts import advance, open_home
 from mq_django.stores.dead_letter_queue import open_dead_letters
@@ -36,7 +38,7 @@ def read_run(run_id: str) -> dict[str, bytes]:
     """
     fields = open_home(run_id).read(run_id) if is_run_id(run_id) else {}
     if "state" not in fields:
-        raise UnknownRun(f"There is no run {run_id!r:.100}: it has ended a week ago, or waits for a commit")
+        raise UnknownRun(f"There is no run {repr_of(run_id)}: it has ended a week ago, or waits for a commit")
     return fields
 
 
@@ -66,24 +68,61 @@ def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
         UnknownRun: see read_run().
         StoreError: Redis cannot be reached.
     """
-    read_run(run_id)
+    fields = read_run(run_id)
     deadline, home = time.monotonic() + seconds, open_home(run_id)
+    marked: list[dict[StepState, str]] = []
+    try:
+        retried = _retry_steps(home, run_id, marked, deadline)
+    except MQError:
+        # They have failed all the same. Of those that were redriven before the error, a later note says so.
+        for queues in marked:
+            apply(run_id, *[dead_letter_found(step.number, step.seq, step.round) for step in queues])
+        raise
+    if fields["state"] != b"running":
+        apply(run_id, Event("continue", round=whole(fields.get("round"), 10**9) or 1))
+    return retried
+
+
+def _retry_steps(home: WorkflowHome, run_id: str, marked: list[dict[StepState, str]], deadline: float) -> Retried:
+    """Start the failed steps of a run again; `marked` has those that count as started, and are not yet."""
     steps = refused = 0
     is_left = False
-    failed = [step for step in _steps(home, run_id) if step.state == "F"]
+    failed = [step for step in home.each_record(run_id) if step.state == "F"]
     for at in range(0, len(failed), BATCH):
         is_left = time.monotonic() > deadline
         if is_left:
             break
-        queues = _queues(home, run_id, failed[at : at + BATCH])
-        refused += len(failed[at : at + BATCH]) - len(queues)
-        redriven = _redrive(run_id, queues)
-        again = [Event("again", step.number) for step in queues if step.number not in redriven]
-        if again:
-            apply(run_id, *again)
-        steps += len(queues)
-    apply(run_id, Event("continue"))
+        batch = failed[at : at + BATCH]
+        queues = _queues(home, run_id, batch)
+        steps, refused = steps + len(queues), refused + len(batch) - len(queues)
+        if queues:
+            marked.append(queues)
+            apply(run_id, *_about("retried", queues))
+        # One batch ahead: while a step counts as started, the run does not end.
+        if len(marked) > 1:
+            _start_again(run_id, marked[0])
+            del marked[0]
+    for queues in [*marked]:
+        _start_again(run_id, queues)
+        del marked[0]
     return Retried(steps, refused, is_left)
+
+
+def _start_again(run_id: str, queues: dict[StepState, str]) -> None:
+    """Redrive the dead letters of steps, and start the others with new messages."""
+    redriven = _redrive(run_id, queues)
+    if gone := [step for step in queues if step.number not in redriven]:
+        apply(run_id, *_about("lost", gone))
+
+
+def _about(name: str, steps: Iterable[StepState]) -> list[Event]:
+    """Return an event for each step, which does nothing if anything was heard of the step since it was read."""
+    return [Event(name, step.number, step.seq, round=step.round) for step in steps]
+
+
+def dead_letter_found(number: int, seq: int, of_round: int) -> Event:
+    """Return that a step has failed whose message is a dead letter, if nothing was heard of it since it was read."""
+    return Event("failed", number, seq + 1, "its message is a dead letter", round=of_round)
 
 
 def skip(run_id: str, step: int) -> bool:
@@ -95,8 +134,10 @@ def skip(run_id: str, step: int) -> bool:
     """
     read_run(run_id)
     before = open_home(run_id).state_of(run_id, step)
-    apply(run_id, Event("passed", step))
-    return before is not None and before.state == "F"
+    if before is None or before.state != "F":
+        return False
+    apply(run_id, *_about("passed", [before]))
+    return True
 
 
 def apply(run_id: str, *events: Event) -> Advanced:
@@ -108,18 +149,8 @@ def apply(run_id: str, *events: Event) -> Advanced:
     """
     advanced = advance(open_home(run_id), run_id, events)
     if not advanced.state:
-        raise UnknownRun(f"There is no run {run_id!r:.100}")
+        raise UnknownRun(f"There is no run {repr_of(run_id)}")
     return advanced
-
-
-def _steps(home: WorkflowHome, run_id: str) -> Iterator[StepState]:
-    cursor = -1
-    # A scan may return a step twice.
-    seen: set[int] = set()
-    while cursor:
-        cursor, found = home.records(run_id, max(cursor, 0))
-        yield from (step for step in found if step.number not in seen)
-        seen.update(step.number for step in found)
 
 
 def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict[StepState, str]:
@@ -128,8 +159,8 @@ def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict
     for step, body in zip(steps, home.bodies(run_id, [step.number for step in steps]), strict=True):
         try:
             fields = loads(body)
-            whole, message_id = get_config().queue(fields["queue"]), message_id_of(run_id, step.number, step.round)
-            found[step] = whole.place_of(key=fields.get("key"), message_id=message_id).name
+            config, message_id = get_config().queue(fields["queue"]), message_id_of(run_id, step.number, step.round)
+            found[step] = config.place_of(key=fields.get("key"), message_id=message_id).name
         except (DecodeError, LookupError, TypeError, UnknownQueue):
             continue
     return found

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from mq_django.core.run_problems import RunProblem, RunProblemKind
 from mq_django.core.step_ids import is_run_id
 from mq_django.errors import UnknownRun
-from mq_django.producers.run_actions import apply
+from mq_django.producers.run_actions import apply, dead_letter_found
 from mq_django.producers.step_starts import open_home, publish_starts
 from mq_django.stores.workflow_home import Event
 
 #: How a problem is repaired, as a sentence. Others are not.
 REPAIRS: Mapping[RunProblemKind, str] = {
     "message": "The step starts again with a new message.",
+    "dead": "The step has failed.",
     "start": "It is published.",
     "unlisted": "The run is listed.",
     "stopped": "The run continues, or ends.",
@@ -27,8 +28,8 @@ def repair(problem: RunProblem) -> bool:
     """
     try:
         match problem.kind:
-            case "message":
-                return _start_again(problem)
+            case "message" | "dead":
+                return _settle(problem)
             case "start":
                 return _publish(problem)
             case "unlisted":
@@ -45,9 +46,11 @@ def repair(problem: RunProblem) -> bool:
     return False
 
 
-def _start_again(problem: RunProblem) -> bool:
+def _settle(problem: RunProblem) -> bool:
     number = int(problem.step)
-    apply(problem.run, Event("lost", number, problem.seq, str(problem.round)))
+    lost = Event("lost", number, problem.seq, round=problem.round)
+    is_dead = problem.kind == "dead"
+    apply(problem.run, dead_letter_found(number, problem.seq, problem.round) if is_dead else lost)
     state = open_home(problem.run).state_of(problem.run, number)
     return state is None or (state.state, state.seq, state.round) != ("S", problem.seq, problem.round)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.jsontext import loads
+from mq_django.core.exceptions import repr_of
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication, publication
 from mq_django.core.step_ids import message_id_of
@@ -15,6 +16,7 @@ from mq_django.core.workflow_keys import HOMES, WorkflowKeys
 from mq_django.errors import DecodeError, MQError
 from mq_django.producers.partition_check import check_partitions
 from mq_django.producers.queues import Queue, queues
+from mq_django.producers.run_failures import failure_of
 from mq_django.producers.sinks import announce
 from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.stream_store import StreamStore
@@ -25,6 +27,8 @@ logger = get_logger(__name__)
 
 #: Script calls for one change of a run. What is left then, a supervisor does.
 MAX_CALLS = 100
+#: The argument of a callback that gets the step that has failed.
+FAILURE = "failure"
 #: Messages that one round trip publishes.
 BATCH = 100
 
@@ -74,7 +78,7 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
     for start in starts:
         try:
             if start.body:
-                made = _publication(run_id, start)
+                made = _publication(home, run_id, start)
                 by_place[made.options.destination.name].append((start, made))
         except MQError as error:
             errors.append(error)
@@ -104,15 +108,26 @@ def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[
             return
 
 
-def _publication(run_id: str, start: Start) -> Publication:
+def _with_failure(home: WorkflowHome, run_id: str, data: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return the data of a callback with the step that has failed, but little of one of more bytes than `most`."""
+    failed = failure_of(home, run_id)
+    if failed and len(dumps(failed)) > most:
+        failed = failed._replace(args=None, kwargs=None, error=failed.error[:100])
+    return {**data, "kwargs": {FAILURE: failed and failed._asdict()}}
+
+
+def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
     message_id = message_id_of(run_id, start.step, start.round)
     try:
         body: Mapping[str, Any] = loads(start.body)
+        data, config = body["data"], queues[body["queue"]].config
+        if not start.step.isdigit() and FAILURE in data["kwargs"]:
+            data = _with_failure(home, run_id, data, config.max_size // 2)
         due = body.get("due")
         made = publication(
-            queues[body["queue"]].config,
+            config,
             body["name"],
-            body["data"],
+            data,
             delay=body.get("delay"),
             deliver_at=None if due is None else datetime.fromisoformat(due),
             key=body.get("key"),
@@ -122,7 +137,9 @@ def _publication(run_id: str, start: Start) -> Publication:
             runs_task=True,
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DecodeError(f"Another program has changed step {start.step} of run {run_id}: {error!r:.200}") from error
+        raise DecodeError(
+            f"Another program has changed step {start.step} of run {run_id}: {repr_of(error, 200)}"
+        ) from error
     # Whoever starts it again chooses the same partition, which knows that it is published.
     place = queues[made.message.queue].config.place_of(key=made.message.key, message_id=message_id)
     message, options = made.message._replace(id=message_id), made.options._replace(destination=place)

@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.numbers import whole
 from mq_django.core.step_ids import is_run_id
 from mq_django.errors import UnknownRun
 from mq_django.producers import run_actions
 from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.run_failures import RunFailure, failure_of
+from mq_django.producers.step_starts import open_home
 
 #: The states in which nothing starts.
 ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
@@ -74,6 +77,17 @@ class Run:
             *(whole(fields.get(name), 10**9) or 0 for name in ("total", "done", "failed", "skipped", "flying"))
         )
 
+    @property
+    def failure(self) -> RunFailure | None:
+        """Return the step that has failed last, with its arguments and its error; None if none has failed.
+
+        Raises:
+            UnknownRun: see state.
+            StoreError: Redis cannot be reached.
+        """
+        self._read()
+        return failure_of(open_home(self.id), self.id)
+
     def cancel(self) -> bool:
         """End the run: no further step starts. Returns whether it was running.
 
@@ -129,5 +143,5 @@ def get_run(run_id: str) -> Run:
         UnknownRun: this is not the id of a run.
     """
     if not is_run_id(run_id):
-        raise UnknownRun(f"{run_id!r:.100} is not the id of a run")
+        raise UnknownRun(f"{repr_of(run_id)} is not the id of a run")
     return Run(run_id)

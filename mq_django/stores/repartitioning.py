@@ -44,6 +44,8 @@ class Repartitioning:
         self._whole = replace(config, partitions=1)
         self._wire = wire
         self._read_at_once = FIRST
+        #: By old partition: where its hashes are read next.
+        self._cursors: Mapping[str, bytes] = {}
         self.state = self.look()
 
     def look(self) -> RepartitionState:
@@ -123,18 +125,21 @@ class Repartitioning:
             if reply_or_raise(self._wire.trip([command])[0]) != b"CLOSED":
                 raise QueueClosed(f"Another process has changed the number of partitions of queue {self._whole.name!r}")
 
-    def take(self) -> tuple[int, int]:
+    def take(self) -> tuple[int, int, int]:
         """Put some of what is in each old partition on its way.
 
         Returns:
-            How much that was, and how many deliveries consumers of these partitions still hold.
+            How much that was, how much is left, and how many deliveries consumers of these partitions still hold.
         """
-        replies = [reply for (reply,) in self._trips([[_take(part)] for part in self.old.each_part])]
-        counts = [self._of_closed(reply) for reply in replies]
-        return sum(taken for taken, _ in counts), sum(held for _, held in counts)
+        parts = self.old.each_part
+        trips = [[_take(part, self._cursors.get(part.keys.queue, b"0"))] for part in parts]
+        counts = [self._of_closed(reply) for (reply,) in self._trips(trips)]
+        self._cursors = {part.keys.queue: cursor for part, (*_, cursor) in zip(parts, counts, strict=True)}
+        taken, left, held = (sum(numbers) for numbers in list(zip(*counts, strict=True))[:3])
+        return taken, left, held
 
     def all_taken(self) -> None:
-        """Go on to putting, when take() has found nothing and consumers hold nothing."""
+        """Go on to putting, when take() has found nothing, and nothing is left or held."""
         self.state = go_on(self._whole, self._wire, self.state, "putting")
 
     def left(self) -> int:
@@ -245,12 +250,12 @@ def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
     return scripts.command("repartition_open", keys=[*_ends(keys), keys.asleep], args=args)
 
 
-def _take(part: QueueConfig) -> Command:
+def _take(part: QueueConfig, cursor: bytes) -> Command:
     keys = part.keys
     places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
     key_names = [keys.control, keys.moving, *places, *index, keys.permits, keys.step_notes]
-    return scripts.command("repartition_take", keys=key_names, args=[keys.group, BATCH, BYTES])
+    return scripts.command("repartition_take", keys=key_names, args=[keys.group, BATCH, BYTES, cursor])
 
 
 def _put(source: QueueConfig, target: QueueConfig, ones: Sequence[Moving]) -> Command:

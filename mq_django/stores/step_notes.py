@@ -66,4 +66,5 @@ def _note(message_id: str, value: bytes) -> Note:
     if step is None or found is None:
         return Note(message_id, 0, None, Event(""))
     number, name, added, detail = whole(found[1]) or 0, found[2].decode(), found[3].decode(), found[4]
-    return Note(message_id, number, step, Event(name, step.step, number, detail, "" if added == "-" else added))
+    event = Event(name, step.step, number, detail, "" if added == "-" else added, step.round)
+    return Note(message_id, number, step, event)

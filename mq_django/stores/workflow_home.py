@@ -1,7 +1,7 @@
 """The runs of workflows in Redis: their steps, what these wait for, and what is to be published next."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 class Event(NamedTuple):
     """What has happened to a step, or to a run."""
 
-    #: begin, done, failed, dropped, redriven, again, passed, lost; cancel, expire, continue, relist.
+    #: begin, done, failed, dropped, redriven, retried, passed, lost; cancel, expire, continue, relist.
     name: str
     step: int | str = 0
     #: The number of the note about it.
@@ -39,6 +39,8 @@ class Event(NamedTuple):
     detail: bytes | str = b""
     #: The steps that were added meanwhile, such as "8-1007".
     added: str = ""
+    #: The round in which the step was started whose message the note is about, or which an operator has seen.
+    round: int = 0
 
 
 class Start(NamedTuple):
@@ -175,6 +177,16 @@ class WorkflowHome:
         found = [step_state(number, record) for number, record in states if number is not None]
         return whole(following) or 0, [state for state in found if state is not None and not state.is_join]
 
+    def each_record(self, run_id: str) -> Iterator[StepState]:
+        """Yield the states of all steps of a run, joins left out."""
+        cursor = -1
+        # A scan may return a step twice.
+        seen: set[int] = set()
+        while cursor:
+            cursor, found = self.records(run_id, max(cursor, 0))
+            yield from (step for step in found if step.number not in seen)
+            seen.update(step.number for step in found)
+
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
         (record,) = self._wire.trip([("HGET", self.keys.steps(run_id), step)])
@@ -254,8 +266,8 @@ class WorkflowHome:
     def command(self, run_id: str, events: Sequence[Event] = ()) -> Command:
         """Return the command of advance()."""
         args: list[Argument] = [run_id, CHANGES, KEPT_MS]
-        for name, step, seq, detail, added in events:
-            args += (name, step, seq, detail, added)
+        for event in events:
+            args += event
         return scripts.command("workflows_advance", keys=self.keys.all(run_id), args=args)
 
     def forget_runs(self, run_ids: Sequence[str]) -> None:

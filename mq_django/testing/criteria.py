@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.publish_checks import due
 from mq_django.core.times import Duration
@@ -82,7 +83,7 @@ def _path_of(task: Any) -> str:
     path = getattr(task, "module_path", task)
     found = find("", path) if isinstance(path, str) else None
     if found is None or found.accepts is None:
-        raise TestKitError(f"task= must be a task of this project or its path, not {task!r:.100}")
+        raise TestKitError(f"task= must be a task of this project or its path, not {repr_of(task)}")
     return str(path)
 
 
@@ -93,7 +94,7 @@ def differences(record: Published, expected: Mapping[str, Any]) -> list[str]:
 
 def described(expected: Mapping[str, Any]) -> str:
     """Return criteria as text."""
-    return ", ".join(f"{field}={value!r:.200}" for field, value in expected.items())
+    return ", ".join(f"{field}={repr_of(value, 200)}" for field, value in expected.items())
 
 
 def nearest(records: Sequence[Published], expected: Mapping[str, Any]) -> Published | None:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from mq_django.core import partitions
+from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.testing import (
@@ -55,6 +56,7 @@ class MQ(Recorder):
             NoServer: there is no Redis server on this machine.
         """
         _check_that_tests_run()
+        import_declaring()
         test_databases.share()
         on_commit.note_connections()
         cleaning.clean()

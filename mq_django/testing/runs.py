@@ -8,6 +8,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.worker.databases import databases_within
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import TestKitError, UnknownQueue
@@ -99,10 +100,10 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
     found: list[str] = []
     for name in [queues] if isinstance(queues, str) else queues:
         if not isinstance(name, str):
-            raise TestKitError(f"A queue is named by a string, not {name!r:.100}")
+            raise TestKitError(f"A queue is named by a string, not {repr_of(name)}")
         if GROUP_SEPARATOR in name and name not in registry.groups() and not registry.own_names(name):
             known = ", ".join(registry.groups()) or "none"
-            raise UnknownQueue(f"No subscriber has the group {name!r}; known: {known}")
+            raise UnknownQueue(f"No subscriber has the group {repr_of(name)}; known: {known}")
         found += registry.groups(name) if name in config.topics else [name]
     return _parts([config.queue(name) for name in dict.fromkeys(found)])
 

@@ -1,5 +1,6 @@
 """Workflows: tasks that belong together."""
 
+from mq_django.producers.run_failures import RunFailure
 from mq_django.producers.workflow_run import Run, RunProgress, get_run
 from mq_django.workflows.current import current_flow
 from mq_django.workflows.definitions import Workflow, workflow
@@ -9,6 +10,7 @@ from mq_django.workflows.shapes import chain, parallel
 __all__ = [
     "Flow",
     "Run",
+    "RunFailure",
     "RunProgress",
     "Step",
     "Steps",

@@ -6,12 +6,14 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, overload
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import InvalidArguments, InvalidWorkflow
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.run_starts import PendingRun
 from mq_django.producers.sinks import after_commit
+from mq_django.producers.step_starts import FAILURE
 from mq_django.producers.workflow_run import Run
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask
@@ -117,7 +119,8 @@ class Workflow:
             fields["unique"] = f"{self.name}:{_text('unique', unique)}"
         for kind, task in self._callbacks.items():
             headers = headers_of(task, message_id_of(run.id, kind, 1))
-            fields[f"on_{kind}"] = body_of(task, task.module_path, {"args": [run.id], "kwargs": {}}, headers)
+            data = {"args": [run.id], "kwargs": {FAILURE: None} if _accepts_failure(task) else {}}
+            fields[f"on_{kind}"] = body_of(task, task.module_path, data, headers)
 
         after_commit(PendingRun(run, fields, records), using=using, on_commit=on_commit)
         return run
@@ -189,7 +192,7 @@ def workflow(
     Args:
         target: the function, which gets a `Flow` as its first argument; or a name for a `with` block.
         on_success, on_failure, on_finish: tasks that are enqueued when a run has succeeded, has failed or expired, and
-            in any case. Their argument is the run's id.
+            in any case. Their argument is the run's id, and `failure` if they have it: see `Run.failure`, as a dict.
         policy: when a step has failed, "stop": no further step starts; or "continue": all steps run that do not wait
             for it.
         expires: how long a run may take, in seconds or as a timedelta; after that it ends as expired.
@@ -216,7 +219,7 @@ def workflow(
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
-        raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r:.300}")
+        raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {repr_of(value, 300)}")
     return value
 
 
@@ -226,7 +229,7 @@ def _name(value: object) -> str:
 
 def _policy(value: object) -> str:
     if value not in POLICIES:
-        raise InvalidWorkflow(f'policy must be "stop" or "continue", not {value!r:.100}')
+        raise InvalidWorkflow(f'policy must be "stop" or "continue", not {repr_of(value)}')
     return str(value)
 
 
@@ -234,19 +237,33 @@ def _lasts(value: object) -> int:
     try:
         found = read_duration(value)
     except TypeError as error:
-        raise InvalidWorkflow(f"expires must be {error}, not {value!r:.100}") from error
+        raise InvalidWorkflow(f"expires must be {error}, not {repr_of(value)}") from error
     if not timedelta(0) < found <= timedelta(days=3660):
-        raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {value!r:.100}")
+        raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {repr_of(value)}")
     return round(found.total_seconds() * 1000)
 
 
 def _check_function(function: Function) -> None:
-    if any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)):
-        raise InvalidWorkflow(f"{function!r:.200} must be a plain function, which returns when its steps are added")
+    others = any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction))
+    # A task or a functools.partial has no name.
+    if others or not hasattr(function, "__qualname__"):
+        raise InvalidWorkflow(
+            f"{repr_of(function, 200)} must be a plain function, which returns when its steps are added"
+        )
+
+
+def _accepts_failure(task: AnyTask) -> bool:
+    try:
+        check_call(task, [None], {FAILURE: None})
+    except TypeError:
+        return False
+    return True
 
 
 def _check_callback(kind: str, task: AnyTask) -> None:
     check_task(task)
+    if _accepts_failure(task):
+        return
     try:
         check_call(task, [None], {})
     except TypeError as error:

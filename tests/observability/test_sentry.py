@@ -365,6 +365,16 @@ def test_if_the_project_says_so_the_data_is_sent_without_secrets(sentry, options
     assert SECRET not in json.dumps(kept.items)
 
 
+@pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+def test_a_secret_in_the_key_or_the_id_of_a_message_is_not_sent(sentry):
+    kept = sentry(send_default_pii=True)
+    secret = f"redis://:{SECRET}@host"
+    queues["default"].publish("work", {"fail": "x"}, key=secret, message_id=secret)
+    handle("default")
+    (event,) = kept.events
+    assert event["contexts"]["mq message"]["key"] == event["tags"]["mq.message_id"] == "redis://:[redacted]@host"
+
+
 # traces
 
 

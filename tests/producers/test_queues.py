@@ -39,6 +39,12 @@ def keys(emails):
     return emails.config.keys
 
 
+def test_the_smallest_message_has_three_fields(emails, keys, redis_client):
+    emails.publish("welcome")
+    ((_, fields),) = redis_client.xrange(keys.ready)
+    assert (sorted(fields), fields[b"data"]) == ([b"data", b"id", b"type"], b"null")
+
+
 def test_data_arrives_as_it_was_sent(emails, keys, redis_client):
     sent = [None, True, 0, -1.5, "äöü 🎉", [], {}, [[]], {"a": [{}]}, 2**62, "", "\x00"]
     ids = []

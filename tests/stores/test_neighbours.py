@@ -248,7 +248,7 @@ def be_repartitioned(client, mq_settings):
         own = open_store(each, Session(get_client("inspect")))
         own.settle(ME, [Settlement(item, HandBack()) for item in own.held_by(ME, limit=99)])
     change.close("me")
-    while change.take() != (0, 0):
+    while any(change.take()):
         pass
     change.all_taken()
     for each in change.old.each_part:

@@ -235,6 +235,33 @@ def test_claims_without_a_message_follow_their_unique_key_unless_a_key_may_have_
     assert client_of(part).hgetall(part.keys.claims) == {b"k:u": b"9999999999999:of-u", b"i:of-u": b"u"}
 
 
+def test_all_claims_notes_and_messages_are_moved_however_many_there_are(seeded):
+    seeded.with_number(2)
+    queues["emails"].publish("sms", 1, delay=60)
+    part = seeded.whole.parts[0]
+    client, keys = client_of(part), part.keys
+    uniques = [f"u{n}" for n in range(12_000) if partition_of(f"u{n}", 2) == 0]
+    for at in range(0, len(uniques), 1000):
+        group = uniques[at : at + 1000]
+        claims = {f"k:{unique}": f"9999999999999:of-{unique}" for unique in group}
+        client.hset(keys.claims, mapping=claims | {f"i:of-{unique}": unique for unique in group})
+        client.hset(keys.step_notes, mapping={f"w:0runrunrun.{unique[1:]}.1": "5 failed - no" for unique in group})
+    # Another program has deleted the bodies of those that are due first.
+    client.zadd(keys.due, {f"gone-{n}": 1 for n in range(200)})
+    client.zadd(keys.due, {"there": 2})
+    client.hset(keys.waiting, "there", '{"id":"there","type":"sms","data":1}')
+
+    assert f"moved: {2 * len(uniques) + 2}," in repartition(3)
+
+    seeded.with_number(3)
+    assert client.exists(keys.due) == 0
+    found = [
+        {field for each in seeded.whole.parts for field in client_of(each).hkeys(getattr(each.keys, kind))} - {b"#"}
+        for kind in ("claims", "step_notes", "waiting")
+    ]
+    assert [len(fields) for fields in found] == [2 * len(uniques), len(uniques), 2]
+
+
 def test_results_and_progress_follow_their_messages(seeded):
     seeded.with_number(2)
     waiting, ended = (queues["emails"].publish("sms", n, key="order:7", delay=60) for n in range(2))

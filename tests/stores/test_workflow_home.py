@@ -51,14 +51,14 @@ class Play:
         late = []
         while self.flying or late:
             if (self.flying and self.random.random() < 0.8) or not late:
-                step, _ = self.flying.pop(self.random.randrange(len(self.flying)))
+                step, of_round = self.flying.pop(self.random.randrange(len(self.flying)))
                 self.seq += 1
                 if self.random.random() < self.chance:
-                    self.dead[step] = True
-                    late.append(Event("failed", step, self.seq, "boom"))
+                    self.dead[step] = of_round
+                    late.append(Event("failed", step, self.seq, "boom", round=of_round))
                 else:
                     self.handled.add(step)
-                    late.append(Event("done", step, self.seq, b"1"))
+                    late.append(Event("done", step, self.seq, b"1", round=of_round))
             else:
                 event = late.pop(self.random.randrange(len(late)))
                 self.apply(event)
@@ -67,10 +67,10 @@ class Play:
 
     def redrive_all(self):
         for step in list(self.dead):
-            del self.dead[step]
+            of_round = self.dead.pop(step)
             self.seq += 1
-            event = Event("redriven", step, self.seq)
-            self.flying.append((step, 0))
+            event = Event("redriven", step, self.seq, round=of_round)
+            self.flying.append((step, of_round))
             self.apply(event)
             if self.random.random() < 0.3:
                 self.apply(event)

@@ -17,6 +17,7 @@ from mq_django.errors import (
     ConnectionLost,
     ConnectionRejected,
     NotPermitted,
+    QueueClosed,
     StoreError,
     UnknownGroup,
 )
@@ -110,18 +111,33 @@ def require_groups(names: Sequence[str]) -> None:
             )
 
 
-def check_partitions(queues: Sequence[QueueConfig]) -> None:
-    """Check that queues have as many partitions in Redis as in the settings. What cannot be read is left out.
+def with_known_partitions(queues: Sequence[QueueConfig], *, all_of_them: bool = False) -> list[QueueConfig]:
+    """Return the queues that have as many partitions in Redis as in the settings, or that cannot be read.
+
+    The consumers of another one would look for messages where they are not, so it is logged as an error.
+
+    Args:
+        queues: queues, and partitions.
+        all_of_them: raise the error of the first one with another number.
 
     Raises:
-        QueueClosed: one has another number, so its consumers would look for messages where they are not.
+        QueueClosed: none is left.
     """
     names = dict.fromkeys(config.public_name for config in queues if config.store != "rsmq")
     wholes = [get_config().queue(name) for name in names]
-    wires = open_wires("chores", [whole.connection for whole in wholes])
+    wires, refused = open_wires("chores", [whole.connection for whole in wholes]), dict[str, QueueClosed]()
     for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):
-        if not isinstance(reply, Exception):
-            check_reply(whole, reply)
+        try:
+            if not isinstance(reply, Exception):
+                check_reply(whole, reply)
+        except QueueClosed as error:
+            refused[whole.name] = error
+    left = [config for config in queues if config.public_name not in refused]
+    if refused and (all_of_them or not left):
+        raise next(iter(refused.values()))
+    for refusal in refused.values():
+        logger.error("%s. It is not handled until the next start", refusal)
+    return left
 
 
 def check_inbox(queues: Sequence[QueueConfig]) -> None:

@@ -124,7 +124,8 @@ def reclaim_supervisor(
         )
     members.leave(consumers, supervisor=supervisor)
     logger.log(
-        logging.WARNING if moved else logging.INFO,
+        # Without consumers, all of them have left in order, as with --autoreload at each change.
+        logging.WARNING if moved else logging.INFO if consumers else logging.DEBUG,
         "Supervisor %s of queue %s is dead: reassigned %d messages of its %d consumers",
         *(supervisor, store.config.name, moved, len(consumers)),
     )

@@ -25,7 +25,7 @@ for i = 3, #ARGV do
   end
 end
 if ARGV[2] ~= '' and #remaining == 0 then
-  local kinds = { 'supervisor:', 'beat:', 'seen:', 'ask:' }
+  local kinds = { 'supervisor:', 'beat:', 'seen:', 'ask:', 'evicted:' }
   for _, kind in ipairs(kinds) do
     redis.call('hdel', KEYS[1], kind .. ARGV[2])
   end

@@ -25,9 +25,10 @@
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  bytes      it ends after the message that exceeds them
+-- ARGV[4]  cursor     of the reply before; '0' at first
 --
--- Returns {messages, claims and notes that were taken, deliveries that consumers still hold}; or 'OPEN' if the partition
--- is not closed: nothing is written.
+-- Returns {messages, claims and notes that were taken, how much is left of what consumers do not hold, deliveries that
+-- consumers still hold, a cursor}; or 'OPEN' if the partition is not closed: nothing is written.
 
 -- with types
 -- with undelivered
@@ -148,19 +149,21 @@ local function take_dead()
   removed = {}
 end
 
--- Take claims of messages that are gone, and notes.
+-- Take claims of messages that are gone, and notes. From the cursor on: a scan of a large hash that begins again each time
+-- finds nothing any more at its beginning. What has no room is left to a later scan.
 local function take_fields(hash, place, prefix)
-  local found = room() > 0 and redis.call('hscan', hash, 0, 'count', 50)[2] or {}
+  local following, found = unpack(redis.call('hscan', hash, ARGV[4], 'count', 100))
   for at = 1, #found, 2 do
     local field, value = found[at], found[at + 1]
     local name = string.sub(field, 1, #prefix) == prefix and string.sub(field, #prefix + 1)
-    if name and field ~= '#' then
-      put(place, name, '', '', '', { 'body', value })
-    end
-    if field ~= '#' then
+    if field ~= '#' and room() > 0 then
+      if name then
+        put(place, name, '', '', '', { 'body', value })
+      end
       redis.call('hdel', hash, field)
     end
   end
+  return following
 end
 
 take_entries(urgent)
@@ -176,15 +179,23 @@ end
 if taken == 0 then
   take_dead()
 end
-if taken == 0 then
-  has_claims, has_cancels = false, false
-  take_fields(claims, 'claim', 'k:')
-  take_fields(notes, 'note', '')
-end
-
 local held = 0
 for _, stream in ipairs({ ready, urgent }) do
   local pending = redis.pcall('xpending', stream, group)
   held = held + (pending.err and 0 or pending[1])
 end
-return { taken, held }
+
+-- While a message is somewhere, its claim moves with it.
+local cursor = '0'
+if taken == 0 and held == 0 then
+  has_claims, has_cancels = false, false
+  local is_claims = redis.call('exists', claims) == 1
+  cursor = is_claims and take_fields(claims, 'claim', 'k:') or take_fields(notes, 'note', '')
+end
+
+local left = redis.call('xlen', dead) + redis.call('hlen', claims)
+left = left + redis.call('hlen', notes) - redis.call('hexists', notes, '#')
+for _, set in ipairs({ priority, unhandled, due, parked }) do
+  left = left + redis.call('zcard', set)
+end
+return { taken, left, held, cursor }

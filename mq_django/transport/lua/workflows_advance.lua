@@ -15,7 +15,8 @@
 -- ARGV[1]   run
 -- ARGV[2]   how many steps this call may change
 -- ARGV[3]   how long a run is kept after its end, ms
--- then for each event, in order: its name, a step's number, the number of its note, a value or reason, a range
+-- then for each event, in order: its name, a step's number, the number of its note, a value or reason, a range, the
+--   round of the step's message, or of the run, that it is about
 --
 -- Returns {'OK', state of the run, 1 if work is left, and for each start: entry, step, round, body}; {'TAKEN', run that
 -- has the unique key}: this one is deleted; or {'MISSING'}: there is no such run.
@@ -107,7 +108,8 @@ local function begin_step(step)
     call('rpush', held, step.number)
   else
     local body = call('hget', bodies, step.number) or ''
-    step.state, step.round, step.began, flying = 'S', round, now, flying + 1
+    -- Notes about the new message have numbers of their own.
+    step.state, step.round, step.seq, step.began, flying = 'S', round, 0, now, flying + 1
     publish_later(step.number, round, body)
     -- The reply has the bodies.
     budget = budget - math.floor(#body / 4096)
@@ -164,7 +166,26 @@ function changes.c(step)
   end
 end
 
--- What has happened to the message of a step.
+-- A step that was started before starts with a new message. The message needs another id: queues take each only once.
+local function begin_anew(step)
+  if state == 'running' and step.round == round then
+    round = round + 1
+    call('hset', run, 'round', round)
+  end
+  begin_step(step)
+end
+
+-- The message of a failed step is under way again.
+local function revive(step)
+  step.state, failed, flying = 'S', failed - 1, flying + 1
+  if policy == 'continue' then
+    push_work('g', step)
+  end
+end
+
+-- What has happened to the message of a step. The numbers of the notes about one message increase, and the latest one
+-- counts: others may come later, several times, or never, because a note replaces the one before. So a failed step of
+-- whose message something later is heard was redriven before.
 local events = {}
 
 function events.done(step, seq, value)
@@ -172,16 +193,12 @@ function events.done(step, seq, value)
     return
   end
   if step.state == 'F' then
-    failed = failed - 1
-    if policy == 'continue' then
-      push_work('g', step)
-    end
-    if state == 'failed' then
+    revive(step)
+    if state == 'failed' or seq > step.seq then
       reopen()
     end
-  else
-    flying = flying - 1
   end
+  flying = flying - 1
   step.state, step.seq, done = 'D', math.max(step.seq, seq), done + 1
   if value ~= '' then
     call('hset', values, step.number, value)
@@ -191,11 +208,25 @@ function events.done(step, seq, value)
   push_work('d', step)
 end
 
-function events.failed(step, seq, reason)
-  if step.state ~= 'S' or seq <= step.seq then
+-- A message is back in its queue: its dead letter was redriven.
+function events.redriven(step, seq)
+  if is_over(step) or seq <= step.seq then
     return
   end
-  step.state, step.seq, flying, failed = 'F', seq, flying - 1, failed + 1
+  step.seq = seq
+  if step.state == 'F' then
+    revive(step)
+    reopen()
+  end
+  write_step(steps, step)
+end
+
+function events.failed(step, seq, reason)
+  if step.state ~= 'S' and step.state ~= 'F' or seq <= step.seq then
+    return
+  end
+  events.redriven(step, seq)
+  step.state, flying, failed = 'F', flying - 1, failed + 1
   write_step(steps, step)
   call('hset', run, 'failure', step.number .. ' ' .. reason)
   if policy == 'continue' then
@@ -207,53 +238,29 @@ end
 
 -- A consumer has not run it, because the run had ended. It starts when the run continues.
 function events.dropped(step, seq)
-  if step.state == 'S' and seq > step.seq then
-    step.seq, flying = seq, flying - 1
-    begin_step(step)
-  end
-end
-
--- A message is back in its queue: its dead letter was redriven.
-function events.redriven(step, seq)
-  if is_over(step) or seq <= step.seq then
+  if step.state ~= 'S' and step.state ~= 'F' or seq <= step.seq then
     return
   end
-  step.seq = seq
-  if step.state == 'F' then
-    step.state, failed, flying = 'S', failed - 1, flying + 1
-    if policy == 'continue' then
-      push_work('g', step)
-    end
+  events.redriven(step, seq)
+  flying = flying - 1
+  begin_anew(step)
+end
+
+-- An operator retries a failed step. It counts as started before its dead letter is redriven, so that the run does not
+-- end between the steps of one retry. Nothing may have been heard of it since it was seen, here and below: `seq` and
+-- the round are those of then.
+function events.retried(step, seq)
+  if step.state == 'F' and step.seq == seq then
+    revive(step)
+    step.began = now
+    write_step(steps, step)
     reopen()
   end
-  write_step(steps, step)
 end
 
--- A step that was started before starts with a new message. The message needs another id: queues take each only once.
-local function begin_anew(step)
-  if state == 'running' and step.round == round then
-    round = round + 1
-    call('hset', run, 'round', round)
-  end
-  begin_step(step)
-end
-
--- An operator starts a failed step with a new message, because its dead letter is gone.
-function events.again(step)
-  if step.state == 'F' then
-    failed = failed - 1
-    if policy == 'continue' then
-      push_work('g', step)
-    end
-    reopen()
-    begin_anew(step)
-  end
-end
-
--- An operator starts a step with a new message, because its message is gone without a note. Nothing may have been heard
--- of it since that was found: `seq` and the round are those of then.
-function events.lost(step, seq, of_round)
-  if step.state == 'S' and step.seq == seq and step.round == tonumber(of_round) then
+-- An operator starts a step with a new message, because its message is gone without a note.
+function events.lost(step, seq)
+  if step.state == 'S' and step.seq == seq then
     flying = flying - 1
     begin_anew(step)
   end
@@ -304,21 +311,31 @@ local function relist()
   end
 end
 
-local function apply(name, number, seq, value, range)
+local function apply(name, number, seq, value, range, of_round)
+  of_round = tonumber(of_round)
   if name == 'begin' then
     return state == 'building' and begin(range) or nil
-  elseif name == 'cancel' or name == 'expire' then
+  elseif name == 'cancel' then
     if state == 'running' then
-      finish(name == 'cancel' and 'cancelled' or 'expired')
+      finish('cancelled')
+    end
+  elseif name == 'expire' then
+    -- It may have ended and continued since its caller has read when it expires.
+    if state == 'running' and number_of(call('zscore', alive, id)) <= now then
+      finish('expired')
     end
   elseif name == 'continue' then
-    reopen()
+    -- It may have continued and ended since its round was read.
+    if state ~= 'building' and of_round == round then
+      reopen()
+    end
   elseif name == 'relist' then
     relist()
   elseif state ~= 'building' then
     local step = read_step(steps, number)
     local was = step and step.state
-    if step and events[name] then
+    -- Of an earlier message of the step only its success counts.
+    if step and events[name] and (name == 'done' or of_round == step.round) then
       events[name](step, tonumber(seq), value)
       if range ~= '' and was ~= step.state then
         call('rpush', work, 'c ' .. range)
@@ -328,8 +345,8 @@ local function apply(name, number, seq, value, range)
   end
 end
 
-for at = 4, #ARGV, 5 do
-  local holder = apply(unpack(ARGV, at, at + 4))
+for at = 4, #ARGV, 6 do
+  local holder = apply(unpack(ARGV, at, at + 5))
   if holder then
     return { 'TAKEN', holder }
   end

@@ -8,11 +8,14 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import topics
+from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.inspector import topics as inspected
+from mq_django.registry import subscriber
+from mq_django.stores import open_log
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client
+from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -307,3 +310,21 @@ def test_a_topic_that_is_not_configured_leads_to_the_overview(operator, log_in, 
     assert operator.get(f"{BASE}nope:billing/change/").url == BASE
     assert operator.get(f"{BASE}nope/topic.json").status_code == 404
     assert log_in().get(f"{BASE}nope/log/").status_code == 403
+
+
+def test_a_page_says_how_many_groups_it_leaves_out(mq_settings, operator, redis_client, handlers, monkeypatch):
+    for module in ("stores.topic_stats", "stores.log", "inspector.queues"):
+        monkeypatch.setattr(f"mq_django.{module}.MAX_GROUPS", 3)
+    mq_settings(QUEUES={"default": {}}, TOPICS={"orders": {"RETENTION_COUNT": 10}})
+    subscriber("orders", group="zebra")(lambda message: None)
+    log = get_config().topic("orders").keys.log
+    redis_client.xadd(log, {"id": "1"})
+    for name in ("a", "b", "c", "d", "zebra"):
+        redis_client.xgroup_create(log, name, "0")
+    for url in (BASE, f"{BASE}orders/change/"):
+        page = main_of(operator.get(url))
+        assert "has 2 more groups, which are not shown" in page
+        # Those with a subscriber in this project come first.
+        assert "zebra" in page
+    assert {group.position.name for group in topics["orders"].groups()} == {"zebra", "a", "b"}
+    assert open_log(get_config().topic("orders"), open_wire("chores", "")).trim().removed == 0

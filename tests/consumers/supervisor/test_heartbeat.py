@@ -188,14 +188,20 @@ def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redi
     assert workers.kinds() == ["evicted", "held"]
 
 
+def test_one_caller_evicts_a_supervisor_with_a_heartbeat_or_without_one(heartbeat, members, redis_client, config):
+    heartbeat.run_once()
+    for count in (1, -1):
+        assert [members.evict("me", each) for each in (count, count, -1)] == [True, False, False]
+        # Who evicted it may have died over it; then another does it again, some time later.
+        redis_client.hset(config.keys.consumers, "evicted:me", 1)
+
+
 def test_nobody_evicts_who_has_beaten_since(heartbeat, members):
     heartbeat.run_once()
     heartbeat.run_once()
     assert not members.evict("me", 1)
     assert members.evict("me", 2)
     assert not members.evict("me", 2)
-    # Who evicted it may have died over it; then another does it again.
-    assert members.evict("me", -1)
 
 
 def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, config, caplog):

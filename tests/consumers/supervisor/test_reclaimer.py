@@ -173,6 +173,13 @@ def test_who_has_beaten_since_is_left_alone(store, take, members):
     assert store.depths().pending == 2
 
 
+def test_a_supervisor_whose_consumers_have_left_is_no_news(store, members, caplog):
+    membership = members.beat("reloaded", {}, {})
+    with caplog.at_level("INFO"):
+        reclaim_supervisor(store, members, 0, "reloaded", membership, [])
+    assert caplog.messages == []
+
+
 def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(config, store, publish, members):
     """Twice lost with a whole tree, then passed on to quarantines that are lost with theirs."""
     publish()

@@ -71,6 +71,11 @@ def told(run_id):
 
 
 @task(retry=NO_RETRY)
+def explained(run_id, failure):
+    note("callback", id=run_id, failure=failure)
+
+
+@task(retry=NO_RETRY)
 def wait_twice(one, two):
     note("step", name="wait_twice", args=[one, two])
 
