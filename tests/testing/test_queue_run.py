@@ -16,7 +16,6 @@ from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
 from mq_django.task_backend.compat import TaskResultStatus, task_finished
 from mq_django.testing.runs import run
-from tests.hearing import hears
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.testapp import tasks
@@ -143,10 +142,20 @@ def test_an_error_of_middleware_counts_as_one_of_the_handler(only_functions, mq_
 
 def test_signals_are_sent(mq_settings, fails):
     mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 1}})
-    with hears(handler_finished, message_buried) as told:
+    found = []
+
+    def note(signal, **_):
+        found.append(signal)
+
+    for signal in (handler_finished, message_buried):
+        signal.connect(note)
+    try:
         publish("emails", "fail")
         run()
-    assert [given["signal"] for given in told] == [handler_finished, message_buried]
+    finally:
+        for signal in (handler_finished, message_buried):
+            signal.disconnect(note)
+    assert found == [handler_finished, message_buried]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -278,11 +287,19 @@ def test_tasks_have_results():
 
 
 def test_the_end_of_a_task_is_announced():
-    with hears(task_finished) as told:
+    finished = []
+
+    def note(task_result, **_):
+        finished.append(task_result.status)
+
+    task_finished.connect(note)
+    try:
         tasks.refuse.enqueue()
         (handled,) = run()
+    finally:
+        task_finished.disconnect(note)
     assert isinstance(handled.exception, tasks.Refused)
-    assert [given["task_result"].status for given in told] == [TaskResultStatus.FAILED]
+    assert finished == [TaskResultStatus.FAILED]
 
 
 def test_an_outcome_that_cannot_be_written_is_settled_as_it_can_be(depths):
