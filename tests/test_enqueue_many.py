@@ -7,6 +7,7 @@ from mq_django import aenqueue_many, enqueue_many, queues
 from mq_django.errors import InvalidArguments, InvalidMessage, MessageTooLarge
 from mq_django.task_backend.compat import TaskResultStatus, task_enqueued
 from mq_django.transport.sessions import Pooled
+from tests.hearing import hears
 from tests.testapp import tasks
 from tests.working import work
 
@@ -99,13 +100,7 @@ def test_what_is_no_task_is_refused(subtests):
 
 @pytest.mark.django_db(transaction=True)
 def test_inside_a_transaction_they_wait_for_the_commit():
-    seen = []
-
-    def note(task_result, **_):
-        seen.append(task_result.id)
-
-    task_enqueued.connect(note)
-    try:
+    with hears(task_enqueued) as told:
         with transaction.atomic():
             tasks.note.enqueue_many([[1], [2]])
             transaction.set_rollback(True)
@@ -113,10 +108,8 @@ def test_inside_a_transaction_they_wait_for_the_commit():
         with transaction.atomic():
             results = tasks.note.enqueue_many([[1], [2]])
             assert work("default") == []
-            assert seen == []
-    finally:
-        task_enqueued.disconnect(note)
-    assert seen == [result.id for result in results]
+            assert told == []
+    assert [given["task_result"].id for given in told] == [result.id for result in results]
     assert len(work("default")) == 2
 
 

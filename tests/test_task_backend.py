@@ -60,6 +60,7 @@ from mq_django.task_backend.compat import (
 from mq_django.task_backend.task_errors import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.hearing import hears
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -959,22 +960,13 @@ def test_a_backend_says_what_it_can(plain):
 
 def test_signals_and_logs_are_as_with_djangos_own_backends(plain, caplog):
     caplog.set_level(logging.DEBUG, logger=LOGGER)
-    seen = []
-
-    def note(sender, signal, task_result, **kwargs):
-        seen.append((sender, task_result.status, task_result.id))
-
-    signals = (task_enqueued, task_started, task_finished)
-    for signal in signals:
-        signal.connect(note)
-    try:
+    with hears(task_enqueued, task_started, task_finished) as told:
         result = plain_task(module_level).enqueue()
         work("default")
-    finally:
-        for signal in signals:
-            signal.disconnect(note)
     statuses = [TaskResultStatus.READY, TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL]
-    assert seen == [(MQBackend, status, result.id) for status in statuses]
+    assert [(given["sender"], given["task_result"].status, given["task_result"].id) for given in told] == [
+        (MQBackend, status, result.id) for status in statuses
+    ]
     lines = [(r.levelno, r.getMessage()) for r in caplog.records if r.name == LOGGER]
     path = f"id={result.id} path={__name__}.module_level"
     assert lines == [
@@ -1072,15 +1064,9 @@ def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
 
 @pytest.mark.parametrize("task", [tasks.noop, tasks.shout, tasks.refuse])
 def test_a_receiver_of_task_finished_that_raises_changes_nothing(task, caplog):
-    def broken(**_):
-        raise SystemExit("not our problem")
-
-    task_finished.connect(broken)
-    try:
+    with hears(task_finished, raises=SystemExit("not our problem")):
         enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
         work("default")
-    finally:
-        task_finished.disconnect(broken)
     enqueued.refresh()
     assert enqueued.status == (TaskResultStatus.FAILED if task is tasks.refuse else TaskResultStatus.SUCCESSFUL)
     assert len(enqueued.errors) == (task is tasks.refuse)
@@ -1089,38 +1075,23 @@ def test_a_receiver_of_task_finished_that_raises_changes_nothing(task, caplog):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_a_rollback_takes_back_is_not_announced():
-    seen = []
-
-    def note(task_result, **kwargs):
-        seen.append(task_result.id)
-
-    task_enqueued.connect(note)
-    try:
+    with hears(task_enqueued) as told:
         with transaction.atomic():
             tasks.noop.enqueue()
             transaction.set_rollback(True)
         with transaction.atomic():
             result = tasks.noop.enqueue()
-            assert seen == []
-        assert seen == [result.id]
-    finally:
-        task_enqueued.disconnect(note)
+            assert told == []
+        assert [given["task_result"].id for given in told] == [result.id]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back(caplog):
     seen = []
 
-    def fail(**kwargs):
-        raise RuntimeError("no")
-
-    task_enqueued.connect(fail)
-    try:
-        with transaction.atomic():
-            tasks.noop.enqueue()
-            transaction.on_commit(lambda: seen.append("later"))
-    finally:
-        task_enqueued.disconnect(fail)
+    with hears(task_enqueued, raises=RuntimeError("no")), transaction.atomic():
+        tasks.noop.enqueue()
+        transaction.on_commit(lambda: seen.append("later"))
     assert seen == ["later"]
     assert "Error calling announce.<locals>.send_task_enqueued" in caplog.text
     assert len(work("default")) == 1

@@ -15,6 +15,7 @@ from mq_django.stores import open_store
 from mq_django.testing import runs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.seeding import opened
 
 CONSUMER = "the-test"
 
@@ -45,8 +46,7 @@ def work(queue, *, count=100):
 
 def take(queue):
     """Return the messages that are ready, whoever may handle them. They are not there a second time."""
-    store = open_store(get_config().queue(queue), Pooled(get_client("consume")))
-    store.create_groups()
+    store = opened(queue)
     store.promote(limit=100)
     return [delivery.message for delivery in store.take(CONSUMER, count=100)]
 

@@ -4,11 +4,11 @@ import json
 import signal
 
 from mq_django.conf import get_config
-from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.consumers.trees import kill
+from tests.seeding import opened
 from tests.waiting import wait_until
 
 
@@ -47,8 +47,7 @@ def blocked():
 
 def test_a_killer_under_a_long_id_of_rsmq_is_charged(trees, mq_settings, redis_client, history, namespace):
     config = mq_settings(QUEUES={"default": {"STORE": "rsmq", "NAMESPACE": f"{namespace}r", "MAX_ATTEMPTS": 3}})
-    store = open_store(get_config().queue("default"), Pooled(get_client("produce")))
-    store.create_groups()
+    store = opened("default")
     body = json.dumps({"type": "act", "data": {"do": [["kill", signal.SIGKILL]]}})
     redis_client.hset(store.keys.hash, "k" * 100, body)
     redis_client.zadd(store.keys.zset, {"k" * 100: 1})

@@ -8,20 +8,15 @@ from django.core.management import CommandError, call_command
 from mq_django.conf import get_config
 from mq_django.core.outcomes import SetAside
 from mq_django.producers import queues, topics
-from mq_django.stores import open_members, open_store
+from mq_django.stores import open_members
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.seeding import opened
 from tests.waiting import wait_until
 
 #: The first queue of the settings is the one that other programs handle.
 FOREIGN = {"a": {"CONSUME": False, "VISIBILITY_TIMEOUT": 1}, "default": {}}
-
-
-def opened(name):
-    found = open_store(get_config().queue(name), Pooled(get_client("produce")))
-    found.create_groups()
-    return found
 
 
 def membership(name):

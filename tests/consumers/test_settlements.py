@@ -21,6 +21,8 @@ from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.hearing import hears
+from tests.seeding import opened
 from tests.signal_docs import arguments_of
 
 pytestmark = pytest.mark.cluster
@@ -187,17 +189,12 @@ def test_what_cannot_be_settled_is_not_counted_however_often_it_is_tried(store, 
 
 @EITHER
 def test_a_receiver_that_raises_harms_nobody(store, held, settle):
-    errors = [RuntimeError, SystemExit]
-
-    def receiver(**_):
-        raise errors.pop()("not our problem")
-
-    message_buried.connect(receiver)
-    try:
+    with (
+        hears(message_buried, raises=RuntimeError("not our problem")) as told,
+        hears(message_buried, raises=SystemExit("not our problem")) as others_told,
+    ):
         settle(store, outcomes(held))
-    finally:
-        message_buried.disconnect(receiver)
-    assert errors == []
+    assert (len(told), len(others_told)) == (2, 2)
     assert (store.depths().pending, store.depths().dead) == (0, 2)
 
 
@@ -235,8 +232,7 @@ def test_a_history_is_one_command_more_and_without_one_there_is_none(mq_settings
 def test_what_a_history_has_is_what_ended(mq_settings, settle):
     mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)}})
     queues["default"].publish_many([("welcome", n) for n in range(4)])
-    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
-    store.create_groups()
+    store = opened("default")
     one, two, three, lost = store.take("me", count=10)
     store.reassign("me", "other", [(lost.stream, lost.entry)])
     settle(

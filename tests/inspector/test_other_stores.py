@@ -5,17 +5,14 @@ from collections import defaultdict
 import pytest
 
 from mq_django import inspector, queues, topics
-from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.inspector import dead_letters, entries, messages
 from mq_django.inspector.resubmit import resubmit
 from mq_django.inspector.scan import NOTHING
 from mq_django.rsmq import RSMQ
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests import on_cluster
+from tests.seeding import opened
 
 ME = "host-1-me"
 
@@ -29,12 +26,6 @@ def ns(namespace):
 def jobs(mq_settings, ns):
     mq_settings(QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": ns}}, TOPICS={"orders": {}})
     return queues["jobs"]
-
-
-def opened(name):
-    store = open_store(get_config().queue(name), Session(get_client("consume")))
-    store.create_groups()
-    return store
 
 
 def settle(store, delivery, outcome):

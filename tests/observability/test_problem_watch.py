@@ -18,6 +18,7 @@ from mq_django.transport.connections import open_wire
 from mq_django.transport.private_server import PrivateServer
 from tests.commands import script_calls
 from tests.consumers.conftest import history, publish, store, trees  # noqa: F401
+from tests.hearing import hears
 from tests.seeding import beat, publish_many
 from tests.signal_docs import arguments_of
 from tests.waiting import moment_between, wait_until
@@ -144,20 +145,12 @@ def test_one_that_only_one_look_has_found_is_forgotten(look, heard, monkeypatch)
 
 
 def test_the_end_says_what_was_seen_last_and_how_long_it_lasted(look, no_quiet_time):
-    ended = []
-
-    def hear(**arguments):
-        ended.append(arguments)
-
     actions.pause("emails", who="ada", reason="a deploy")
     look(3)
     actions.resume("emails")
     no_quiet_time()
-    problem_ended.connect(hear)
-    try:
+    with hears(problem_ended) as ended:
         look()
-    finally:
-        problem_ended.disconnect(hear)
 
     (arguments,) = ended
     problem = arguments["problem"]
@@ -167,18 +160,11 @@ def test_the_end_says_what_was_seen_last_and_how_long_it_lasted(look, no_quiet_t
 
 
 def test_the_figures_of_a_problem_are_those_of_the_function(look):
-    began = []
-
-    def hear(problem, **_):
-        began.append(problem)
-
     publish_many("default", [("welcome", 1)])
-    problem_began.connect(hear)
-    try:
+    with hears(problem_began) as told:
         look(2)
-    finally:
-        problem_began.disconnect(hear)
 
+    began = [arguments["problem"] for arguments in told]
     assert began == inspector.problems(thresholds=Thresholds())
     assert [problem.kind for problem in began] == ["unconsumed"]
 
@@ -247,17 +233,10 @@ def test_what_another_program_has_written_is_harmless(look, heard, redis_client,
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit("broken")], ids=repr)
 def test_a_receiver_that_fails_stops_nothing(look, heard, caplog, error):
-    def fail(**_):
-        raise error
-
-    problem_began.connect(fail)
-    try:
-        for queue in ("default", "emails"):
-            actions.pause(queue)
-        with caplog.at_level(logging.ERROR):
-            look(2)
-    finally:
-        problem_began.disconnect(fail)
+    for queue in ("default", "emails"):
+        actions.pause(queue)
+    with hears(problem_began, raises=error), caplog.at_level(logging.ERROR):
+        look(2)
 
     assert {queue for _, queue, _ in heard} == {"default", "emails"}
     assert "broken" in caplog.text

@@ -11,6 +11,7 @@ from mq_django.consumers.supervisor import outbox_service
 from mq_django.consumers.supervisor.outbox_service import OutboxService, outbox_services
 from mq_django.outbox import outbox_databases
 from mq_django.signals import message_published
+from tests.hearing import hears
 from tests.outbox.relays import publish, ready, rows
 from tests.waiting import wait_until
 
@@ -134,19 +135,11 @@ def test_a_key_of_another_type_for_rows_that_stay_holds_up_no_publish(sqlite, on
 def test_the_signal_is_sent_when_the_relay_has_published(sqlite, only, mq_settings):
     only(sqlite)
     mq_settings(QUEUES={"mails": {"OUTBOX": True}})
-    seen = []
-
-    def receive(sender, message_id, **_):
-        seen.append((sender.__name__, message_id))
-
-    message_published.connect(receive)
-    try:
+    with hears(message_published) as told:
         (message_id,) = publish(sqlite, "mails", 1)
-        assert seen == []
+        assert told == []
         service().run_once()
-    finally:
-        message_published.disconnect(receive)
-    assert seen == [("Queue", message_id)]
+    assert [(given["sender"].__name__, given["message_id"]) for given in told] == [("Queue", message_id)]
 
 
 def test_without_the_option_nothing_is_subscribed_before_an_outbox_is_found(sqlite, mq_settings, monkeypatch):

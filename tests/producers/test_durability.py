@@ -10,6 +10,7 @@ from mq_django import queues, topics
 from mq_django.errors import NotReplicated, QueueFull
 from mq_django.signals import message_published
 from mq_django.transport.private_server import PrivateServer
+from tests.hearing import hears
 from tests.sentinel_rig import Pair, client_of
 
 OPTIONS = {"DURABILITY": "replica"}
@@ -79,15 +80,9 @@ def test_without_a_confirmation_it_says_so_and_the_message_is_there(no_replica, 
 
 
 def test_the_message_is_announced_although_it_may_be_lost(no_replica):
-    told = []
-    receiver = lambda message_id, **_: told.append(message_id)  # noqa: E731
-    message_published.connect(receiver)
-    try:
-        with pytest.raises(NotReplicated) as caught:
-            queues["default"].publish("welcome", 1)
-    finally:
-        message_published.disconnect(receiver)
-    assert told == list(caught.value.message_ids)
+    with hears(message_published) as told, pytest.raises(NotReplicated) as caught:
+        queues["default"].publish("welcome", 1)
+    assert [given["message_id"] for given in told] == list(caught.value.message_ids)
 
 
 def test_what_is_refused_is_refused_with_its_own_error(no_replica):

@@ -22,6 +22,7 @@ from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.commands import script_calls
+from tests.hearing import hears
 from tests.proxy import Proxy
 from tests.signal_docs import arguments_of
 
@@ -187,19 +188,11 @@ def test_queues_are_a_mapping_in_which_groups_of_topics_are_found_too(mq_setting
 
 
 def test_whoever_listens_gets_the_message_also_one_that_a_unique_key_kept_out(emails):
-    told = []
-
-    def listen(**arguments):
-        told.append((arguments["message_id"], arguments["message"]))
-
-    message_published.connect(listen)
-    try:
+    with hears(message_published) as given:
         first = emails.publish("remind", {"n": 1}, key="a", delay=60, unique="u")
         emails.publish("remind", {"n": 2}, delay=60, unique="u", on_conflict="keep")
         emails.publish_many([("welcome", 3)], headers={"tenant": "b"})
-    finally:
-        message_published.disconnect(listen)
-    (_, written), (holder, left_out), (last, third) = told
+    (_, written), (holder, left_out), (last, third) = [(each["message_id"], each["message"]) for each in given]
     assert (written.id, written.name, written.data, written.key) == (first, "remind", {"n": 1}, "a")
     assert (holder, left_out.data) == (first, {"n": 2})
     assert left_out.id != first
@@ -208,22 +201,9 @@ def test_whoever_listens_gets_the_message_also_one_that_a_unique_key_kept_out(em
 
 def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
-    told = []
-
-    def fail(**arguments):
-        raise RuntimeError("no")
-
-    def listen(**arguments):
-        told.append(arguments)
-
-    for receiver in (fail, listen):
-        message_published.connect(receiver)
-    try:
+    with hears(message_published, raises=RuntimeError("no")), hears(message_published) as told:
         ids = [queues["emails"].publish("welcome", 1), topics["orders"].publish("paid", 1)]
         ids += queues["emails"].publish_many([("remind", 2), ("remind", 3)])
-    finally:
-        for receiver in (fail, listen):
-            message_published.disconnect(receiver)
     assert [arguments["message_id"] for arguments in told] == ids
     assert {frozenset(arguments) for arguments in told} == {frozenset(arguments_of(message_published))}
     assert {arguments["sender"] for arguments in told} == {Queue, Topic}

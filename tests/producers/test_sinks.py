@@ -21,6 +21,7 @@ from mq_django.task_backend.compat import LOGGER
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
+from tests.hearing import hears
 from tests.testapp import tasks
 
 pytestmark = [pytest.mark.django_db(transaction=True, databases=["default", "other"]), pytest.mark.versions]
@@ -304,25 +305,14 @@ def test_redis_gets_batches_in_order(subtests):
             assert [item for batch in log.given for item in batch] == some
 
 
-@pytest.fixture
-def told():
-    found = []
-
-    def listen(**arguments):
-        found.append((arguments["sender"], arguments["queue"], arguments["name"], arguments["message_id"]))
-
-    message_published.connect(listen)
-    yield found
-    message_published.disconnect(listen)
-
-
-def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
+def test_who_listens_is_told_batch_by_batch_of_what_is_new():
     log = Recorded()
     sink = RedisSink(Recorded, lambda wire: log, ANY)
     some = made("known", "new", *["more"] * BATCH)
-    assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
-    assert told[0] == (Recorded, "emails", "new", some[1].message.id)
-    assert [message_id for *_, message_id in told] == [item.message.id for item in some[1:]]
+    with hears(message_published) as told:
+        assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
+    assert [told[0][what] for what in ("sender", "queue", "name")] == [Recorded, "emails", "new"]
+    assert [given["message_id"] for given in told] == [item.message.id for item in some[1:]]
 
     class Away(Recorded):
         def publish(self, given):
@@ -330,9 +320,8 @@ def test_who_listens_is_told_batch_by_batch_of_what_is_new(told):
                 raise ConnectionLost("away")
             return super().publish(given)
 
-    told.clear()
     away = Away()
-    with pytest.raises(ConnectionLost):
+    with hears(message_published) as told, pytest.raises(ConnectionLost):
         RedisSink(Recorded, lambda wire: away, ANY).send(some)
     assert len(told) == BATCH - 1
 

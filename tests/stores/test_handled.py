@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.handled import BATCH, MAX_DATA, MessageHistory, handled_commands, read_handled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.seeding import opened
 from tests.stores.cases import outgoing
 from tests.stores.everything import ME, OTHER
 
@@ -24,9 +24,7 @@ def keep(mq_settings):
 
     def make(**options):
         mq_settings(QUEUES={"emails": {"KEEP_HANDLED": DAY, **options}})
-        store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-        store.create_groups()
-        return store
+        return opened("emails")
 
     return make
 
@@ -82,8 +80,7 @@ def test_what_ends_a_message_is_kept(keep, subtests, forget):
 
 def test_a_queue_without_history_sends_and_keeps_nothing(mq_settings, redis_client):
     mq_settings(QUEUES={"emails": {}})
-    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("emails")
     deliveries = taken(store, outgoing(id="m1"))
     assert handled_commands(store.config, ME, [Settlement(one, ACK) for one in deliveries]) == []
     settle(store, deliveries)

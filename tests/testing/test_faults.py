@@ -13,6 +13,7 @@ from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
 from mq_django.testing.faults import POINTS, crash_at
 from mq_django.testing.runs import ensure_groups, run
+from tests.hearing import hears
 from tests.seeding import publish, publish_many
 from tests.testapp.models import Tag
 
@@ -170,19 +171,11 @@ def test_no_except_exception_of_middleware_catches_it(only_functions, mq_setting
 
 
 def test_nothing_is_said_of_an_outcome():
-    found = []
-
-    def note(**_):
-        found.append("finished")
-
     handler("emails", "note")(lambda message: None)
     publish("emails", "note")
-    handler_finished.connect(note)
-    try:
+    with hears(handler_finished) as told:
         crash_at("after_effect")
-    finally:
-        handler_finished.disconnect(note)
-    assert found == []
+    assert told == []
 
 
 def test_a_function_that_raises_dies_as_well(depths):
@@ -213,18 +206,10 @@ def test_a_crash_at_the_last_attempt_makes_a_dead_letter(mq_settings, depths):
     mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 2}})
     handler("emails", "note")(lambda message: None)
     publish("emails", "note")
-    reasons = []
-
-    def note(reason, **_):
-        reasons.append(reason)
-
-    message_buried.connect(note)
-    try:
+    with hears(message_buried) as told:
         crash_at("before_handler")
         crash_at("before_handler")
-    finally:
-        message_buried.disconnect(note)
-    assert (reasons, depths("emails").dead, run()) == (["crashed"], 1, [])
+    assert ([given["reason"] for given in told], depths("emails").dead, run()) == (["crashed"], 1, [])
 
 
 def test_the_dead_consumer_leaves_its_queue(redis_client, mq_settings):

@@ -14,6 +14,7 @@ from mq_django.signals import message_published
 from mq_django.stores.schedule_status import Origin, statuses_of
 from mq_django.transport.connections import get_client, open_wire, open_wires
 from tests import places
+from tests.hearing import hears
 from tests.waiting import wait_until
 
 PARTITIONS = 8
@@ -129,17 +130,14 @@ def test_each_tick_fires_once_whoever_proposes_it(mq_settings):
     schedules_of_run_time = [f"r{number}" for number in range(4)]
     for name in schedules_of_run_time:
         schedules.create(name, every=1, message="act", data={})
-    sent = []
-    receiver = lambda queue, **_: sent.append(queue)  # noqa: E731 - connected weakly
-    message_published.connect(receiver)
-    made = fire_all()
-    wait_until(lambda: [scheduler.run_once() for scheduler in made] and sum(ready()) >= len(NAMES) + 4)
+    with hears(message_published) as sent:
+        made = fire_all()
+        wait_until(lambda: [scheduler.run_once() for scheduler in made] and sum(ready()) >= len(NAMES) + 4)
     where = [0] * PARTITIONS
     for name in [*NAMES, *schedules_of_run_time]:
         where[partition_of(name, PARTITIONS)] += 1
     assert [bool(count) for count in ready()] == [bool(count) for count in where]
-    assert set(sent) == {"default"}
-    message_published.disconnect(receiver)
+    assert {arguments["queue"] for arguments in sent} == {"default"}
     ticks = [
         (message["schedule"], message["scheduledtime"])
         for part in parts()

@@ -22,6 +22,7 @@ from mq_django.stores.schedule_state import Schedules, scheduled
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
 from tests import places
+from tests.hearing import hears
 from tests.signal_docs import arguments_of
 from tests.waiting import now_ms_within, wait_until
 
@@ -84,14 +85,8 @@ def test_a_tick_that_was_missed_is_made_up_for_with_a_word(make, keys, redis_cli
 @pytest.fixture
 def published():
     """The arguments of each message_published."""
-    found = []
-
-    def listen(**arguments):
-        found.append(arguments)
-
-    message_published.connect(listen)
-    yield found
-    message_published.disconnect(listen)
+    with hears(message_published) as found:
+        yield found
 
 
 def test_a_tick_whose_queue_is_full_waits_for_room(mq_settings, make, redis_client, caplog, published):

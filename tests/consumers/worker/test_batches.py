@@ -27,6 +27,7 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.errors import HandlerTimeout, InvalidOutcomes, NotInHandler
 from mq_django.signals import handler_finished, handler_started
 from tests.consumers.rig import Rig
+from tests.hearing import hears
 from tests.waiting import wait_until
 
 _entries = itertools.count(1)
@@ -271,23 +272,14 @@ def test_a_failure_is_in_the_shared_state(rig, runs):
 
 @BOTH
 def test_each_message_has_its_signals(rig, runs):
-    seen = []
-
-    def started(*, message, **_):
-        seen.append(("started", message.data))
-
-    def finished(*, message, outcome, **_):
-        seen.append((type(outcome).__name__, message.data))
-
-    handler_started.connect(started)
-    handler_finished.connect(finished)
-    try:
+    with hears(handler_started, handler_finished) as told:
         runs(fails_for(1), range(2))
-        wait_until(lambda: len(seen) == 4)
-    finally:
-        handler_started.disconnect(started)
-        handler_finished.disconnect(finished)
-    assert seen == [("started", 0), ("started", 1), ("Ack", 0), ("Retry", 1)]
+        wait_until(lambda: len(told) == 4)
+    assert [(given["signal"], given["message"].data) for given in told] == [
+        *((handler_started, 0), (handler_started, 1)),
+        *((handler_finished, 0), (handler_finished, 1)),
+    ]
+    assert [type(given["outcome"]) for given in told[2:]] == [Ack, Retry]
 
 
 def test_a_message_has_its_share_of_the_time(rig, runs, monkeypatch):

@@ -26,6 +26,7 @@ from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.hearing import hears
 from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
 
@@ -245,19 +246,8 @@ def test_logs_take_no_line_breaks_from_errors(rig, caplog):
 
 @pytest.mark.parametrize("error", [RuntimeError("not our problem"), SystemExit(3)])
 def test_receivers_get_what_is_documented_and_harm_nobody_when_they_raise(rig, error):
-    told = []
-
-    def receiver(**given):
-        told.append(given)
-        raise error
-
-    for signal in (handler_started, handler_finished):
-        signal.connect(receiver)
-    try:
+    with hears(handler_started, handler_finished, raises=error) as told:
         settlement = rig.run(lambda message: None)
-    finally:
-        for signal in (handler_started, handler_finished):
-            signal.disconnect(receiver)
     assert isinstance(settlement.outcome, Ack)
     assert [set(given) for given in told] == [arguments_of(handler_started), arguments_of(handler_finished)]
     assert {given["sender"] for given in told} == {Handler}

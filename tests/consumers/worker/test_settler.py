@@ -16,6 +16,7 @@ from mq_django.stores.base import Fetched, Settlement
 from mq_django.stores.counters import WAITED, bucket, latency_bucket
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
+from tests.hearing import hears
 from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
 
@@ -134,15 +135,8 @@ def test_what_redis_refuses_for_a_while_keeps_back_no_other_and_counts_once(sett
 @pytest.fixture
 def told():
     """What the receivers of `delivery_stale` were given. They raise."""
-    found = []
-
-    def receiver(**given):
-        found.append(given)
-        raise RuntimeError("not our problem")
-
-    delivery_stale.connect(receiver)
-    yield found
-    delivery_stale.disconnect(receiver)
+    with hears(delivery_stale, raises=RuntimeError("not our problem")) as found:
+        yield found
 
 
 def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog, redis_client, told):
