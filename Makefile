@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Versions other than the newest that fit, e.g. DJANGO='Django>=6.0,<6.1' REDIS_PY='redis>=7,<7.1'.
+# Versions other than the newest that fit, e.g. DJANGO='Django>=6.0,<6.1' REDIS_PY='redis>=6.4,<6.5'.
 DJANGO ?=
 REDIS_PY ?=
 # Without optional packages: EXTRAS=tasks TEST_GROUPS=test.
@@ -31,6 +31,9 @@ PYTEST ?=
 # Processes that run tests, each with a Redis of its own: more than cores, because tests wait for most of the time.
 # With MQ_REDIS_URL there is one Redis, whose settings some tests change: one process.
 WORKERS ?= $(if $(MQ_REDIS_URL),0,4)
+
+# Images of containers often switch it off: each process of the tests would compile all modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 # Twice quiet: errors only.

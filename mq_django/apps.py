@@ -8,13 +8,16 @@ from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
 from mq_django import checks, triggers
+from mq_django.conf import get_config_if_valid
 from mq_django.consumers.hangups import hold_hangups
+from mq_django.discovery import after_imports
+from mq_django.errors import ConfigurationError
 from mq_django.registry import MODULES
 from mq_django.testing import test_databases
 
 
 class MQDjangoConfig(AppConfig):
-    """Imports the tasks, handlers and triggers of all installed apps, and registers the checks."""
+    """Imports `tasks`, `handlers` and `triggers` of all installed apps, and registers the checks."""
 
     name = "mq_django"
     label = "mq_django"
@@ -30,14 +33,13 @@ class MQDjangoConfig(AppConfig):
         """Import the modules of all apps. Nothing connects to Redis or a database."""
         register(checks.check_settings, checks.TAG)
         register(checks.check_connection, checks.TAG)
-        register(checks.check_handlers, checks.TAG)
-        register(checks.check_others_handlers, checks.TAG)
-        register(checks.check_inline_tasks, checks.TAG)
-        register(checks.check_schedules, checks.TAG)
-        register(checks.check_middleware, checks.TAG)
-        register(checks.check_inbox_databases, checks.TAG)
-        register(checks.check_inbox_tables, Tags.database)
+        register(checks.check_modules, checks.TAG)
+        register(checks.check_database_pools, checks.TAG)
         register(checks.check_metrics_views, checks.TAG)
+        # Whichever of these runs first imports what declares tasks and handlers.
+        for check in checks.OF_DECLARED:
+            register(after_imports(check), checks.TAG)
+        register(after_imports(checks.check_inbox_tables), Tags.database)
         # Imported now, because the models of apps can be imported only when all of them are loaded.
         register(import_string("mq_django.outbox.outbox_check.check_outbox"), checks.TAG)
         register(import_string("mq_django.outbox.outbox_check.check_outbox_tables"), Tags.database)
@@ -45,5 +47,10 @@ class MQDjangoConfig(AppConfig):
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.
         test_databases.note_configured()
-        autodiscover_modules(*MODULES)
+        try:
+            autodiscover_modules(*MODULES)
+        except ConfigurationError:
+            # Such as a module that uses `queues` when it is imported. `check` starts, and names the wrong setting.
+            if get_config_if_valid() is not None:
+                raise
         triggers.connect_all()

@@ -13,8 +13,10 @@ from django.core.checks import CheckMessage, Error
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
-from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read, shown_setting
+from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.inbox_tables import missing_tables
 from mq_django.inbox.passes import once_databases
@@ -77,7 +79,7 @@ def _check_pool(config: Config, connection: str) -> Iterator[CheckMessage]:
 
 
 def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
-    named = f"{setting} names {alias!r}"
+    named = f"{setting} names {shown_setting(alias)}"
     cache = settings.CACHES.get(alias)
     if cache is None:
         hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'
@@ -92,6 +94,18 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
             hint = f"Name this URL in {setting}. django-redis does not read it."
         return [Error(f"{named}, a cache without a LOCATION for Redis.", hint=hint, id="mq_django.E004")]
     return list(_neighbours(alias, _database(servers[0], cache)))
+
+
+def check_modules(**_: Any) -> list[CheckMessage]:
+    """Report modules that declare tasks, handlers or subscribers, and cannot be imported."""
+    hint = "Correct the module, or set MQ_DJANGO['DISCOVER'] to False and name the modules to import in 'MODULES'."
+    message = "The module {} cannot be imported, so that its tasks and handlers do not run: {}"
+    return [
+        Error(message.format(failed.module, failed.text), hint="Correct MQ_DJANGO['MODULES'].", id="mq_django.E014")
+        if failed.is_named
+        else checks.Warning(message.format(failed.module, failed.text), hint=hint, id="mq_django.W009")
+        for failed in import_declaring()
+    ]
 
 
 def check_handlers(**_: Any) -> list[CheckMessage]:
@@ -209,6 +223,13 @@ def check_inbox_databases(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def check_database_pools(**_: Any) -> list[CheckMessage]:
+    """Report pools of PostgreSQL that have fewer connections than a consumer process has threads."""
+    hint = f"Set max_size of OPTIONS['pool'] to {DEFAULT_THREADS} or more, or start runconsumer with fewer --threads."
+    found = small_pools(DEFAULT_THREADS) if queues_with_handlers() else ()
+    return [checks.Warning(f"{sentence}.", hint=hint, id="mq_django.W011") for sentence in found]
+
+
 def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Report databases without the tables that handlers with `@exactly_once` need.
 
@@ -220,6 +241,17 @@ def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) ->
         for using in found
         for sentence in missing_tables(using)
     ]
+
+
+#: Those that look at what is declared in code.
+OF_DECLARED = (
+    check_handlers,
+    check_others_handlers,
+    check_inline_tasks,
+    check_schedules,
+    check_middleware,
+    check_inbox_databases,
+)
 
 
 def check_metrics_views(**_: Any) -> list[CheckMessage]:

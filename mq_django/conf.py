@@ -1,20 +1,28 @@
 """`settings.MQ_DJANGO` as frozen configs, read at the first use."""
 
+import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from django.apps import apps
 from django.conf import settings
+from django.core.checks import CheckMessage, Warning, register  # noqa: A004 - Django's name
 from django.core.serializers.json import DjangoJSONEncoder
 from django.core.signals import setting_changed
 from django.utils import timezone
 
+from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
 from mq_django.core.options import (
@@ -47,8 +55,12 @@ __all__ = [
     "QueueConfig",
     "RsmqConfig",
     "TopicConfig",
+    "current_time_zone",
+    "default_time_zone",
     "get_config",
+    "get_config_if_valid",
     "read",
+    "shown_setting",
 ]
 
 #: Options that get a better error than "unknown" where they are none.
@@ -67,9 +79,9 @@ class Problem:
     hint: str
 
 
-def _shown(value: Any) -> str:
-    """Return a setting's value for error messages, without a URL's password."""
-    return re.sub(r"(//?).*@", r"\1***@", f"{value!r:.300}")[:100]
+def shown_setting(value: Any) -> str:
+    """Return a setting's value for error messages, without the password of a URL, even of one that is no URL."""
+    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 4000))[:100]
 
 
 class _Reader:
@@ -83,15 +95,15 @@ class _Reader:
 
     def refuse_parts(self, setting: str, error: WrongParts) -> None:
         for name, text in error.parts:
-            part = f"{setting}[{name!r}]" if name else setting
+            part = f"{setting}[{repr_of(name, 300)}]" if name else setting
             self.refuse(part, f"{part}{text}.", f"Change {part}.")
 
     def options(self, raw: Mapping[Any, Any], config: type[Any], where: str) -> dict[str, Any]:
         options, found = options_of(config), {}
         for name, value in raw.items():
-            setting = f"{where}[{name!r}]"
+            setting = f"{where}[{repr_of(name, 300)}]"
             if name in ELSEWHERE and name not in options:
-                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {name!r}.")
+                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
             elif name not in options:
                 known = ", ".join(sorted(options))
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
@@ -101,7 +113,8 @@ class _Reader:
                 except WrongParts as error:
                     self.refuse_parts(setting, error)
                 except TypeError as error:
-                    self.refuse(setting, f"{setting} must be {error}, not {_shown(value)}.", f"Change {setting}.")
+                    message = f"{setting} must be {error}, not {shown_setting(value)}."
+                    self.refuse(setting, message, f"Change {setting}.")
         return found
 
     def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:
@@ -138,13 +151,13 @@ class _Reader:
         for name, options in self._named(raw, "TOPICS", lambda _: TopicConfig, connection):
             if name in queues:
                 self.refuse(
-                    f'MQ_DJANGO["TOPICS"][{name!r}]',
-                    f"{name!r} is the name of a queue and of a topic.",
+                    f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]',
+                    f"{repr_of(name, 300)} is the name of a queue and of a topic.",
                     "Rename one of them.",
                 )
             found[name] = TopicConfig(name=name, namespace=namespace, **options)
             if found[name].keeps_rows:
-                where = f'MQ_DJANGO["TOPICS"][{name!r}]["OUTBOX"]'
+                where = f'MQ_DJANGO["TOPICS"][{repr_of(name, 300)}]["OUTBOX"]'
                 message = f'{where} has KEEP_UNTIL "handled", and each group of a topic handles a message for itself.'
                 self.refuse(where, message, "Write True.")
         return found
@@ -160,11 +173,17 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                self.refuse(f"{where}[{name!r}]", f"{name!r} is not a valid name of a {kind}.", hint)
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
+                )
             elif not isinstance(options, Mapping):
-                self.refuse(f"{where}[{name!r}]", f"{where}[{name!r}] must be a dict of options.", "Write {}.")
+                self.refuse(
+                    f"{where}[{repr_of(name, 300)}]",
+                    f"{where}[{repr_of(name, 300)}] must be a dict of options.",
+                    "Write {}.",
+                )
             else:
-                found = self.options(options, config_of(options), f"{where}[{name!r}]")
+                found = self.options(options, config_of(options), f"{where}[{repr_of(name, 300)}]")
                 if found.get("connection") == connection:
                     # Named or not, it is the same server.
                     del found["connection"]
@@ -174,7 +193,7 @@ class _Reader:
         """Return the schedules whose messages can be published to their queues."""
         found = {}
         for name, entry in raw.items():
-            where = f'MQ_DJANGO["SCHEDULES"][{name!r}]'
+            where = f'MQ_DJANGO["SCHEDULES"][{repr_of(name, 300)}]'
             try:
                 scheduled = read_schedule(name, entry, where=where)
             except WrongParts as error:
@@ -191,10 +210,10 @@ class _Reader:
         where, config = scheduled.where, configs.get(scheduled.queue)
         if config is None:
             hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            self.refuse(where, f"{where} names the queue {scheduled.queue!r}, which is not configured.", hint)
+            self.refuse(where, f"{where} names the queue {repr_of(scheduled.queue)}, which is not configured.", hint)
             return False
         if not config.has_schedules:
-            message = f"{where} names the queue {scheduled.queue!r}, whose RSMQ format has no schedules."
+            message = f"{where} names the queue {repr_of(scheduled.queue)}, whose RSMQ format has no schedules."
             self.refuse(where, message, "Let a task of another queue publish to it.")
             return False
         try:
@@ -231,6 +250,16 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     return config, reader.problems
 
 
+# Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
+@register("mq_django")
+def check_installed(**_: Any) -> list[CheckMessage]:
+    """Report that the package is used, and that its app is not installed."""
+    if apps.is_installed("mq_django"):
+        return []
+    message = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing."
+    return [Warning(message, hint="Add 'mq_django' to INSTALLED_APPS.", id="mq_django.W010")]
+
+
 @cache
 def get_config() -> Config:
     """Return the config of `settings.MQ_DJANGO`.
@@ -244,6 +273,34 @@ def get_config() -> Config:
     return config
 
 
+def get_config_if_valid() -> Config | None:
+    """Return the config for what is declared at import, which must not fail before `check` has named what is wrong."""
+    try:
+        return get_config()
+    except ConfigurationError:
+        return None
+
+
+def default_time_zone() -> tzinfo:
+    """Return the time zone of the project: with `TIME_ZONE = None` that of the system, as Django documents it."""
+    return timezone.get_default_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+def current_time_zone() -> tzinfo:
+    """Return the time zone that is active here. Django's own function fails with `TIME_ZONE = None`."""
+    return timezone.get_current_timezone() if settings.TIME_ZONE else _system_time_zone()
+
+
+@cache
+def _system_time_zone() -> tzinfo:
+    with suppress(OSError, ValueError, ZoneInfoNotFoundError):
+        if name := os.environ.get("TZ"):
+            return ZoneInfo(name)
+        with Path("/etc/localtime").open("rb") as file:
+            return ZoneInfo.from_file(file, key="localtime")
+    return datetime.fromtimestamp(clock.now(), UTC).astimezone().tzinfo or UTC
+
+
 def _json_form(value: Any) -> Any:
     """Return what Django's JSON encoder writes for a value: dates, times, UUID, Decimal, lazy text; an enum's value."""
     return value.value if isinstance(value, Enum) else DjangoJSONEncoder().default(value)
@@ -255,5 +312,5 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.conf")
-use_time_zone(timezone.get_current_timezone)
+use_time_zone(current_time_zone)
 use_forms(_json_form)

@@ -33,6 +33,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Outcome
 from mq_django.errors import ConfigurationError
@@ -180,7 +181,7 @@ def _chain(innermost: Callable[[Any], Any], around: str, *, is_async: bool = Fal
         if not getattr(factory, "async_capable" if is_async else "sync_capable", not is_async):
             what = "coroutine functions" if is_async else "functions"
             raise ConfigurationError(
-                f"Middleware {path!r} cannot run around {what}: write it for both, and decorate it with "
+                f"Middleware {repr_of(path)} cannot run around {what}: write it for both, and decorate it with "
                 "django.utils.decorators.sync_and_async_middleware"
             )
         try:
@@ -188,7 +189,7 @@ def _chain(innermost: Callable[[Any], Any], around: str, *, is_async: bool = Fal
         except MiddlewareNotUsed:
             continue
         if not callable(made):
-            raise ConfigurationError(f"Middleware {path!r} must return a callable, not {made!r:.200}")
+            raise ConfigurationError(f"Middleware {repr_of(path)} must return a callable, not {repr_of(made, 200)}")
         call = made
     return None if call is innermost else call
 
@@ -198,10 +199,10 @@ def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
         try:
             factory = import_string(path)
         except ImportError as error:
-            raise ConfigurationError(f"Middleware {path!r} cannot be imported: {error}") from error
+            raise ConfigurationError(f"Middleware {repr_of(path)} cannot be imported: {error}") from error
         if not hasattr(factory, AROUND):
             raise ConfigurationError(
-                f"{path!r} is not a middleware: decorate it with around_handling or around_publishing of "
+                f"{repr_of(path)} is not a middleware: decorate it with around_handling or around_publishing of "
                 "mq_django.middleware"
             )
         if getattr(factory, AROUND) == around:

@@ -2,16 +2,19 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 
+from mq_django.core.call_options import RETRY_HEADER, TIMEOUT_HEADER, options_in
 from mq_django.core.exactly_once import database_of, note_registered
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_batch, check_function, check_names, check_retry, parse_timeout
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
@@ -20,7 +23,9 @@ from mq_django.core.publish_checks import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
 from mq_django.core.times import Duration
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, MQError
+
+logger = get_logger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -125,6 +130,18 @@ def find(queue: str, name: str) -> Handler | None:
     if GROUP_SEPARATOR in queue:
         return _SKIPPED if queue in _starts else None
     return _handlers.get((None, name))
+
+
+def of_call(handler: Handler, message: Message) -> Handler:
+    """Return a task's handler with the timeout and the retry policy that its message has for this call, if any."""
+    headers = message.headers
+    if handler.accepts is None or not (TIMEOUT_HEADER in headers or RETRY_HEADER in headers):
+        return handler
+    try:
+        return replace(handler, **options_in(headers))
+    except (MQError, TypeError, ValueError) as error:
+        logger.warning("Ignored the options of message %s of queue %s: %s", message.id, message.queue, error)
+        return handler
 
 
 def handlers() -> list[Handler]:
@@ -268,7 +285,7 @@ def subscriber(
     def decorate(function: Function) -> Function:
         if _starts.get(queue, start) != start:
             raise ConfigurationError(
-                f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {start!r}"
+                f"Group {group!r} of topic {topic!r} starts at {_starts[queue]!r} and at {repr_of(start)}"
             )
         registers(function)
         # Last, so that a group whose only subscriber was refused is not read.

@@ -1,9 +1,9 @@
 """Django signals that mq_django sends.
 
-All arguments are keyword arguments; each signal has `queue`, a name. An error of a receiver is logged and has no other
-effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers costs nothing. A
-signal is sent at most once: a process that is killed just after Redis has accepted an outcome sends none for it. The
-counters have no such gap.
+All arguments are keyword arguments; each signal about messages has `queue`, a name. An error of a receiver is logged
+and has no other effect. The sender is a class, the same for all queues: filter by `queue`. A signal without receivers
+costs nothing. A signal is sent at most once: a process that is killed just after Redis has accepted an outcome sends
+none for it. The counters have no such gap.
 """
 
 from django.dispatch import Signal
@@ -17,6 +17,32 @@ from django.dispatch import Signal
 #: as it was published). If a unique key keeps an earlier message, message_id is the id of that one, and `message`, with
 #: an id of its own, was not written.
 message_published = Signal()
+
+#: A message will not be handled: it was cancelled, replaced under its unique key, or deleted by a purge or a background
+#: job. Sent after Redis accepted that, by the process that asked for it; if its consumer cancelled it, by that one, and
+#: for a background job by a supervisor. Not sent for a row of an outbox, which is deleted in your transaction.
+#:
+#: Sender: mq_django.CancelResult.
+#:
+#: Arguments: queue (str), message_id (str), error (str: one line, as in the result of a task).
+message_cancelled = Signal()
+
+#: A consumer process has loaded the project, and will fetch its first messages next. Sent by that process, in its main
+#: thread. A receiver may open what handlers share: nothing is fetched before it returns.
+#:
+#: Sender: the consumer's class.
+#:
+#: Arguments: consumer (str: its name), queues (list of str: the queues, and groups of topics as "topic:group").
+consumer_started = Signal()
+
+#: A consumer process begins to stop. Handlers are running, and those that end within the grace period are waited for.
+#: Sent by that process, in its main thread. A receiver must return at once: until then the process does not stop. Not
+#: sent by a process that is killed.
+#:
+#: Sender: the consumer's class.
+#:
+#: Arguments: consumer (str: its name), queues (list of str, as for consumer_started).
+consumer_stopping = Signal()
 
 #: A handler is about to run. Sent by the consumer process, in the thread that runs the handler; for a coroutine
 #: function that is the thread of the event loop.

@@ -20,7 +20,8 @@ from mq_django.inspector import dead_letters, handled_messages
 from mq_django.producers import queues
 from mq_django.producers.step_courier import StepCourier
 from mq_django.producers.step_starts import advance, open_home
-from mq_django.stores.base import Settlement
+from mq_django.stores import open_store
+from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
 from mq_django.stores.handled import handled_commands
 from mq_django.stores.members import Members
@@ -35,6 +36,13 @@ CONSUMER = "c-seeded"
 
 def store(queue: str) -> StreamStore:
     return StreamStore(get_config().queue(queue), open_wire("produce"))
+
+
+def opened(queue: str) -> Store:
+    """Return the store of a queue, of any kind, with its groups."""
+    found = open_store(get_config().queue(queue), open_wire("consume"))
+    found.create_groups()
+    return found
 
 
 def publish(queue: str, name: str, data: Any = None, **options: Any) -> str:

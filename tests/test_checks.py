@@ -5,12 +5,14 @@ from types import ModuleType
 import django
 import pytest
 from django.core.checks import run_checks
+from django.dispatch import Signal
 from django.urls import clear_url_caches, include, path
 from django.utils.functional import SimpleLazyObject
 
-from mq_django import checks, handler, registry
+from mq_django import checks, every, handler, on_signal, registry, subscriber, task
 from mq_django.checks import TAG
 from mq_django.registry import Handler, _handlers, queues_with_handlers
+from mq_django.workflows import chain, parallel, workflow
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.versions
@@ -39,6 +41,10 @@ def found(settings):
     return run
 
 
+def print_nothing():
+    """A function for tasks."""
+
+
 def ids(messages):
     return [message.id.removeprefix("mq_django.") for message in messages]
 
@@ -54,6 +60,32 @@ def test_everything_wrong_is_named_with_a_hint(found):
     assert ids(messages) == ["E001"] * 4
     assert all(message.hint for message in messages)
     assert any("NAMESPACE" in message.msg and "NAMESPACE" in message.hint for message in messages)
+
+
+#: What a module declares when it is imported.
+DECLARATIONS = {
+    "task": lambda: task(print_nothing),
+    "task of Django": lambda: plain_task(print_nothing),
+    "schedule": lambda: task(schedule=every(minutes=1))(print_nothing),
+    "options": lambda: tasks.noop.using(queue_name="emails", delay=3, priority=1),
+    "handler": lambda: handler("emails", "declared")(lambda _: None),
+    "subscriber": lambda: subscriber("orders", group="declared")(lambda _: None),
+    "trigger": lambda: on_signal(Signal(), delay=3)(tasks.noop),
+    "workflow": lambda: workflow(on_finish=tasks.note)(lambda flow: flow.add(tasks.noop)),
+    "chain": lambda: chain(tasks.noop, (tasks.note, 1)),
+    "parallel": lambda: parallel(tasks.noop, chain(tasks.noop)),
+}
+
+
+def test_nothing_that_is_declared_reads_wrong_settings(found, subtests, monkeypatch):
+    monkeypatch.setattr(registry, "_handlers", dict(registry._handlers))
+    monkeypatch.setattr(registry, "_starts", dict(registry._starts))
+    monkeypatch.setattr(registry, "_schedules", dict(registry._schedules))
+    for wrong in ({"NAMESPACE": ""}, {"QUEUES": []}, {"NONE": 1}, {"SCHEDULES": {"a": {}}}):
+        for name, declare in DECLARATIONS.items():
+            with subtests.test(name, wrong=wrong):
+                assert "E001" in ids(found(**wrong))
+                declare()
 
 
 def test_no_password_is_shown(found, subtests):
@@ -72,6 +104,10 @@ WRONG_CONNECTIONS = [
     *(("mq", {"LOCATION": where}, "E004", "") for where in (None, "", [], "localhost:6379", "127.0.0.1:6379:1")),
     ("redis://localhost:notaport", {}, "E008", "is not a usable Redis URL"),
     ("redis://[::1/0", {}, "E008", "is not a usable Redis URL"),
+    # redis-py would connect to 6379.
+    *((f"{scheme}://localhost:0", {}, "E008", "from 1 to 65535") for scheme in ("redis", "rediss")),
+    *((f"redis+{kind}", {}, "E008", "") for kind in ("cluster://localhost:0", "sentinel://localhost:0/master")),
+    ("mq", {"LOCATION": "redis://localhost:0/1"}, "E008", "from 1 to 65535"),
     ("redis://localhost/abc", {}, "E008", "its database is not a number"),
     ("rediss://localhost?sll_ca=1", {}, "E008", "has an option that redis-py does not take"),
     ("mq", {"OPTIONS": {"CONNECTION_POOL_KWARGS": {"unknown": 1}}}, "E008", "CACHES['mq']"),

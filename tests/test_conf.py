@@ -1,14 +1,21 @@
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from mq_django import conf, queues
+from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
+from mq_django.core.times import aware
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
+from mq_django.inspector import figures
+from mq_django.producers.schedule_checks import checked
+from mq_django.task_backend.running import moment
 
 pytestmark = pytest.mark.versions
 
@@ -341,9 +348,30 @@ def test_all_problems_are_found_at_once():
     assert len(problems) == 5
 
 
-def test_a_password_is_not_shown():
-    problem = one_problem({"CONNECTION": "http://user:secret@localhost"})
-    assert "secret" not in problem.message
+def test_a_password_is_not_shown_wherever_a_url_is(mq_settings, subtests):
+    url = "redis://user:secret@localhost/0"
+    for wrong in [
+        *({"CONNECTION": "http://user:secret@localhost"}, {"CONNECTION": "reds://user:secret@localhost"}),
+        *({"CONNECTION": "redis:/user:secret@localhost"}, {"CONNECTION": "http://user:" + "secret" * 100 + "@h"}),
+        *({name: url} for name in ("NAMESPACE", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "MIDDLEWARE", url)),
+        *({"QUEUES": {url: {}}}, {"QUEUES": {url: url}}, {"TOPICS": {url: {}}}, {"SCHEDULES": {url: {}}}),
+        *({"QUEUES": {"emails": {name: url}}} for name in ("TIMEOUT", "STORE", "OUTBOX", "RETRY", "CONCURRENCY", url)),
+        *({"QUEUES": {"emails": {"OUTBOX": value}}} for value in ({url: True}, {"KEEP_UNTIL": url})),
+        *({"QUEUES": {"emails": {"RETRY": value}}} for value in ({url: 1}, {"delay": url})),
+        *(
+            {"SCHEDULES": {"a": {"every": 60, "name": "b", option: url}}}
+            for option in ("queue", "cron", "priority", url)
+        ),
+        {"THRESHOLDS": {url: 1}},
+    ]:
+        with subtests.test(wrong=wrong):
+            mq_settings(**wrong)
+            said = [f"{error.msg} {error.hint}" for error in [*check_settings(), *check_connection()]]
+            assert said
+            assert "secret" not in " ".join(said)
+            with pytest.raises((ConfigurationError, LookupError)) as caught:
+                queues["default"].find("id")
+            assert "secret" not in str(caught.value)
 
 
 def test_a_long_value_is_cut():
@@ -423,3 +451,17 @@ def test_thresholds_are_those_of_the_settings_and_the_usual_ones():
     config, problems = read({"THRESHOLDS": {"MAX_AGE": timedelta(minutes=5), "MAX_DEAD": 7, "MAX_BURIED": None}})
     assert problems == []
     assert config.thresholds == Thresholds(max_age=300, max_dead=7, max_buried=None)
+
+
+def test_without_time_zone_that_of_the_system_counts(settings, monkeypatch):
+    assert conf._system_time_zone().utcoffset(datetime.now()) is not None  # noqa: DTZ005 - as tzinfo takes it
+    monkeypatch.setattr(conf, "_system_time_zone", lambda: ZoneInfo("Asia/Tokyo"))
+    settings.TIME_ZONE = None
+    naive = datetime(1970, 1, 1, 9)  # noqa: DTZ001
+    assert aware(naive).timestamp() == 0
+    assert figures.date(0) == "1970-01-01 09:00+09:00"
+    settings.USE_TZ = False
+    assert moment(0) == naive
+    pytest.importorskip("croniter")
+    _, entry = checked(conf.get_config().queue("default"), "daily", {"message": "x", "cron": "0 3 * * *"})
+    assert entry.next_ms(0, conf.default_time_zone()) == timedelta(hours=18) / timedelta(milliseconds=1)

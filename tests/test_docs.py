@@ -98,11 +98,11 @@ def test_the_picture_of_the_layers_has_each_of_them():
 def test_a_diagram_has_a_title_and_colours_for_a_dark_page_and_is_on_a_page_with_a_description():
     pages = "\n".join(TEXTS.values())
     space = "{http://www.w3.org/2000/svg}"
-    for name in ("inbox", "layers", "message", "outbox", "relay"):
+    for name in ("benchmarks", "inbox", "layers", "message", "outbox", "relay", "scaling"):
         picture = ElementTree.fromstring((ROOT / "docs" / "img" / f"{name}.svg").read_text(encoding="utf-8"))
         assert picture.findtext(f"{space}title"), name
         assert "prefers-color-scheme: dark" in picture.findtext(f"{space}style", ""), name
-        assert re.search(rf"^!\[[^\]]+\]\(img/{name}\.svg\)$", pages, re.MULTILINE), name
+        assert re.search(rf"^!\[[^\]]+\]\((?:docs/)?img/{name}\.svg\)$", pages, re.MULTILINE), name
 
 
 def test_every_signal_has_its_row_with_its_arguments():

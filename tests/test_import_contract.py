@@ -11,7 +11,7 @@ PACKAGE = "mq_django"
 #: Lowest first. A part may import itself and the parts before it.
 INNER = [
     *("errors", "signals", "core"),
-    *("conf", "registry", "middleware", "models"),
+    *("conf", "registry", "discovery", "middleware", "models"),
     *("transport", "stores"),
     "inbox",
     *("outbox", "producers", "rsmq", "inspector"),

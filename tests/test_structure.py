@@ -158,3 +158,11 @@ def test_what_redis_holds_is_read_as_a_number_in_one_place(nodes):
         and not (CHECKED_NUMBERS.match(ast.unparse(call.args[0])) or "hexdigest" in ast.unparse(call))
     ]
     assert found == [], "What anybody may have written may be no number, or one of megabytes: use core/numbers.py."
+
+
+def test_a_value_in_a_message_is_shown_by_one_function():
+    """It may be of any type and length, and its repr() may fail: repr_of() cannot."""
+    shown = re.compile(r"\{[^{}]*!r:\.[0-9]")
+    own = {"core/exceptions", "testing/published"}
+    found = {path.relative_to(ROOT).with_suffix("").as_posix() for path in PATHS if shown.search(path.read_text())}
+    assert found - own == set()

@@ -1,9 +1,13 @@
+import asyncio
 import enum
 import functools
 import logging
 import pickle
+import re
 import sys
+from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
+from unittest import mock
 from uuid import UUID
 
 import django
@@ -11,6 +15,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.checks import run_checks
 from django.db import transaction
+from django.template import Context, Template
 from django.utils import timezone
 
 from mq_django import RetryPolicy, get_result, queues, task
@@ -52,6 +57,7 @@ from mq_django.task_backend.compat import (
     task_finished,
     task_started,
 )
+from mq_django.task_backend.task_errors import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.testapp import tasks
@@ -83,6 +89,10 @@ def plain(settings):
     """Plain tasks go to our backend."""
     settings.TASKS = OURS
     return settings
+
+
+def takes_delay(other, delay):
+    return other, delay
 
 
 def module_level(a=None, *, b=None):
@@ -162,6 +172,60 @@ def test_a_task_is_enqueued_and_looked_up_from_async_code():
 
 def test_a_called_task_runs_here_and_now(ran):
     assert tasks.send_receipt.call(7) == {"order": 7, "copies": 1}
+    # As without the decorator: 82 places of one project that moved here call tasks.
+    assert tasks.send_receipt(7, copies=2) == {"order": 7, "copies": 2}
+    assert asyncio.run(tasks.shout("hello")) == "HELLO"
+    with pytest.raises(TypeError, match="order_id"):
+        tasks.send_receipt()
+    # A template must not call what it shows.
+    shown = Template("{{ result.task.name }}").render(Context({"result": tasks.noop.enqueue()}))
+    assert (shown, ran) == ("noop", [(7, 1), (7, 2), "HELLO"])
+
+
+def test_what_other_queues_write_is_an_error_that_says_what_to_write(subtests):
+    for name, said in [
+        ("delay", r"^A task has no attribute 'delay': write task\.enqueue\(\.\.\.\)$"),
+        ("apply_async", r"write task\.using\(delay=\.\.\., queue_name=\.\.\.\)\.enqueue\(\.\.\.\)$"),
+        *((name, r"write chain\(\(task, ") for name in ("s", "si", "signature")),
+        *((name, r"write task\.(using|enqueue|call)") for name in ("send", "send_with_options", "schedule", "fn")),
+        ("nothing", "^A task has no attribute 'nothing'$"),
+    ]:
+        with subtests.test(name=name), pytest.raises(AttributeError, match=said):
+            getattr(tasks.noop, name)
+    assert not hasattr(tasks.noop, "delay")
+
+
+def test_options_among_the_arguments_are_told_from_wrong_arguments(subtests):
+    for arguments, said in [
+        ({"delay": 5}, r"unexpected keyword argument 'delay'\. Write task\.using\(delay=\.\.\.\)\.enqueue\(\.\.\.\)$"),
+        ({"countdown": 5, "queue": "emails"}, r"Write task\.using\(delay=\.\.\., queue_name=\.\.\.\)"),
+        ({"eta": 5}, r"Write task\.using\(run_after=\.\.\.\)"),
+        ({"colour": 5}, "unexpected keyword argument 'colour'$"),
+    ]:
+        with subtests.test(arguments=arguments), pytest.raises(InvalidArguments, match=said):
+            tasks.send_receipt.enqueue(7, **arguments)
+    # It is a parameter of the function here.
+    with pytest.raises(InvalidArguments, match=r"argument: 'other'$"):
+        task(takes_delay).enqueue(delay=5)
+
+
+def test_a_test_may_replace_a_method_of_a_task(subtests):
+    path = "tests.testapp.tasks.send_receipt"
+    for name in ("enqueue", "enqueue_many", "using"):
+        with subtests.test(name=name):
+            with mock.patch(f"{path}.{name}") as replaced:
+                getattr(tasks.send_receipt, name)(7)
+                replaced.assert_called_once_with(7)
+            assert tasks.send_receipt.__dict__ == {}
+    # What using() makes has the same replacement.
+    with mock.patch.object(tasks.send_receipt, "enqueue") as enqueue:
+        tasks.send_receipt.using(delay=5).enqueue(7)
+    enqueue.assert_called_once_with(7)
+    for option, change in [("priority", 5), ("timeout", 5), ("func", 5)]:
+        with subtests.test(option=option), pytest.raises(FrozenInstanceError):
+            setattr(tasks.send_receipt, option, change)
+        with subtests.test(option=option), pytest.raises(FrozenInstanceError):
+            delattr(tasks.send_receipt, option)
 
 
 def test_arguments_become_what_json_has():
@@ -545,7 +609,8 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
 
 
 def test_the_queue_must_be_configured(plain):
-    with pytest.raises(InvalidTask, match="not in MQ_DJANGO"):
+    queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
+    with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
         tasks.noop.using(queue_name="sms")
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
@@ -556,9 +621,29 @@ def test_the_queue_must_be_configured(plain):
 def test_the_queue_must_be_one_of_the_backends(plain):
     plain.TASKS = {"default": {**OURS["default"], "QUEUES": ["emails"]}}
     with pytest.raises(
-        InvalidTask, match=r"^Queue 'default' is not valid for backend: TASKS\['default'\]\['QUEUES'\] has emails\.$"
+        InvalidTask, match=r"^Queue 'default' is not valid for backend\. TASKS\['default'\]\['QUEUES'\] has emails\.$"
     ):
         plain_task(module_level)
+
+
+def test_what_is_refused_is_said_in_djangos_words(plain, subtests):
+    """As Django's own tests of its backends look for it."""
+    task = plain_task(module_level)
+    for change, said in [
+        (lambda: task.using(priority=-101), "priority must be a whole number between -100 and 100."),
+        (lambda: task.using(queue_name="queue-2"), "Queue 'queue-2' is not valid for backend."),
+        (lambda: task.using(run_after=datetime(2100, 1, 1)), "run_after must be an aware datetime."),  # noqa: DTZ001
+        (lambda: plain_task(any), "Task function must be defined at a module level."),
+        (
+            lambda: plain_task(takes_context=True)(no_context),
+            "Task takes context but does not have a first argument of 'context'.",
+        ),
+    ]:
+        with subtests.test(said=said), pytest.raises(InvalidTask, match=re.escape(said)):
+            change()
+    failed = AttemptError(exception_class_path="subprocess.run", traceback="")
+    with pytest.raises(ValueError, match=r"^'subprocess\.run' does not reference a valid exception\.$"):
+        _ = failed.exception_class
 
 
 def test_a_queue_that_has_gone_is_noticed_when_enqueuing(mq_settings):
@@ -777,8 +862,8 @@ def test_an_error_that_no_retry_mends_fails_at_once():
 
 def test_an_exception_that_redis_names_is_looked_up_and_never_imported(redis_client, namespace, subtests):
     for path, error in [
-        *(("tests.example_imports.Marked", ImportError), ("os.system", ImportError)),
-        *(("nowhere.Nothing", ImportError), ("Unheard", ImportError), ("mq_django.core", ImportError)),
+        *(("tests.example_imports.Marked", ImportError), ("os.system", ValueError), ("os.path", ValueError)),
+        *(("nowhere.Nothing", ImportError), ("Unheard", ImportError), ("mq_django.core", ValueError)),
     ]:
         with subtests.test(path=path):
             enqueued = tasks.refuse.enqueue()

@@ -2,22 +2,18 @@
 
 import json
 import os
-import subprocess
 import sys
 
 from mq_django.transport.private_server import PrivateServer
+from tests.shell import ran
 
 
 def test_all_but_consumers_works_and_what_needs_unix_says_so(namespace):
     with PrivateServer(tcp=True) as server:
-        done = subprocess.run(
+        done = ran(
             [sys.executable, "-m", "tests.as_on_windows"],
             env={**os.environ, "TEST_CONNECTION": server.url, "TEST_NAMESPACE": namespace, "PYTHONWARNINGS": "error"},
-            capture_output=True,
-            text=True,
-            check=False,
         )
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["check"].startswith("System check identified no issues")
     assert found["publish"] == 3

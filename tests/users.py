@@ -21,8 +21,15 @@ def rules_of(store: str, namespace: str) -> list[str]:
     (patterns,) = re.findall(rf"^\| [^|]*\(`{store}`\) \| `([^|]+)` \|$", page, re.MULTILINE)
     if on_cluster.URL:
         every += " " + re.findall(r"^On a Redis Cluster a user needs `([^`]+)`", page, re.MULTILINE)[0]
-    own = patterns.replace("rsmq:", on_cluster.tag(f"{namespace}:r") + ":").replace("mq:{", f"{namespace}:{{")
+    own = patterns.replace("rsmq:", on_cluster.tag(f"{namespace}:r") + ":")
+    own = re.sub(r"(?<=[~&])mq:", f"{namespace}:", own)
     return [*every.split(), *own.split()]
+
+
+def line_of(role: str) -> list[str]:
+    """Return the rules of the documentation for the user of a role, without keys and channels."""
+    page = SETTINGS_PAGE.read_text(encoding="utf-8")
+    return re.findall(rf"^ACL SETUSER {role} on >secret (.*)$", page, re.MULTILINE)[0].split()
 
 
 @contextmanager

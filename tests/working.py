@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
@@ -9,12 +10,16 @@ from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
-from mq_django.registry import find
+from mq_django.registry import find, of_call
 from mq_django.stores import open_store
+from mq_django.testing import runs
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 
 CONSUMER = "the-test"
+
+#: As run() of the test kit, for tests that look at the outcomes of what fails.
+run, arun = partial(runs.run, raise_errors=False), partial(runs.arun, raise_errors=False)
 
 
 def work(queue, *, count=100):
@@ -30,7 +35,8 @@ def work(queue, *, count=100):
         executor = Executor(config, 0, shared_state, settler)
         lane = Lane()
         for delivery in deliveries:
-            executor.run(lane, delivery, find(delivery.message.queue, delivery.message.name))
+            message = delivery.message
+            executor.run(lane, delivery, of_call(find(message.queue, message.name), message))
         settler.settle(store)
     finally:
         shared_state.close()

@@ -146,7 +146,7 @@ class ImportTests(MQTestMixin, TestCase):
         start_import([self.prices])
         self.mq.commit()
         with patch("example_project.office.workflows.apply_line", side_effect=ValueError):
-            self.mq.run_until_idle()
+            self.mq.run_until_idle(raise_errors=False)
 
         run = self.mq.workflows.get(state="failed")
         self.assertIn(reverse("admin:mq_django_queue_workflow_run", args=[run.id]), mail.outbox[0].body)

@@ -102,6 +102,6 @@ def test_a_cart_without_an_address_and_one_that_is_gone_need_no_mail(mq: MQ, mai
     remind.enqueue(Cart.objects.create().pk)
     remind.enqueue(4711)
     mq.commit()
-    mq.run(raise_errors=True)
+    mq.run()
     assert mailoutbox == []
     assert Handled.objects.count() == 2

@@ -11,7 +11,7 @@ from mq_django.consumers.shared_state import HANDLED, RETURNED
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
-from mq_django.registry import Handler, find
+from mq_django.registry import Handler, find, of_call
 from mq_django.stores.base import Settlement
 
 logger = get_logger(__name__)
@@ -127,6 +127,8 @@ def _cancelled(item: Delivery, *, has_run: bool) -> Settlement:
 
 def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, alone: bool = False) -> Settlement:
     handler = find(item.message.queue, item.message.name)
+    if handler is not None:
+        handler = of_call(handler, item.message)
     # A message that runs alone cannot affect other messages, so it is retried without delay.
     retry = Retry(delay=timedelta(0) if alone else None, error=error)
     outcome = decide(config, item.message, handler, retry, reason=reason)

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
@@ -18,9 +18,39 @@ T = TypeVar("T")
 #: Seconds until a service retries after an error of Redis: the first time, and at most.
 FIRST_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
+#: Failures of different items that are logged in LOG_AGAIN: other programs may make any number of schedules fail.
+MAX_LOGGED = 1000
+#: Seconds that a queue may take of a round.
+BUDGET = 0.2
 
 #: Errors of the whole server: the next queue would fail in the same way.
 SERVER_ERRORS = (ConnectionLost, ConnectionRejected, ReadOnly)
+
+
+class RoundShares(Generic[T]):
+    """Iterates over what a service does for its queues: for each of these BUDGET seconds, so that others need not wait.
+
+    Args:
+        items: what there is to do.
+        queue_of: returns the queue of an item.
+    """
+
+    def __init__(self, items: Iterable[T], queue_of: Callable[[T], Any]) -> None:
+        self._items = items
+        self._queue_of = queue_of
+        #: What is left to do.
+        self.left: list[T] = []
+
+    def __iter__(self) -> Iterator[T]:
+        spent: dict[Any, float] = {}
+        for item in self._items:
+            queue = self._queue_of(item)
+            if spent.get(queue, 0.0) > BUDGET:
+                self.left.append(item)
+                continue
+            began = time.monotonic()
+            yield item
+            spent[queue] = spent.get(queue, 0.0) + time.monotonic() - began
 
 
 class Service:
@@ -141,10 +171,14 @@ class Service:
             logger.error("%s of %s failed; continuing with the others", self.name, what, exc_info=error)
 
     def _may_log(self, what: str, error: BaseException) -> bool:
-        """Return whether such an error has not been logged recently, and note that it is now."""
+        """Return whether such an error has not been logged recently, nor many others, and note that it is now."""
         now, which = time.monotonic(), (what, type(error).__name__)
         if now - self._logged.get(which, -LOG_AGAIN) < LOG_AGAIN:
             return False
+        if len(self._logged) >= MAX_LOGGED:
+            self._logged = {one: at for one, at in self._logged.items() if now - at < LOG_AGAIN}
+            if len(self._logged) >= MAX_LOGGED:
+                return False
         self._logged[which] = now
         return True
 

@@ -6,10 +6,11 @@ from datetime import timedelta
 from django.dispatch import Signal
 
 from mq_django.core.logs import get_logger
+from mq_django.core.lookup import CancelResult
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.outcomes import Bury, Cancel, Retry
 from mq_django.registry import Handler, find
-from mq_django.signals import message_buried, message_retried
+from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.handled import handled_commands
 from mq_django.stores.results import settled_commands
@@ -19,15 +20,17 @@ logger = get_logger(__name__)
 
 
 def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container[str]) -> None:
-    """Send the signals of retried and buried messages, except of stale ones, which the consumer no longer held."""
+    """Send the signals of retried, buried and cancelled messages, except of stale ones, which were no longer held."""
     for delivery, outcome, delay_ms, *_ in settlements:
         known_id = message_id(delivery)
-        if known_id in stale or not isinstance(outcome, Retry | Bury):
+        if known_id in stale or not isinstance(outcome, Retry | Bury | Cancel):
             continue
         message, error = delivery.message if isinstance(delivery, Delivery) else None, outcome.error
         if isinstance(outcome, Retry):
             delay = timedelta(milliseconds=delay_ms)
             send(message_retried, queue=queue, message_id=known_id, message=message, error=error, delay=delay)
+        elif isinstance(outcome, Cancel):
+            send(message_cancelled, CancelResult, queue=queue, message_id=known_id, error=error)
         else:
             reason = outcome.reason
             send(message_buried, queue=queue, message_id=known_id, message=message, error=error, reason=reason)

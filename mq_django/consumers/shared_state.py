@@ -35,6 +35,8 @@ IDLE, RUNNING, BATCH = 0, 1, 2
 _ASKED, _OBEYED = 1, 2
 
 _LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
+# Bound once: they are used for each delivery.
+_LANE_SIZE, _pack_lane = _LANE.size, _LANE.pack_into
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
 _COUNT = struct.Struct("<I")
@@ -98,12 +100,12 @@ class SharedState:
 
     def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
         """Note that a lane has been running a delivery since a time on the monotonic clock."""
-        at = _LANES + lane * _LANE.size
+        at, memory = _LANES + lane * _LANE_SIZE, self._memory
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         # Fields are packed one by one, and the process may be suspended in between: RUNNING is written last.
-        _LANE.pack_into(self._memory, at, IDLE, stream, queue, since, deadline, entry)
-        self._memory[at] = RUNNING
+        _pack_lane(memory, at, IDLE, stream, queue, since, deadline, entry)
+        memory[at] = RUNNING
 
     def run_batch(
         self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
@@ -275,6 +277,12 @@ class SharedState:
     def holds(self, queue: int, read_at: float) -> bool:
         """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
         return time.monotonic() <= self._until[queue] and (not read_at or read_at >= self._since[queue])
+
+    def may_run(self, queue: int, read_at: float) -> bool:
+        """Return whether a delivery may start: the consumer holds it, and its queue is not paused."""
+        if time.monotonic() > self._until[queue] or self._memory[_PAUSED + queue]:
+            return False
+        return not read_at or read_at >= self._since[queue]
 
     def paused(self, queue: int) -> bool:
         """Return whether a queue is paused."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, refuse_unfinished, with_texts
 from mq_django.errors import InvalidOutcomes
 
@@ -24,13 +25,13 @@ def outcomes_of(returned: object, count: int) -> Sequence[Outcome]:
     if not isinstance(returned, list | tuple):
         raise InvalidOutcomes(
             "A handler of batches must return None, an outcome, or a list with an outcome or None for each message, "
-            f"not {returned!r:.200}"
+            f"not {repr_of(returned, 200)}"
         )
     if len(returned) != count:
         raise InvalidOutcomes(f"A handler has returned {len(returned)} outcomes for {count} messages")
     for at, outcome in enumerate(returned):
         if outcome is not None and not isinstance(outcome, Ack | Retry | Bury):
-            raise InvalidOutcomes(f"Outcome {at} must be None, Ack, Retry or Bury, not {outcome!r:.200}")
+            raise InvalidOutcomes(f"Outcome {at} must be None, Ack, Retry or Bury, not {repr_of(outcome, 200)}")
     return [ACK if outcome is None else _plain(outcome) for outcome in returned]
 
 

@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from inspect import isfunction, ismethod
 from typing import Any, TypeVar, overload
 
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -59,12 +60,12 @@ def exactly_once(function: Any = None, /, *, using: str = DEFAULT) -> Any:
     """
     given: object = using
     if not isinstance(given, str) or not given:
-        raise ConfigurationError(f"@exactly_once(using=...) takes the alias of a database, not {given!r:.100}")
+        raise ConfigurationError(f"@exactly_once(using=...) takes the alias of a database, not {repr_of(given)}")
 
     def decorate(function: Function) -> Function:
         target = getattr(function, "__func__", None) if ismethod(function) else function
         if not isfunction(target):
-            raise ConfigurationError(WRONG_ORDER.format(what=f"a function, and not above {function!r:.200}"))
+            raise ConfigurationError(WRONG_ORDER.format(what=f"a function, and not above {repr_of(function, 200)}"))
         if getattr(target, _REGISTERED, False):
             raise ConfigurationError(WRONG_ORDER.format(what=f"the function {target.__qualname__}"))
         setattr(target, _MARK, using)

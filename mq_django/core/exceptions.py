@@ -9,10 +9,15 @@ To look up a class nothing is imported, because paths come from Redis.
 import sys
 import traceback
 
+from mq_django.core.secret_forms import replace_forms
+from mq_django.core.visible import line
+
 #: The most characters of a path.
 LONGEST = 1000
 #: The most characters of an exception's text, and of a traceback, whose end is kept.
 MAX_TEXT, MAX_TRACEBACK = 10_000, 100_000
+#: More characters of a value that are searched for secrets.
+MAX_URL = 1000
 
 
 def path_of(kind: type[BaseException]) -> str:
@@ -28,6 +33,18 @@ def text_of(value: object) -> str:
         return str(value)[:MAX_TEXT]
     except BaseException:  # noqa: BLE001 - its __str__ may even exit
         return f"{path_of(type(value))} without a text"  # type: ignore[arg-type] # any class has a path
+
+
+def repr_of(value: object, limit: int = 100) -> str:
+    """Return the repr() of a value for a message: one printable line of up to `limit` characters, without secrets.
+
+    A value without one, such as 10**5000 or a list that is nested too deep, is shown by its class.
+    """
+    try:
+        # A URL may stand anywhere. If it were cut first, the end of its password could not be told.
+        return line(replace_forms(f"{value!r:.{limit + MAX_URL}}", "[redacted]"))[:limit]
+    except BaseException:  # noqa: BLE001 - its __repr__ may even exit
+        return f"a value of {type.__repr__(type(value))}"[:limit]
 
 
 def summary_of(error: BaseException) -> str:
@@ -56,7 +73,13 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def exception_of(path: str) -> type[BaseException] | None:
-    """Return an exception class by its path, or None when no imported module has it.
+    """Return an exception class by its path, or None when no imported module has it; see object_of()."""
+    found = object_of(path)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def object_of(path: str) -> object | None:
+    """Return what a path names, or None when no imported module has it.
 
     A path is the module and the qualified name, or only the name for a builtin exception.
     """
@@ -70,8 +93,8 @@ def exception_of(path: str) -> type[BaseException] | None:
     return None
 
 
-def _within(found: object, names: list[str]) -> type[BaseException] | None:
+def _within(found: object, names: list[str]) -> object | None:
     for name in names:
         # Not getattr(), because a module's __getattr__ may import something.
         found = vars(found).get(name) if hasattr(found, "__dict__") else None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    return found

@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
-from mq_django.core.exceptions import exception_of
+from mq_django.core.exceptions import exception_of, repr_of
 from mq_django.core.redaction import redact_text
 from mq_django.errors import InvalidFilter
 
@@ -57,7 +57,7 @@ class Filter:
         texts = (self.id, self.name, self.key, self.error, *(self.group or ()))
         moments = (self.since_ms, self.until_ms)
         if not all(isinstance(text, str) for text in texts) or not all(at is None or type(at) is int for at in moments):
-            raise InvalidFilter(f"A filter has text, and times as whole milliseconds, not {self!r:.200}")
+            raise InvalidFilter(f"A filter has text, and times as whole milliseconds, not {repr_of(self, 200)}")
 
     def __bool__(self) -> bool:
         return self != NOTHING
@@ -88,14 +88,14 @@ class Filter:
             InvalidFilter: as_dict() of this version returns no such value.
         """
         if not isinstance(found, dict) or any(value in ("", None) for value in found.values()):
-            raise InvalidFilter(f"Not a filter: {found!r:.200}")
+            raise InvalidFilter(f"Not a filter: {repr_of(found, 200)}")
         group = found.get("group")
         if "group" in found and not (isinstance(group, list) and len(group) == len(FailureGroup._fields)):
-            raise InvalidFilter(f"Not a group: {group!r:.200}")
+            raise InvalidFilter(f"Not a group: {repr_of(group, 200)}")
         try:
             return cls(**found | ({"group": FailureGroup(*group)} if group else {}))
         except TypeError as error:
-            raise InvalidFilter(f"Not a filter: {found!r:.200}") from error
+            raise InvalidFilter(f"Not a filter: {repr_of(found, 200)}") from error
 
 
 NOTHING = Filter()

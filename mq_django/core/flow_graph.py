@@ -1,9 +1,15 @@
 """The steps of a workflow, and which of them wait for which others."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mq_django.core.numbers import whole
+
+#: The most steps of one definition, and the most values of others that one step takes.
+MAX_STEPS = 100_000
+#: The largest number of a step.
+LAST_STEP = 999_999_999
 #: A step that waits for more steps than this shares a join with others that wait for the same.
 MANY = 8
 
@@ -104,10 +110,23 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(found)
 
 
-def numbers_of(text: str) -> list[int]:
-    """Return the numbers of ranges(). Raises ValueError if the text is no such ranges."""
+def numbers_of(text: str, most: int = MAX_STEPS) -> list[int]:
+    """Return the numbers of ranges(). Raises ValueError if the text is no such ranges, or has more than `most`."""
     found: list[int] = []
-    for part in text.split(",") if text else ():
+    for part in text.split(",", most) if text else ():
         first, dash, last = part.partition("-")
-        found += range(int(first), int(last) + 1) if dash else [int(first)]
+        begin, end = whole(first, LAST_STEP), whole(last if dash else first, LAST_STEP)
+        if begin is None or end is None or len(found) + end - begin >= most:
+            raise ValueError(f"no ranges of at most {most} numbers: {text[:100]!r}")
+        found += range(begin, end + 1)
+    return found
+
+
+def values_taken(references: Mapping[str, int | str]) -> dict[str, list[int]]:
+    """Return the steps whose values a step takes, by argument. Raises ValueError if there are more than MAX_STEPS."""
+    found: dict[str, list[int]] = {}
+    left = MAX_STEPS
+    for name, which in references.items():
+        found[name] = numbers_of(str(which), left)
+        left -= len(found[name])
     return found

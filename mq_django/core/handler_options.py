@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from inspect import isasyncgenfunction, isgeneratorfunction, signature
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import is_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration, read_duration
@@ -24,7 +25,7 @@ def check_names(*names: object) -> None:
     for name in names:
         if not is_name(name):
             raise ConfigurationError(
-                f"A queue, topic or group has a name of 1 to 160 letters, digits, _ and -, not {name!r:.200}"
+                f"A queue, topic or group has a name of 1 to 160 letters, digits, _ and -, not {repr_of(name, 200)}"
             )
 
 
@@ -36,7 +37,7 @@ def check_function(function: Callable[..., object]) -> None:
     """
     # A callable object or a functools.partial has no name.
     if not hasattr(function, "__qualname__"):
-        raise ConfigurationError(f"A handler is a function, not {function!r:.200}")
+        raise ConfigurationError(f"A handler is a function, not {repr_of(function, 200)}")
     if yields(function):
         raise ConfigurationError(f"A handler must not contain `yield`: a call of {function.__qualname__} runs nothing")
     try:
@@ -62,7 +63,7 @@ def check_retry(value: object) -> None:
     """
     if value is not None and not isinstance(value, RetryPolicy):
         raise ConfigurationError(
-            f"retry= must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {value!r:.200}"
+            f"retry= must be a RetryPolicy, such as RetryPolicy(max_attempts=3), not {repr_of(value, 200)}"
         )
 
 
@@ -77,9 +78,9 @@ def parse_timeout(value: Duration | None) -> timedelta | None:
     try:
         timeout = read_duration(value)
     except TypeError as error:
-        raise ConfigurationError(f"A timeout must be {error}, not {value!r:.100}") from error
+        raise ConfigurationError(f"A timeout must be {error}, not {repr_of(value)}") from error
     if timeout <= timedelta(0):
-        raise ConfigurationError(f"A timeout must be above zero, not {value!r:.100}")
+        raise ConfigurationError(f"A timeout must be above zero, not {repr_of(value)}")
     return timeout
 
 
@@ -95,11 +96,11 @@ def check_batch(batch: int | None, linger: Duration | None) -> tuple[int, float]
             raise ConfigurationError("linger= is for handlers with batch=: without it, each call gets one message")
         return 0, 0.0
     if type(batch) is not int or not 1 <= batch <= MAX_BATCH:
-        raise ConfigurationError(f"batch= must be a whole number from 1 to {MAX_BATCH}, not {batch!r:.100}")
+        raise ConfigurationError(f"batch= must be a whole number from 1 to {MAX_BATCH}, not {repr_of(batch)}")
     try:
         wait = read_duration(0 if linger is None else linger)
     except TypeError as error:
-        raise ConfigurationError(f"linger= must be {error}, not {linger!r:.100}") from error
+        raise ConfigurationError(f"linger= must be {error}, not {repr_of(linger)}") from error
     if not timedelta(0) <= wait <= MAX_LINGER:
-        raise ConfigurationError(f"linger= must be 0 to {MAX_LINGER.seconds} seconds, not {linger!r:.100}")
+        raise ConfigurationError(f"linger= must be 0 to {MAX_LINGER.seconds} seconds, not {repr_of(linger)}")
     return batch, wait.total_seconds()

@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn, cast
 
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import DecodeError, InvalidMessage
 
 
@@ -74,7 +75,7 @@ def invalid_at(value: Any, levels: int = MAX_PATH) -> str:
         try:
             _encode(item).encode()
         except (TypeError, ValueError, RecursionError):
-            return f"[{key!r:.50}]" + (invalid_at(item, levels - 1) if levels else "")
+            return f"[{repr_of(key, 50)}]" + (invalid_at(item, levels - 1) if levels else "")
     return ""
 
 

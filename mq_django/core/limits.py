@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, NamedTuple, TypeVar
 
+from mq_django.core.exceptions import repr_of
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)
 #: The highest count of a rate: the log of its grants is read at every fetch.
@@ -37,7 +39,7 @@ class Rate:
         """
         found = _RATE.fullmatch(text) if isinstance(text, str) else None
         if found is None or not 0 < int(found[1]) <= MAX_COUNT or found[2] == "0":
-            raise ValueError(f"not a rate: {text!r:.80}")
+            raise ValueError(f"not a rate: {repr_of(text, 80)}")
         return cls(int(found[1]), timedelta(seconds=int(found[2] or 1) * _UNITS[found[3]]))
 
     @property

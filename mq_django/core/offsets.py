@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.core.times import aware
 from mq_django.errors import InvalidOffset
@@ -14,9 +15,7 @@ BEGINNING, END = "beginning", "end"
 
 _ENTRY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
 _LAST = 2**64 - 1
-_REFUSED = (
-    'A place in a log is "beginning", "end", a datetime, or the id of an entry such as 1700000000000-0, not {!r:.100}'
-)
+_REFUSED = 'A place in a log is "beginning", "end", a datetime, or the id of an entry such as 1700000000000-0, not {}'
 
 
 def milliseconds(moment: datetime) -> int:
@@ -33,14 +32,14 @@ def parse(offset: str) -> tuple[int, int]:
     found = _ENTRY.fullmatch(offset)
     numbers = [int(part or 0) for part in found.groups()] if found else [_LAST + 1, 0]
     if max(numbers) > _LAST:
-        raise InvalidOffset(_REFUSED.format(offset))
+        raise InvalidOffset(_REFUSED.format(repr_of(offset)))
     return numbers[0], numbers[1]
 
 
 def _entry(place: object) -> tuple[int, int]:
     """Return the two numbers of an entry id that a user gave: a number alone is rather a mistyped time or count."""
     if not isinstance(place, str) or "-" not in place:
-        raise InvalidOffset(_REFUSED.format(place))
+        raise InvalidOffset(_REFUSED.format(repr_of(place)))
     # Lists name the entries of a topic with partitions with the number of the partition.
     return parse(place if number_in(place) is None else place.partition(SEPARATOR)[0])
 

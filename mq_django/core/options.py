@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
@@ -32,7 +33,7 @@ class WrongParts(TypeError):
     def __init__(self, parts: Sequence[tuple[str, str]]) -> None:
         #: (name of the part, or "" for the whole value; the text that follows the name)
         self.parts = parts
-        super().__init__("; ".join(f"{name!r}{text}" if name else f"it{text}" for name, text in parts))
+        super().__init__("; ".join(f"{repr_of(name)}{text}" if name else f"it{text}" for name, text in parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def read_outbox(value: Any) -> bool | Literal["handled"]:
         raise WrongParts(wrong)
     until = value.get("KEEP_UNTIL", "published")
     if until not in ("published", "handled"):
-        raise WrongParts([("KEEP_UNTIL", f' must be "published" or "handled", not {until!r:.100}')])
+        raise WrongParts([("KEEP_UNTIL", f' must be "published" or "handled", not {repr_of(until)}')])
     return True if until == "published" else "handled"
 
 
@@ -147,6 +148,12 @@ read_paths = _reader(
     (list, tuple),
     "a list of dotted paths",
     lambda value: all(isinstance(item, str) and "." in item for item in value),
+    tuple,
+)
+read_modules = _reader(
+    (list, tuple),
+    "a list of dotted paths of modules",
+    lambda value: all(isinstance(item, str) and all(map(str.isidentifier, item.split("."))) for item in value),
     tuple,
 )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
-from mq_django.core.exceptions import text_of
+from mq_django.core.exceptions import repr_of, text_of
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import ConfigurationError, InvalidOutcomes
 
@@ -55,9 +55,9 @@ class Retry(Exception):
             try:
                 too_long = read_duration(self.delay) > MAX_DELAY
             except TypeError as error:
-                raise ConfigurationError(f"Retry.delay must be {error}, not {self.delay!r:.100}") from error
+                raise ConfigurationError(f"Retry.delay must be {error}, not {repr_of(self.delay)}") from error
             if too_long:
-                raise ConfigurationError(f"Retry.delay must be up to {MAX_DELAY.days} days, not {self.delay!r:.100}")
+                raise ConfigurationError(f"Retry.delay must be up to {MAX_DELAY.days} days, not {repr_of(self.delay)}")
 
 
 @dataclass(frozen=True, slots=True)

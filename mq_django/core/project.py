@@ -6,17 +6,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
+from mq_django.core.ids import is_text
 from mq_django.core.keys import GROUP_SEPARATOR, is_name
 from mq_django.core.option_digests import option_digests
 from mq_django.core.options import (
     option,
     read_connection,
     read_directory,
+    read_modules,
     read_namespace,
     read_options_by_name,
     read_paths,
     read_positive_duration,
     read_signals,
+    read_switch,
     read_test,
 )
 from mq_django.core.partitions import number_in, public_name
@@ -78,6 +82,22 @@ class Config:
             shown="`[]`",
         ),
     )
+    discover: bool = field(
+        default=True,
+        metadata=option(
+            read_switch,
+            "Whether consumers [find the modules](#modules) of installed apps that declare tasks, handlers or "
+            "subscribers. With `False` they import only `tasks.py`, `handlers.py`, `triggers.py` and `MODULES`.",
+        ),
+    )
+    modules: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            read_modules,
+            "Dotted paths of further [modules](#modules) that declare some.",
+            shown="`[]`",
+        ),
+    )
     schedules: Mapping[str, Scheduled] = field(
         default_factory=dict,
         metadata=option(
@@ -123,7 +143,7 @@ class Config:
         for what, configs in (("QUEUES", self.queues), ("TOPICS", self.topics)):
             for name, config in configs.items():
                 if connection and config.connection == connection:
-                    return f'MQ_DJANGO["{what}"][{name!r}]["CONNECTION"]'
+                    return f'MQ_DJANGO["{what}"][{repr_of(name)}]["CONNECTION"]'
         is_for_tests = connection and connection == self.test_connection
         return 'MQ_DJANGO["TEST"]["CONNECTION"]' if is_for_tests else 'MQ_DJANGO["CONNECTION"]'
 
@@ -139,25 +159,26 @@ class Config:
         Raises:
             UnknownQueue, UnknownTopic: there is none of that name.
         """
-        topic, separator, group = str(name).partition(GROUP_SEPARATOR)
+        known_as = _text(name)
+        topic, separator, group = known_as.partition(GROUP_SEPARATOR)
         if separator and is_name(group):
             return self.topic(topic).group(group)
-        part: QueueConfig | None = _part(self.queues, str(name))
+        part: QueueConfig | None = _part(self.queues, known_as)
         if part is not None:
             return part
         try:
-            return self.queues[name]
-        except (KeyError, TypeError):
+            return self.queues[known_as]
+        except KeyError:
             known = ", ".join(sorted(self.queues)) or "none"
-            if str(name) in self.topics:
+            if known_as in self.topics:
                 known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
-            raise UnknownQueue(f'No queue {name!r} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
+            raise UnknownQueue(f'No queue {repr_of(name)} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
 
     def whole_queue(self, name: str) -> QueueConfig:
         """Return the options of a queue or group as queue() does; of a partition raise UnknownQueue."""
         found = self.queue(name)
         if found.public_name != found.name:
-            raise UnknownQueue(f"{name!r} is a partition: publish to {found.public_name!r}, which chooses one")
+            raise UnknownQueue(f"{repr_of(name)} is a partition: publish to {found.public_name!r}, which chooses one")
         return found
 
     def each_part(self) -> list[QueueConfig]:
@@ -168,9 +189,12 @@ class Config:
         """Return where a message may be whose queue is not known: all queues, and some of their partitions.
 
         Args:
-            message_id: its id. A generated id that names a partition leaves out the others.
+            message_id: its id. A generated id that names a partition leaves out the others. One that
+                no message can have is nowhere.
             names: only these queues; none: all of them.
         """
+        if not is_text(message_id):
+            return []
         queues = [queue for name, queue in self.queues.items() if not names or name in names]
         return [place for queue in queues for place in queue.places_of(message_id)]
 
@@ -183,7 +207,9 @@ class Config:
         """Return the options of a topic as topic() does; of a partition raise UnknownTopic."""
         found = self.topic(name)
         if found.is_partition:
-            raise UnknownTopic(f"{name!r} is a partition: use the topic {found.public_name!r}, which chooses one")
+            raise UnknownTopic(
+                f"{repr_of(name)} is a partition: use the topic {found.public_name!r}, which chooses one"
+            )
         return found
 
     def topic(self, name: str) -> TopicConfig:
@@ -192,16 +218,21 @@ class Config:
         Raises:
             UnknownTopic: there is none of that name.
         """
-        part: TopicConfig | None = _part(self.topics, str(name))
+        known_as = _text(name)
+        part: TopicConfig | None = _part(self.topics, known_as)
         if part is not None:
             return part
         try:
-            return self.topics[name]
-        except (KeyError, TypeError):
+            return self.topics[known_as]
+        except KeyError:
             known = ", ".join(sorted(self.topics)) or "none"
-            if str(name) in self.queues:
+            if known_as in self.queues:
                 known += f". {name!r} is a queue"
-            raise UnknownTopic(f'No topic {name!r} in MQ_DJANGO["TOPICS"]; configured: {known}') from None
+            raise UnknownTopic(f'No topic {repr_of(name)} in MQ_DJANGO["TOPICS"]; configured: {known}') from None
+
+
+def _text(name: object) -> str:
+    return name if isinstance(name, str) else ""
 
 
 def _part(wholes: Mapping[str, Any], name: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
@@ -300,7 +301,7 @@ def _expiry(expires: Duration | datetime, at_ms: int, options: PublishOptions) -
     if options.delay_ms is not None:
         due_ms = at_ms + options.delay_ms
     if due_ms is not None and found <= due_ms:
-        raise InvalidMessage(f"The message would expire before it is due: expires={expires!r:.100}")
+        raise InvalidMessage(f"The message would expire before it is due: expires={repr_of(expires)}")
     return found
 
 

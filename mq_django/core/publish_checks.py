@@ -9,6 +9,7 @@ from typing import Any
 from mq_django.core.attempts import MAX_DATA
 from mq_django.core.attribute_values import HEADER_NAME
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
@@ -38,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def check_text(what: str, value: object) -> str:
     """Return a text that is a valid key or id, else raise InvalidMessage."""
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
-        raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {value!r:.300}")
+        raise InvalidMessage(f"{what} must be 1 to 255 printable characters, not {repr_of(value, 300)}")
     return value
 
 
@@ -55,7 +56,9 @@ def check_id(value: object, destination: DeliveryOptions) -> str:
 def check_name(name: object) -> str:
     """Return a valid message name, else raise InvalidMessage."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidMessage(f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {name!r:.300}")
+        raise InvalidMessage(
+            f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {repr_of(name, 300)}"
+        )
     return name
 
 
@@ -64,11 +67,11 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
     if not headers:
         return NO_HEADERS
     if not isinstance(headers, Mapping):
-        raise InvalidMessage(f"Headers are a dict of text by name, not {headers!r:.100}")
+        raise InvalidMessage(f"Headers are a dict of text by name, not {repr_of(headers)}")
     found = dict(headers)
     for name, value in found.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
-            raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {name!r:.300}")
+            raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {repr_of(name, 300)}")
         if not isinstance(value, str):
             raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
         if not value.isprintable() and _SURROGATE.search(value):
@@ -80,7 +83,7 @@ def check_priority(priority: object) -> int:
     """Return a valid priority, else raise InvalidMessage."""
     if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
         raise InvalidMessage(
-            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority!r:.100}"
+            f"priority must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {repr_of(priority)}"
         )
     return priority
 
@@ -97,7 +100,7 @@ def uniqueness(
     allowed = CLAIM_CONFLICTS if claims else CONFLICTS
     conflict = allowed[0] if on_conflict is None else on_conflict
     if conflict not in allowed:
-        raise InvalidMessage(f"on_conflict must be one of {', '.join(allowed)} here, not {on_conflict!r:.100}")
+        raise InvalidMessage(f"on_conflict must be one of {', '.join(allowed)} here, not {repr_of(on_conflict)}")
     if unique is None and (claims or on_conflict is not None):
         raise InvalidMessage(f"{'unique_for' if claims else 'on_conflict'}= needs unique=")
     if unique is not None and not claims and not waits:
@@ -127,9 +130,9 @@ def expiry(expires: Duration | datetime, at_ms: int) -> int:
     elif (seconds := _seconds("expires", expires, "a datetime, ")) > 0:
         found = at_ms + round(seconds * 1000)
     else:
-        raise InvalidMessage(f"expires must be above zero, not {expires!r:.100}")
+        raise InvalidMessage(f"expires must be above zero, not {repr_of(expires)}")
     if not 0 <= found <= LAST_MS:
-        raise InvalidMessage(f"A message expires between 1970 and 9999, not at {expires!r:.100}")
+        raise InvalidMessage(f"A message expires between 1970 and 9999, not at {repr_of(expires)}")
     return found
 
 
@@ -196,14 +199,14 @@ def _claim_ms(unique_for: Duration | str) -> int:
         return 0
     found = _milliseconds("unique_for", unique_for, f'"{UNTIL_HANDLED}", ')
     if not found:
-        raise InvalidMessage(f"unique_for must be above zero, not {unique_for!r:.100}")
+        raise InvalidMessage(f"unique_for must be above zero, not {repr_of(unique_for)}")
     return found
 
 
 def _milliseconds(option: str, value: object, others: str = "") -> int:
     seconds = _seconds(option, value, others)
     if not 0 <= seconds <= MAX_DELAY.total_seconds():
-        raise InvalidMessage(f"{option} must be 0 to {MAX_DELAY.days} days, not {value!r:.100}")
+        raise InvalidMessage(f"{option} must be 0 to {MAX_DELAY.days} days, not {repr_of(value)}")
     # Rounded up, because a message must not be early, not even by a part of a millisecond.
     return math.ceil(seconds * 1000)
 
@@ -213,12 +216,12 @@ def _seconds(option: str, value: object, others: str = "") -> float:
     try:
         return read_duration(value).total_seconds()
     except TypeError as error:
-        raise InvalidMessage(f"{option} must be {others}{error}, not {value!r:.100}") from error
+        raise InvalidMessage(f"{option} must be {others}{error}, not {repr_of(value)}") from error
 
 
 def _moment_ms(option: str, moment: object) -> int:
     if not isinstance(moment, datetime):
-        raise InvalidMessage(f"{option} must be a datetime, not {moment!r:.100}")
+        raise InvalidMessage(f"{option} must be a datetime, not {repr_of(moment)}")
     return math.ceil(aware(moment).timestamp() * 1000)
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.ids import new_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery
@@ -59,11 +60,11 @@ def checked(done: object, total: object, note: object) -> Progress:
     if total is not None and not _is_number(total):
         raise InvalidProgress(f"total must be None or a finite number from 0 to 2**53, not {_shown(total)}")
     if not isinstance(note, str) or len(note) > MAX_NOTE:
-        raise InvalidProgress(f"note must be text of up to {MAX_NOTE} characters, not {note!r:.100}")
+        raise InvalidProgress(f"note must be text of up to {MAX_NOTE} characters, not {repr_of(note)}")
     try:
         dumps(note)
     except InvalidMessage as error:
-        raise InvalidProgress(f"note is not text that JSON can hold: {note!r:.100}") from error
+        raise InvalidProgress(f"note is not text that JSON can hold: {repr_of(note)}") from error
     return Progress(done=done, total=total, note=note, at_ms=clock.now_ms())  # type: ignore[arg-type] # checked
 
 
@@ -74,7 +75,7 @@ def _is_number(value: object) -> bool:
 
 def _shown(value: object) -> str:
     # Python makes no text of an integer with thousands of digits.
-    return "a larger integer" if isinstance(value, int) and abs(value) > MAX_NUMBER else f"{value!r:.100}"
+    return "a larger integer" if isinstance(value, int) and abs(value) > MAX_NUMBER else f"{repr_of(value)}"
 
 
 def progress_text(progress: Progress) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import ConfigurationError
 
@@ -96,4 +97,4 @@ def _is_exception(value: object) -> bool:
 
 
 def _refusal(name: str, expected: str, value: object) -> ConfigurationError:
-    return ConfigurationError(f"RetryPolicy.{name} must be {expected}, not {value!r:.100}")
+    return ConfigurationError(f"RetryPolicy.{name} must be {expected}, not {repr_of(value)}")

@@ -6,6 +6,7 @@ import secrets
 import string
 
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
 from mq_django.core.messages import Delivery, Message, Undecodable
@@ -38,7 +39,7 @@ def check_queue(name: object) -> str:
     found = _text("qname", name)
     # The key of a queue `QUEUES` would be that of the set of names.
     if not NAME.fullmatch(found) or found == "QUEUES":
-        raise InvalidFormat(f"Invalid qname format: 1 to 160 letters, digits, - and _, not {found!r:.200}")
+        raise InvalidFormat(f"Invalid qname format: 1 to 160 letters, digits, - and _, not {repr_of(found, 200)}")
     return found
 
 
@@ -46,7 +47,7 @@ def check_existing(name: object) -> str:
     """Return a name that other programs may give a queue, which is any without a colon, else raise InvalidFormat."""
     found = _text("qname", name)
     if ":" in found or found == "QUEUES":
-        raise InvalidFormat(f"Invalid qname format: {found!r:.200}")
+        raise InvalidFormat(f"Invalid qname format: {repr_of(found, 200)}")
     return found
 
 
@@ -55,14 +56,14 @@ def check_id(message_id: object) -> str:
     found = _text("id", message_id)
     # Fields of the queue's hash that are not messages.
     if found in _ATTRIBUTES or (found.endswith((":rc", ":fr")) and not MESSAGE_ID.fullmatch(found)):
-        raise InvalidFormat(f"Invalid id format: {found!r:.100}")
+        raise InvalidFormat(f"Invalid id format: {repr_of(found)}")
     return found
 
 
 def check_missing(message_id: str) -> None:
     """Raise InvalidFormat for the id of a message that does not exist, if RSMQ would not accept it."""
     if not MESSAGE_ID.fullmatch(message_id):
-        raise InvalidFormat(f"Invalid id format: 32 letters and digits, not {message_id!r:.100}")
+        raise InvalidFormat(f"Invalid id format: 32 letters and digits, not {repr_of(message_id)}")
 
 
 def _text(what: str, value: object) -> str:
@@ -70,7 +71,7 @@ def _text(what: str, value: object) -> str:
     if value is None or value == "":
         raise MissingParameter(f"No {what} supplied")
     if not isinstance(value, str) or encode_text(value).decode() != value:
-        raise InvalidFormat(f"Invalid {what} format: {value!a:.200}")
+        raise InvalidFormat(f"Invalid {what} format: {repr_of(value, 200)}")
     return value
 
 
@@ -78,7 +79,7 @@ def check_seconds(what: str, value: object) -> int:
     """Return `vt` or `delay`, else raise InvalidValue."""
     number = _integer(value)
     if number is None or not 0 <= number <= MAX_SECONDS:
-        raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS}, not {value!r:.100}")
+        raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS}, not {repr_of(value)}")
     return number
 
 
@@ -86,7 +87,7 @@ def check_maxsize(value: object) -> int:
     """Return a `maxsize`, else raise InvalidValue."""
     number = _integer(value)
     if number is None or (number != UNLIMITED and not MIN_MAXSIZE <= number <= MAX_MAXSIZE):
-        raise InvalidValue(f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE}, or -1, not {value!r:.100}")
+        raise InvalidValue(f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE}, or -1, not {repr_of(value)}")
     return number
 
 
@@ -97,13 +98,13 @@ def _integer(value: object) -> int | None:
     if isinstance(value, str):
         found = _NUMBER.match(value)
         return int(found[1]) if found else None
-    return int(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, int) or math.isfinite(value) else None
 
 
 def check_count(what: str, value: object, most: int) -> int:
     """Return a valid number of messages of one call, else raise InvalidValue. RSMQ itself handles only one per call."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidValue(f"{what} must be between 1 and {most}, not {value!r:.100}")
+        raise InvalidValue(f"{what} must be between 1 and {most}, not {repr_of(value)}")
     return value
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypedDict
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.options import WrongParts, read_positive_duration
 from mq_django.core.publish_checks import check_name, check_priority, check_text
@@ -89,7 +90,7 @@ def read_definition(queue: str, name: str, definition: bytes) -> Scheduled:
     options = loads(definition)
     if not isinstance(options, Mapping) or "queue" in options:
         raise DecodeError("not a JSON object of options")
-    where = f"schedule {name!r} of queue {queue!r}, created at run time"
+    where = f"schedule {repr_of(name)} of queue {repr_of(queue)}, created at run time"
     return _scheduled(check_schedule_name(name), {**options, "queue": queue}, where=where, definition=definition)
 
 
@@ -121,7 +122,7 @@ def _duration(option: str, value: object, read: Callable[[object], timedelta] = 
     try:
         return read(value)
     except TypeError as error:
-        raise TypeError(f"{option!r} must be {error}, not {value!r:.80}") from error
+        raise TypeError(f"{repr_of(option)} must be {error}, not {repr_of(value, 80)}") from error
 
 
 def check_schedule_name(name: object) -> str:
@@ -161,7 +162,7 @@ def _scheduled(name: str, entry: Any, *, where: str, definition: bytes | None = 
 def _check_options(entry: Any) -> None:
     """Raise WrongParts with all that is wrong."""
     if not isinstance(entry, Mapping):
-        raise WrongParts([("", f" must be a dict of options, not {entry!r:.80}")])
+        raise WrongParts([("", f" must be a dict of options, not {repr_of(entry, 80)}")])
     wrong = [(option, text) for option, value in entry.items() if (text := _mistake(option, value))]
     for one, other in (("cron", "every"), ("message", "task")):
         if (one in entry) == (other in entry):
@@ -180,7 +181,7 @@ def _mistake(option: Any, value: Any) -> str:
         return f" is not an option; options are {', '.join(SCHEDULE_OPTIONS)}"
     if kinds != (object,) and (isinstance(value, bool) or not isinstance(value, kinds)):
         words = "a timedelta or a number of seconds" if timedelta in kinds else " or ".join(k.__name__ for k in kinds)
-        return f" must be {words}, not {value!r:.80}"
+        return f" must be {words}, not {repr_of(value, 80)}"
     try:
         if option in _CHECKS:
             _CHECKS[option](value)
@@ -190,7 +191,7 @@ def _mistake(option: Any, value: Any) -> str:
         return f": {error}"
     except TypeError as error:
         text, named = str(error), repr(option)
-        return text.removeprefix(named) if text.startswith(named) else f" must be {text}, not {value!r:.80}"
+        return text.removeprefix(named) if text.startswith(named) else f" must be {text}, not {repr_of(value, 80)}"
     return ""
 
 
@@ -217,7 +218,9 @@ def read_moment(option: str, value: object) -> datetime:
         given = datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(given, datetime) and (moment := aware(given).astimezone(UTC)).year >= 1970:
             return moment
-    raise TypeError(f"{option!r} must be a time from 1970 on, such as '2026-11-01T06:00+01:00', not {value!r:.80}")
+    raise TypeError(
+        f"{repr_of(option)} must be a time from 1970 on, such as '2026-11-01T06:00+01:00', not {repr_of(value, 80)}"
+    )
 
 
 #: Option -> raises what is wrong with a value of the right type.

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import NO_HEADERS
 from mq_django.core.publication import Publication, publication
 from mq_django.core.times import Duration, read_duration
@@ -233,15 +234,17 @@ def cron(expression: str, *, timezone: str | None = None) -> Cron:
     croniter = _croniter()
     if croniter is None:
         raise MissingDependency('cron() needs croniter: pip install "mq-django[schedules]"')
-    if not _is_cron(str(expression).split()):
-        raise ConfigurationError(f"{expression!r:.100} is not a cron expression of five fields, such as '*/5 * * * *'")
+    if not _is_cron(expression):
+        raise ConfigurationError(
+            f"{repr_of(expression)} is not a cron expression of five fields, such as '*/5 * * * *'"
+        )
     if timezone is not None:
         check_time_zone(timezone)
     try:
         croniter(expression, datetime(2001, 1, 1)).get_next(datetime)  # noqa: DTZ001 - local time
     except (ValueError, LookupError) as error:
         raise ConfigurationError(
-            f"No day ever matches {expression!r}, or it is not a cron expression: {error}"
+            f"No day ever matches {repr_of(expression)}, or it is not a cron expression: {error}"
         ) from error
     return Cron(" ".join(expression.split()), timezone)
 
@@ -251,10 +254,11 @@ def check_time_zone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (ValueError, LookupError, TypeError, OSError) as error:
-        raise ConfigurationError(f"{name!r:.100} is not a time zone, such as 'Europe/Berlin'") from error
+        raise ConfigurationError(f"{repr_of(name)} is not a time zone, such as 'Europe/Berlin'") from error
 
 
-def _is_cron(fields: list[str]) -> bool:
+def _is_cron(expression: object) -> bool:
+    fields = expression.split() if isinstance(expression, str) else []
     if len(fields) == 1:
         return fields[0] in _ALIASES
     return len(fields) == 5 and all(_FIELD.fullmatch(part) and not _RANDOM.search(part) for part in fields)
@@ -279,7 +283,7 @@ def every(period: Duration | None = None, /, **parts: float) -> Every:
         length = timedelta(**parts) if period is None else read_duration(period)
         if length >= timedelta(seconds=1):
             return Every(length)
-    except (TypeError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         words = "a timedelta, a number of seconds, or the arguments of a timedelta, such as minutes=10"
         raise ConfigurationError(f"every() takes {words}: {error}") from error
     raise ConfigurationError(f"every() takes a second or more, not {length}")

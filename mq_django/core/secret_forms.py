@@ -7,19 +7,24 @@ the formats are here: those in the issuers' documentation that have a distinctiv
 import re
 from functools import lru_cache
 
+#: Longer keys are not examined.
+MAX_KEY = 200
+
 #: A key is secret if it contains one of these: `dbPassword`, `X-Auth-Token`.
 PARTS = (
     *("password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "authorization", "credential"),
     *("apikey", "privatekey", "accesskey", "accountkey", "authkey", "encryptionkey", "masterkey", "sharedkey"),
-    *("signingkey", "sshkey", "signature", "cardnumber", "creditcard", "cvv", "cvc2"),
-    *("sessionid", "sessionkey", "phpsessid"),
+    *("signingkey", "sshkey", "signature", "creditcard", "cvv", "cvc2"),
+    *("sessionid", "sessionkey", "phpsessid", "pincode", "onetimecode", "twofactorcode", "2facode"),
+    *(f"{of}code" for of in ("mfa", "verification", "security", "access", "backup", "recovery", "login", "reset")),
+    *(f"{of}{number}" for of in ("cc", "account", "routing", "card") for number in ("num", "nr")),
 )
 
 #: A key is secret if one of its words is one of these: `card_no`, but not `discard`.
 WORDS = frozenset(
     (
         *("auth", "bearer", "card", "cards", "cookie", "cookies", "creds", "csrf", "cvc", "iban"),
-        *("jwt", "mnemonic", "otp", "pan", "pass", "pin", "psw", "pw", "sig", "ssn", "totp", "xsrf"),
+        *("jwt", "mfa", "mnemonic", "otp", "pan", "pass", "pin", "psw", "pw", "sig", "ssn", "totp", "xsrf"),
     )
 )
 
@@ -75,9 +80,13 @@ _URL_LOGIN = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
 def is_secret(key: str) -> bool:
-    """Return whether the values under a key are secret."""
+    """Return whether the values under a key are secret. One that is too long to be examined counts as secret."""
+    return len(key) > MAX_KEY or _is_secret(key)
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(key: str) -> bool:
     words = _words(key)
     squeezed = "".join(words)
     return any(part in squeezed for part in PARTS) or not WORDS.isdisjoint(words)
@@ -102,4 +111,4 @@ def replace_forms(text: str, mark: str) -> str:
 
 
 def _words(key: str) -> list[str]:
-    return [word.lower() for word in _WORD_BREAK.split(key[:200]) if word]
+    return [word.lower() for word in _WORD_BREAK.split(key[:MAX_KEY]) if word]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage
 
 #: Names of public attributes. Private ones give access to classes and from there to everything. No items, no calls.
@@ -28,11 +29,12 @@ class Template:
         try:
             parsed = list(Formatter().parse(text))
         except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"{text!r:.200} is not a template: {error}") from error
+            raise ConfigurationError(f"{repr_of(text, 200)} is not a template: {error}") from error
         for before, place, form, conversion in parsed:
             if form or conversion or (place is not None and not _PLACE.fullmatch(place)):
                 raise ConfigurationError(
-                    f"{text!r:.200} is not a template: placeholders are names and attributes, such as {{instance.pk}}"
+                    f"{repr_of(text, 200)} is not a template: placeholders are names and attributes, such as "
+                    "{instance.pk}"
                 )
             self._parts.append((before, None if place is None else place.split(".")))
 
@@ -48,7 +50,7 @@ class Template:
             if path is not None:
                 value = self._look_up(path, arguments)
                 if value is None:
-                    raise InvalidMessage(f"{'.'.join(path)!r} in {self.text!r} is None")
+                    raise InvalidMessage(f"{repr_of('.'.join(path))} in {repr_of(self.text)} is None")
                 filled += str(value)
         return filled
 
@@ -63,15 +65,17 @@ class Template:
         first, *attributes = path
         if first not in arguments:
             known = ", ".join(sorted(arguments))
-            raise InvalidMessage(f"{self.text!r} uses {first!r}; available: {known}")
+            raise InvalidMessage(f"{repr_of(self.text)} uses {repr_of(first)}; available: {known}")
         value = arguments[first]
         for name in attributes:
             try:
                 value = getattr(value, name)
             except AttributeError as error:
-                raise InvalidMessage(f"{self.text!r} cannot be filled: {error}") from error
+                raise InvalidMessage(f"{repr_of(self.text)} cannot be filled: {error}") from error
         if callable(value):
-            raise InvalidMessage(f"{'.'.join(path)!r} in {self.text!r} is a method or a class, which cannot be called")
+            raise InvalidMessage(
+                f"{repr_of('.'.join(path))} in {repr_of(self.text)} is a method or a class, which cannot be called"
+            )
         return value
 
 

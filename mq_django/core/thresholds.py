@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq_django.core.options import option
-from mq_django.core.times import read_duration
+from mq_django.core.exceptions import repr_of
+from mq_django.core.options import option, options_of
+from mq_django.core.times import MAX_DELAY, read_duration
+from mq_django.errors import ConfigurationError
 
 
 def _read_age(value: Any) -> float | None:
@@ -12,7 +14,7 @@ def _read_age(value: Any) -> float | None:
         return None
     words = "a timedelta or a number of seconds from 0, or None for no limit"
     try:
-        seconds = read_duration(value).total_seconds()
+        seconds = min(read_duration(value), MAX_DELAY).total_seconds()
     except TypeError as error:
         raise TypeError(words) from error
     if seconds < 0:
@@ -28,7 +30,10 @@ def _read_count(value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The figures above which a queue has a problem. None: no figure is a problem."""
+    """The figures above which a queue has a problem. None: no figure is a problem.
+
+    Raises ConfigurationError if one is no such figure.
+    """
 
     #: Seconds for which the oldest message that is ready, or was fetched and has not started, has waited.
     max_age: float | None = field(
@@ -69,6 +74,16 @@ class Thresholds:
             shown="60 s",
         ),
     )
+
+    def __post_init__(self) -> None:
+        for each in options_of(type(self)).values():
+            value = getattr(self, each.attribute)
+            try:
+                object.__setattr__(self, each.attribute, each.read(value))
+            except TypeError as error:
+                raise ConfigurationError(
+                    f"Thresholds.{each.attribute} must be {error}, not {repr_of(value)}"
+                ) from error
 
 
 def exceeds(figure: float, most: float | None) -> bool:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from mq_django.core.delivery_options import DeliveryOptions, own_keys
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, TopicKeys, is_name
 from mq_django.core.options import option, read_optional_count, read_optional_period, read_period, read_share
 from mq_django.core.partitions import partition_name, public_name, tag_of
@@ -116,7 +117,7 @@ class TopicConfig(DeliveryOptions):
     def group(self, name: str) -> GroupConfig:
         """Return the options of one of its groups."""
         if not is_name(name):
-            raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {name!r:.200}")
+            raise ConfigurationError(f"A group's name is 1 to 160 letters, digits, _ and -, not {repr_of(name, 200)}")
         shared = {option.name: getattr(self, option.name) for option in fields(DeliveryOptions) if option.init}
         own = {"name": f"{self.name}{GROUP_SEPARATOR}{name}", "topic": self.name, "group": name, "outbox": False}
         return GroupConfig(**{**shared, **own})

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import F
 
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.partitions import public_name
 from mq_django.errors import ConfigurationError
@@ -67,7 +68,7 @@ def note_return(queue: str, *, repeat: bool) -> None:
     """
     given: object = repeat
     if not isinstance(given, bool):
-        raise ConfigurationError(f"repeat must be True or False, not {given!r:.100}")
+        raise ConfigurationError(f"repeat must be True or False, not {repr_of(given)}")
     if repeat:
         check_repeat(queue)
     for alias in databases_of(queue):

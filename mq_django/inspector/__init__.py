@@ -8,6 +8,7 @@ from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.found_problems import QueueProblem, problems
 from mq_django.inspector.key_lines import KeyLine, key_line
 from mq_django.inspector.message_ids import ids
+from mq_django.inspector.processes import ping
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ids",
     "key_line",
     "overview",
+    "ping",
     "problems",
     "queue",
     "totals",

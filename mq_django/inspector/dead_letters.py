@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
@@ -201,7 +202,7 @@ def count(name: str, *, until: str = "") -> DeadCount:
         return DeadCount(until=last, count=sum(each.count for each in found), at_most=any(e.at_most for e in found))
     dead = _dead(name)
     if until and not is_entry(until):
-        raise InvalidFilter(f"Not the entry of a dead letter: {until!r:.80}")
+        raise InvalidFilter(f"Not the entry of a dead letter: {repr_of(until, 80)}")
     if until:
         total, newer = dead.read(limit=MAX_COUNTED, first=next_to(until, "-"), max_bytes=0)
         return DeadCount(until=until, count=max(0, total - len(newer)), at_most=len(newer) == MAX_COUNTED)

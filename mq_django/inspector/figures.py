@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
+
+from mq_django.conf import current_time_zone
 
 # Milliseconds of each unit, and the number from which the next unit is used.
 _UNITS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72), ("d", 86_400_000, inf))
@@ -44,6 +45,6 @@ def date(ms: int) -> str:
 def local(ms: int) -> datetime | None:
     """Return a time in the current time zone, or None if it has no valid date there."""
     try:
-        return timezone.localtime(datetime.fromtimestamp(ms / 1000, UTC))
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(current_time_zone())
     except (ValueError, OverflowError, OSError):
         return None

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.thresholds import Thresholds
+from mq_django.errors import ConfigurationError
 from mq_django.inspector.outbox_sentences import outbox_sentence
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
 from mq_django.inspector.problem_sentences import sentence
@@ -44,9 +46,11 @@ def problems(
 
     Raises:
         UnknownQueue: a queue is not configured.
-        ConfigurationError: a setting is wrong.
+        ConfigurationError: a setting is wrong, or `thresholds`.
         StoreError: no server can be reached.
     """
+    if not isinstance(thresholds, Thresholds | None):
+        raise ConfigurationError(f"thresholds= takes Thresholds, not {repr_of(thresholds)}")
     views = overview(queues)
     found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
     if "outbox" not in ignore:

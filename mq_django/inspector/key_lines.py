@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery, Message
@@ -129,7 +130,7 @@ def key_line(queue: str, key: str | None) -> KeyLine:
     """
     config = get_config().queue(queue)
     if not config.limits.of_keys:
-        raise NotSupported(f"Queue {queue!r} has no lines: no limits by key, no ORDERED and no FAIR")
+        raise NotSupported(f"Queue {repr_of(queue)} has no lines: no limits by key, no ORDERED and no FAIR")
     # An argument of a command line may have what UTF-8 cannot encode.
     text = "" if key is None else key.encode(errors="replace").decode()
     # Of a queue with partitions, each has a line of the messages without a key.
@@ -200,7 +201,7 @@ def redrive_head(queue: str, head: LineHead) -> Outcome:
 def _config(queue: str) -> QueueConfig:
     config = one_queue(queue)
     if config.store != "stream":
-        raise NotSupported(f"Queue {queue!r} has no lines")
+        raise NotSupported(f"Queue {repr_of(queue)} has no lines")
     return config
 
 

@@ -16,6 +16,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, wires_of
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.stores.counter_totals import Totals, read_totals
+from mq_django.stores.runtime_schedules import MAX_SCHEDULES
 from mq_django.stores.schedule_status import ScheduleStatus, Statuses, statuses_of
 
 #: Classes of errors that a queue shows. Dead letters of further ones are counted together.
@@ -137,7 +138,7 @@ def _dead(parts: Mapping[str, Sequence[QueueConfig]]) -> Mapping[str, Mapping[st
 
 
 def _schedules(configs: Sequence[QueueConfig]) -> Mapping[str, Sequence[ScheduleStatus]]:
-    found: list[Statuses | StoreError] = statuses_of(configs, wires_of(configs))
+    found: list[Statuses | StoreError] = statuses_of(configs, wires_of(configs), limit=MAX_SCHEDULES)
     return {
         config.name: each.found for config, each in zip(configs, found, strict=True) if not isinstance(each, StoreError)
     }

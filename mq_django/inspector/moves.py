@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.partitions import public_name
 from mq_django.errors import NotSupported, QueueFull, StoreError
 from mq_django.inspector.actions import Outcome
@@ -33,11 +34,13 @@ def check_target(name: str, target: str) -> QueueConfig:
     if public_name(target) == public_name(name):
         raise NotSupported(f"The dead letters are those of queue {name!r}: redrive them instead of moving them")
     if target in config.topics:
-        raise NotSupported(f"{target!r} is a topic: dead letters are moved to a queue, or to one group of a topic")
+        raise NotSupported(
+            f"{repr_of(target)} is a topic: dead letters are moved to a queue, or to one group of a topic"
+        )
     require_queue(target)
     found = config.queue(target)
     if found.partitions > 1:
-        raise NotSupported(f"{target!r} has or is a partition: dead letters are not moved to these")
+        raise NotSupported(f"{repr_of(target)} has or is a partition: dead letters are not moved to these")
     return found
 
 

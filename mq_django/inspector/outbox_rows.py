@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import QuerySet
 
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.redaction import redact_forms, redact_text
 from mq_django.inspector.outbox_views import WAITS
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
@@ -122,10 +123,11 @@ def _row(found: OutboxMessage) -> OutboxRow:
         message_id=redact_forms(found.message_id),
         name=redact_forms(found.name),
         key=None if found.key is None else redact_forms(found.key),
-        size=found.size,
-        published_ms=found.published_ms,
-        due_ms=found.due_ms,
+        # In SQLite any column may have text.
+        size=whole(found.size) or 0,
+        published_ms=whole(found.published_ms, LAST_MS) or 0,
+        due_ms=whole(found.due_ms, LAST_MS),
         is_claimed=bool(found.batch),
         error=redact_text(found.error),
-        failed_ms=found.failed_ms,
+        failed_ms=whole(found.failed_ms, LAST_MS),
     )

@@ -12,6 +12,7 @@ from django.db.models import Count, Min, Q, QuerySet
 from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 
@@ -158,7 +159,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
         .annotate(
             waiting=Count("id", filter=WAITS),
             set_aside=Count("id", filter=Q(batch=0)),
-            oldest_ms=Min("published_ms", filter=WAITS),
+            oldest_ms=Min("published_ms", filter=WAITS & Q(published_ms__range=(0, LAST_MS))),
         )
     }
     stopped = dict(

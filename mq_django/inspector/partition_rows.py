@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.partitions import preferred
 from mq_django.errors import NotSupported
 from mq_django.inspector.queue_view import QueueView
@@ -33,7 +34,7 @@ def partitions(name: str) -> list[PartitionRow]:
     """
     config = get_config().whole_queue(name)
     if not config.parts:
-        raise NotSupported(f"Queue {name!r} has no partitions")
+        raise NotSupported(f"Queue {repr_of(name)} has no partitions")
     return [
         PartitionRow(
             view=view,

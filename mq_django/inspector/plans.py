@@ -1,8 +1,6 @@
 """The schedules and limits of a queue, for display, and deleting the state of one."""
 
-from django.utils import timezone
-
-from mq_django.conf import get_config
+from mq_django.conf import default_time_zone, get_config
 from mq_django.core.schedules import NEVER
 from mq_django.inspector.limit_use import KeyUse, LimitUse, limit_uses, summed_use
 from mq_django.stores.schedule_state import Schedules
@@ -57,7 +55,7 @@ def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
     tick, skipped = plan.next_ms, {each.tick_ms for each in plan.skips}
     while tick != NEVER and len(ticks) < count:
         ticks.append(tick)
-        tick = plan.entry.next_ms(tick, timezone.get_default_timezone(), skipped)
+        tick = plan.entry.next_ms(tick, default_time_zone(), skipped)
     return ticks
 
 

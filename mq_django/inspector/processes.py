@@ -8,6 +8,7 @@ from typing import Literal
 from mq_django.conf import get_config
 from mq_django.core.partitions import public_name
 from mq_django.core.reports import Progress
+from mq_django.errors import StoreError
 from mq_django.inspector.consumers import ConsumerView, State
 from mq_django.inspector.message_views import EntryView
 from mq_django.inspector.progress_views import progress_of
@@ -126,6 +127,34 @@ def everybody() -> Everybody:
         alone=[view.name for view in wholes if not (view.error or view.is_served)],
         errors={view.name: view.error for view in found if view.error},
     )
+
+
+def ping(*queues: str) -> dict[str, list[str]]:
+    """Return the consumers that fetch messages now: the id of each, and the queues and groups that it handles.
+
+        if not ping("emails"):
+            raise CommandError("nobody handles the queue emails")
+
+    A consumer counts when its supervisor, which watches it, has sent a heartbeat lately. So nothing is sent to it, and
+    one that is starting, quiet, stopping or replaced does not count.
+
+    Args:
+        queues: only consumers of these queues, and of groups as "topic:group"; none: of all.
+
+    Raises:
+        UnknownQueue: a queue is not configured.
+        ConfigurationError: a setting is wrong.
+        StoreError: cannot reach Redis, or not the node of one of the queues.
+    """
+    found: dict[str, list[str]] = {}
+    for whole in overview(queues, minutes=0):
+        for view in whole.each_part:
+            if view.error:
+                raise StoreError(f"Queue {view.name!r}: {view.error}")
+            for consumer in view.consumers:
+                if consumer.is_ready and whole.name not in (handled := found.setdefault(consumer.id, [])):
+                    handled.append(whole.name)
+    return found
 
 
 def ask(who: str, what: Ask) -> list[str]:

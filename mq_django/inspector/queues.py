@@ -6,6 +6,7 @@ from itertools import chain, islice
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
@@ -16,7 +17,7 @@ from mq_django.inspector.queue_sums import summed
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.topic_stats import group_names
+from mq_django.stores.topic_stats import MAX_GROUPS, group_names
 from mq_django.transport.connections import open_wire, open_wires
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -53,8 +54,8 @@ def overview(names: Collection[str] = (), *, minutes: int = RECENT + 1) -> list[
         ConfigurationError: a setting is wrong.
         StoreError: cannot reach Redis.
     """
-    chosen = [get_config().queue(name) for name in dict.fromkeys(names)]
-    return _looked_at(chosen or whole_configs(), minutes=minutes)
+    chosen = [get_config().queue(name) for name in names]
+    return _looked_at(list(dict.fromkeys(chosen)) or whole_configs(), minutes=minutes)
 
 
 def groups_of(topic: str) -> list[QueueView]:
@@ -124,7 +125,7 @@ def require_queue(name: str) -> None:
         return
     (count,) = wire.trip([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
     if not reply_or_raise(count):
-        raise UnknownQueue(f"Topic {topic!r} has no group {group!r}, in code or in Redis")
+        raise UnknownQueue(f"Topic {repr_of(topic)} has no group {repr_of(group)}, in code or in Redis")
 
 
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
@@ -212,7 +213,7 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
     there = group_names(topics, wires_of(topics))
     for topic, names in zip(topics, there, strict=True):
         if not isinstance(names, StoreError):
-            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
+            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names[:MAX_GROUPS]}
     return found
 
 

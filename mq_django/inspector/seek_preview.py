@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
+from mq_django.core.exceptions import repr_of
 from mq_django.core.offsets import parse
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.topic_stats import count_between, topic_stats
@@ -50,7 +51,7 @@ def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> Seek
         if group is not None:
             there.append((part, log, group))
     if not there:
-        raise UnknownGroup(f"Topic {config.name!r} has no group {name!r}")
+        raise UnknownGroup(f"Topic {config.name!r} has no group {repr_of(name)}")
     thens = [log.generated if after == "$" else after for _, log, _ in there]
     held = [[("XPENDING", part.keys.log, name, "-", then, HELD)] for (part, *_), then in zip(there, thens, strict=True)]
     pending = fan_out([wire] * len(held), held)

@@ -45,6 +45,8 @@ class TopicView:
     error: str = ""
     #: Its partitions, by number.
     parts: "tuple[TopicView, ...]" = ()
+    #: How many more groups it has, which are not shown.
+    left_out: int = 0
 
     @property
     def name(self) -> str:
@@ -150,4 +152,5 @@ def _view(config: TopicConfig, found: TopicStats) -> TopicView:
         in_code=in_code,
         activity=activity_of_hour(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.now_ms),
         parts=tuple(map(_view, config.parts, found.parts)),
+        left_out=found.left_out,
     )

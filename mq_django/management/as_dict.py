@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.redaction import redact
 from mq_django.core.reports import Progress
 from mq_django.core.wire import moment
@@ -45,7 +46,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
             return _consumer(supervisor, process)
         case [SupervisorView() as supervisor]:
             return _housekeeper(supervisor)
-    raise TypeError(f"mq cannot show {views!r:.100}")
+    raise TypeError(f"mq cannot show {repr_of(views)}")
 
 
 def _placed(view: WaitingView | DeadLetterView | HandledView | EntryView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.visible import escape
 from mq_django.inspector import outbox_rows
 from mq_django.inspector.outbox_rows import OutboxRow
@@ -83,7 +84,7 @@ def outbox(options: Options, _: Terminal) -> VerbResult:
 def _check_database(alias: str) -> None:
     if alias not in outbox_databases():
         known = ", ".join(outbox_databases()) or "none"
-        message = f"The database {escape(alias)!r:.100} has no outbox. Databases with one: {known}."
+        message = f"The database {repr_of(escape(alias))} has no outbox. Databases with one: {known}."
         raise CommandError(message, returncode=2)
 
 

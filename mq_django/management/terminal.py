@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, OutputWrapper
 from django.core.management.color import Style, no_style
 
 #: Seconds between two lines about the progress, if it is not a bar.
@@ -51,7 +51,7 @@ class Terminal:
 
     def write(self, line: str, *, ending: str = "\n") -> None:
         """Print a line."""
-        self._out.write(line, ending=ending)
+        self._out.write(_writable(self._out, line), ending=ending)
 
     def flush(self) -> None:
         """Send what was printed to the terminal."""
@@ -60,19 +60,20 @@ class Terminal:
     def report(self, line: str) -> None:
         """Print a line about the progress, to stderr."""
         self.end_progress()
-        self._err.write(line)
+        self._err.write(_writable(self._err, line))
 
     def progress(self, done: int, total: int, text: str) -> None:
         """Show how far a long action is: a bar if stderr is a terminal, else a line every few seconds."""
         if self._shows_bar:
             share = min(1.0, done / total) if total else 1.0
             bar = "#" * int(BAR * share)
-            self._err.write(f"{CLEAR_LINE}[{bar:<{BAR}}] {share:4.0%}  {text}", str, ending="")
+            bar_line = f"{CLEAR_LINE}[{bar:<{BAR}}] {share:4.0%}  {text}"
+            self._err.write(_writable(self._err, bar_line), str, ending="")
             self._err.flush()
             self._is_in_bar = True
         elif time.monotonic() - self._reported > PROGRESS:
             self._reported = time.monotonic()
-            self._err.write(text)
+            self._err.write(_writable(self._err, text))
 
     def end_progress(self) -> None:
         """Remove the bar."""
@@ -80,3 +81,9 @@ class Terminal:
             self._is_in_bar = False
             self._err.write(CLEAR_LINE, str, ending="")
             self._err.flush()
+
+
+def _writable(out: OutputWrapper, text: str) -> str:
+    """Return a text with an escape for each character that the encoding of an output does not have."""
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

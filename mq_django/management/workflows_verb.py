@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.run_problems import RunProblem, RunProblemKind
 from mq_django.core.visible import escape
 from mq_django.inspector import run_steps, workflow_runs
@@ -87,7 +88,7 @@ def _view(run_id: str) -> RunView:
 def _state(options: Options, known: tuple[str, ...]) -> str:
     state: str = options["state"] or ""
     if state and state not in known:
-        raise CommandError(f"--state is one of {', '.join(known)}, not {escape(state)!r:.100}", returncode=2)
+        raise CommandError(f"--state is one of {', '.join(known)}, not {repr_of(escape(state))}", returncode=2)
     return state
 
 

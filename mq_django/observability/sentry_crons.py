@@ -73,4 +73,4 @@ def monitor_schedule(entry: Scheduled) -> dict[str, Any] | None:
 
 def _zone(entry: Scheduled | None) -> str:
     zone = entry.when.zone if entry is not None and isinstance(entry.when, Cron) else None
-    return zone or settings.TIME_ZONE
+    return zone or settings.TIME_ZONE or "UTC"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mq_django.core.messages import Message
-from mq_django.core.redaction import redact, redact_text
+from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.visible import line
 from mq_django.middleware import Handling
 from mq_django.observability.sentry_package import Event, Hint, sentry_sdk
@@ -57,7 +57,7 @@ def _with_message(message: Message) -> Processor:
             event.setdefault("contexts", {})["mq message"] = {
                 "data": redact(message.data),
                 "headers": redact(dict(message.headers)),
-                "key": message.key,
+                "key": None if message.key is None else redact_forms(message.key),
             }
         return event
 
@@ -116,4 +116,4 @@ def describe_record(event: Event, record: Any) -> None:
 
 
 def _tag(value: object) -> str:
-    return line(str(value))[:MAX_TAG]
+    return redact_forms(line(str(value)))[:MAX_TAG]

@@ -13,7 +13,9 @@ from django.db.models import QuerySet
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import summary_of
 from mq_django.core.ids import token
+from mq_django.core.numbers import whole
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
 from mq_django.outbox.claim_statements import ClaimStatements, Found, StateNumber, is_mysql
 from mq_django.outbox.rows import place_for, sizes_fit
@@ -90,6 +92,8 @@ class OutboxTables:
         unclaimed = self._unclaimed(destination).filter(parts=parts).order_by(*order)
         while (part := unclaimed.values_list("part", flat=True).first()) is not None:
             found.append(part)
+            if whole(part) is None and part != -1:  # a text, too, in SQLite
+                break
             unclaimed = unclaimed.filter(part__gt=part)
         return found
 
@@ -170,11 +174,14 @@ class OutboxTables:
             self._place(list(self._rows_of(claim)), destination)
         return True
 
-    def place_again(self, destination: DeliveryOptions, parts: int) -> int:
-        """Choose the partitions of unclaimed rows of another number of partitions; return the number of rows."""
+    def place_again(self, destination: DeliveryOptions) -> int:
+        """Choose the partitions of unclaimed rows that are in none, or in one of another number of partitions.
+
+        Returns the number of rows. One whose partition cannot be chosen is set aside.
+        """
         with transaction.atomic(using=self.alias):
             self._lock(destination.name)
-            rows = [row for found in self._others(destination.name, parts) for row in found.order_by("batch")[:ROWS]]
+            rows = [row for found in self._misplaced(destination) for row in found.order_by("batch")[:ROWS]]
             free = self._unlocked([row.pk for row in rows])
             rows = [row for row in rows if row.pk in free]
             self._place(rows, destination)
@@ -225,16 +232,33 @@ class OutboxTables:
         """Return whether there are unclaimed rows of another number of partitions."""
         return any(found.exists() for found in self._others(destination, parts))
 
+    def is_misplaced(self, destination: DeliveryOptions) -> bool:
+        """Return whether there are unclaimed rows that are in no partition that there is, whoever wrote that."""
+        return any(found.exists() for found in self._misplaced(destination))
+
     def _others(self, destination: str, parts: int) -> list[QuerySet[OutboxMessage]]:
         """Return the unclaimed rows of fewer partitions, and those of more: each finds its rows by an index."""
         unclaimed = self._unclaimed(destination)
-        fewer = [unclaimed.filter(parts__lt=parts)] if parts > 1 else []
-        return [*fewer, unclaimed.filter(parts__gt=parts)]
+        return [unclaimed.filter(parts__lt=parts), unclaimed.filter(parts__gt=parts)]
+
+    def _misplaced(self, destination: DeliveryOptions) -> list[QuerySet[OutboxMessage]]:
+        """Return what _others() does, and the rows of a partition that does not exist."""
+        parts, first, last = (
+            len(destination.parts) or 1,
+            destination.each_part[0].number,
+            destination.each_part[-1].number,
+        )
+        own = self._unclaimed(destination.name).filter(parts=parts)
+        return [*self._others(destination.name, parts), own.filter(part__lt=first), own.filter(part__gt=last)]
 
     def _place(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
         by_place: dict[tuple[int, int], list[int]] = {}
         for row in rows:
-            by_place.setdefault(place_for(row, destination), []).append(row.pk)
+            try:
+                by_place.setdefault(place_for(row, destination), []).append(row.pk)
+            except Exception as error:  # noqa: BLE001 - the columns may have anything
+                aside = self._messages.filter(pk=row.pk)
+                aside.update(batch=0, error=summary_of(error), failed_ms=clock.now_ms())
         for (part, parts), ids in by_place.items():
             self._messages.filter(pk__in=ids).update(part=part, parts=parts, batch=None)
 

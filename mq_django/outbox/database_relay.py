@@ -7,7 +7,7 @@ from functools import partial
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.models import OutboxState
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
+from mq_django.outbox.place_relay import Announce, PlaceRelay, is_place, with_parts
 from mq_django.outbox.retained_rows import RetainedRows
 
 #: Seconds after which the open claim of another process is continued, if it has not changed.
@@ -56,7 +56,8 @@ class DatabaseRelay:
         # First: an id may be used again by a row that is published in this round.
         yield from self._retained_steps()
         open_states, first = self.tables.look()
-        states = [state for state in open_states if state.destination in self._destinations]
+        known_states = [state for state in open_states if state.destination in self._destinations]
+        states = [state for state in known_states if is_place(state.part, state.parts)]
         for state in states:
             place = self._place(state.destination, state.parts, state.part)
             yield place.place, partial(self._continue, state, place)
@@ -94,19 +95,17 @@ class DatabaseRelay:
             if (name, 1, whole.number) not in open_places:
                 yield place.place, partial(self._advance_only, place)
             return
-        if self.tables.has_others(name, parts):
+        found = self.tables.parts(name, parts)
+        if self.tables.has_others(name, parts) or not all(is_place(part, parts) for part in found):
             yield whole, partial(self._place_again, whole)
-        for part in self.tables.parts(name, parts):
-            if (name, parts, part) not in open_places:
+        for part in found:
+            if is_place(part, parts) and (name, parts, part) not in open_places:
                 place = self._place(name, parts, part)
                 yield place.place, partial(self._advance, place)
 
     def _advance_only(self, place: PlaceRelay) -> bool:
-        """Advance the only place of a destination; without rows there, look for those that are placed in partitions."""
-        name = place.destination.name
-        return place.advance() or (
-            place.claim is None and self.tables.has_others(name, 1) and self._place_again(place.destination)
-        )
+        """Advance the only place of a destination; without rows there, look for those that are placed elsewhere."""
+        return place.advance() or (place.claim is None and self._place_again(place.destination, only=True))
 
     def _advance(self, place: PlaceRelay) -> bool:
         if place.destination.parts and place.destination.name not in self._checked:
@@ -136,9 +135,11 @@ class DatabaseRelay:
             self._seen[state.pk] = (state.number, state.token, since)
         return time.monotonic() - since >= self._take_over
 
-    def _place_again(self, whole: DeliveryOptions) -> bool:
+    def _place_again(self, whole: DeliveryOptions, *, only: bool = False) -> bool:
+        if only and not self.tables.is_misplaced(whole):
+            return False
         self._place(whole.name, len(whole.parts) or 1, whole.each_part[0].number).check_count()
-        return self.tables.place_again(whole, len(whole.parts) or 1) > 0
+        return self.tables.place_again(whole) > 0
 
     def _place(self, name: str, parts: int, part: int) -> PlaceRelay:
         found = self._places.get((name, parts, part))

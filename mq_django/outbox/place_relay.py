@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from mq_django.conf import DeliveryOptions
 from mq_django.core.logs import get_logger
+from mq_django.core.numbers import whole
+from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.publication import Publication
 from mq_django.errors import (
     AlreadyPublished,
@@ -262,5 +264,12 @@ class PlaceRelay:
 
 
 def with_parts(destination: Found, parts: int) -> Found:
-    """Return a queue or topic with another number of partitions, or as it is."""
-    return destination if (len(destination.parts) or 1) == parts else replace(destination, partitions=parts)
+    """Return a queue or topic with another number of partitions, or as it is if it has no such number."""
+    is_same = (len(destination.parts) or 1) == parts or not whole(parts, MAX_PARTITIONS)
+    return destination if is_same else replace(destination, partitions=parts)
+
+
+def is_place(part: object, parts: object) -> bool:
+    """Return whether there may be a partition of this number among so many, whoever has written them."""
+    number = whole(parts, MAX_PARTITIONS)
+    return whole(part, number - 1) is not None if number and number > 1 else (part, number) == (-1, 1)

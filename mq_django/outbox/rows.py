@@ -7,10 +7,12 @@ and `data` comes last, as the text that is published.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mq_django.core import clock
+from mq_django.core import clock, numbers
 from mq_django.core.delivery_options import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
 from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
@@ -75,10 +77,12 @@ def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
         text = tail[:-1].encode()
         found = loads(head.encode() + b"}")
         place = whole.parts[row.part] if whole.parts else whole
+        if row.due_ms is not None and numbers.whole(row.due_ms, LAST_MS) is None:
+            raise ValueError(f"no time: {repr_of(row.due_ms)}")  # noqa: TRY301 - as what the body has
         known = {"id": row.message_id, "name": row.name, "key": row.key, "headers": NO_HEADERS}
         return stored_publication(place, known | found["message"], text, {"due_ms": row.due_ms, **found["options"]})
     except (DecodeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise DecodeError(f"Row {row.pk} of the outbox has no message: {error!r:.200}") from error
+        raise DecodeError(f"Row {row.pk} of the outbox has no message: {repr_of(error, 200)}") from error
 
 
 def place_for(row: OutboxMessage, whole: DeliveryOptions) -> tuple[int, int]:
@@ -97,11 +101,11 @@ def publication_unique(row: OutboxMessage) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def sizes_fit(sizes: Sequence[int], most: int) -> int:
+def sizes_fit(sizes: Sequence[object], most: int) -> int:
     """Return how many of the first rows have at most so many bytes together; at least 1."""
     total = 0
     for number, size in enumerate(sizes):
-        total += size
+        total += size if isinstance(size, int) else 0  # SQLite stores text, too
         if number and total > most:
             return number
     return len(sizes)

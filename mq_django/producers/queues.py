@@ -37,7 +37,7 @@ class Queue(WaitingMessages):
     def publish(
         self,
         name: str,
-        data: Any,
+        data: Any = None,
         *,
         delay: Duration | None = None,
         deliver_at: datetime | None = None,

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig
 from mq_django.core.batch_outcomes import outcomes_of
+from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
@@ -58,7 +59,7 @@ def replay(
     """
     given: object = handler
     if given is not None and (not callable(given) or iscoroutinefunction(given)):
-        raise ConfigurationError(f"replay() takes a function of a message, not {given!r:.200}")
+        raise ConfigurationError(f"replay() takes a function of a message, not {repr_of(given, 200)}")
     if repeat:
         _raise_pass(group, given, dry=dry)
     handled: list[Message] = []

@@ -13,6 +13,7 @@ from django.db.models import Field, Model, QuerySet
 from django.db.models.query import ModelIterable
 
 from mq_django.core.exactly_once import current_database
+from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
 from mq_django.core.progress import Interrupted, current_slot
 from mq_django.core.reports import Report
@@ -65,10 +66,10 @@ def resumable(queryset: QuerySet[M], by: str = "pk", *, name: str | None = None,
     report = current_slot("resumable()").open()
     field = _checked(queryset, by)
     if not _is_size(chunk):
-        raise NotResumable(f"chunk must be an integer from 1 to {MAX_CHUNK:,}, not {chunk!r:.100}")
+        raise NotResumable(f"chunk must be an integer from 1 to {MAX_CHUNK:,}, not {repr_of(chunk)}")
     name = f"{queryset.model._meta.label_lower}.{field.name}" if name is None else name  # noqa: SLF001 - Django's API
     if not _is_name(name):
-        raise NotResumable(f"name must be 1 to {MAX_NAME} printable characters, not {name!r:.200}")
+        raise NotResumable(f"name must be 1 to {MAX_NAME} printable characters, not {repr_of(name, 200)}")
     with report.lock:
         if name in report.names:
             raise NotResumable(f"This handler iterates over {name!r} already: give each queryset a name=")
@@ -144,7 +145,7 @@ class Resumable(Generic[M]):
         value = getattr(row, self._field.attname)
         report, text = self._report, _position(value)
         if text is None:
-            raise NotResumable(f"{self._name} has a value that cannot be a position: {value!r:.100}")
+            raise NotResumable(f"{self._name} has a value that cannot be a position: {repr_of(value)}")
         with report.lock:
             report.set_position(self._name, text)
         return value
@@ -165,7 +166,7 @@ def _checked(queryset: object, by: object) -> "Field[Any, Any]":
         NotResumable: the queryset cannot be iterated over in that order.
     """
     if not isinstance(queryset, QuerySet):
-        raise NotResumable(f"resumable() takes a queryset, not {queryset!r:.100}")
+        raise NotResumable(f"resumable() takes a queryset, not {repr_of(queryset)}")
     query = queryset.query
     for found, what in (
         (query.is_sliced, "is sliced"),
@@ -181,10 +182,10 @@ def _checked(queryset: object, by: object) -> "Field[Any, Any]":
     try:
         field = meta.pk if by == "pk" else meta.get_field(by)
     except (FieldDoesNotExist, TypeError, AttributeError) as error:
-        raise NotResumable(f"{meta.label} has no field {by!r:.100}") from error
+        raise NotResumable(f"{meta.label} has no field {repr_of(by)}") from error
     # Before Django 6.1 a ManyToManyField has the name of a column, and no column.
     if not isinstance(field, Field) or field.many_to_many or not field.concrete or field.column is None:
-        raise NotResumable(f"{meta.label} cannot be ordered by {by!r:.100}: it is not one column")
+        raise NotResumable(f"{meta.label} cannot be ordered by {repr_of(by)}: it is not one column")
     if not field.unique or field.null:
         raise NotResumable(f"{meta.label}.{field.name} must be unique and not null, so that a position is one row")
     return field

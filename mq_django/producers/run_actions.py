@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import whole
 from mq_django.core.step_ids import is_run_id, message_id_of
@@ -37,7 +38,7 @@ def read_run(run_id: str) -> dict[str, bytes]:
     """
     fields = open_home(run_id).read(run_id) if is_run_id(run_id) else {}
     if "state" not in fields:
-        raise UnknownRun(f"There is no run {run_id!r:.100}: it has ended a week ago, or waits for a commit")
+        raise UnknownRun(f"There is no run {repr_of(run_id)}: it has ended a week ago, or waits for a commit")
     return fields
 
 
@@ -148,7 +149,7 @@ def apply(run_id: str, *events: Event) -> Advanced:
     """
     advanced = advance(open_home(run_id), run_id, events)
     if not advanced.state:
-        raise UnknownRun(f"There is no run {run_id!r:.100}")
+        raise UnknownRun(f"There is no run {repr_of(run_id)}")
     return advanced
 
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Unpack
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.schedule_options import ScheduleOptions, changed_options, check_schedule_name
 from mq_django.errors import InvalidSchedule, ScheduleChanged, ScheduleExists
 from mq_django.producers.asynchronous import asynchronous
@@ -13,6 +14,7 @@ from mq_django.producers.schedule_lookup import (
     ScheduleLookup,
     checked_text,
     config_of,
+    is_named,
     place_of,
     refuse_unknown,
     same_home,
@@ -75,17 +77,19 @@ class ScheduleCollection(ScheduleLookup):
         config = config_of(queue)
         check_schedule_name(name)
         if not isinstance(paused, bool):
-            raise InvalidSchedule(f"paused must be True or False, not {paused!r:.100}")
+            raise InvalidSchedule(f"paused must be True or False, not {repr_of(paused)}")
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
-            raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it is in {place_of(found)}")
+            raise ScheduleExists(
+                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it is in {place_of(found)}"
+            )
         definition, entry = checked(config, name, options)
         home = home_of(config, entry)
         result = self._runtime(home).define(name, definition, before=b"", who=checked_text(by), paused=paused)
         if result == "EXISTS":
-            raise ScheduleExists(f"Queue {queue!r} has a schedule {name!r} already: it was just created")
+            raise ScheduleExists(f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it was just created")
         if result == "FULL":
-            raise InvalidSchedule(f"Queue {queue!r} has {MAX_SCHEDULES} schedules, the most that it may have")
+            raise InvalidSchedule(f"Queue {repr_of(queue)} has {MAX_SCHEDULES} schedules, the most that it may have")
         return self.get(name, queue=queue)
 
     def update(
@@ -131,7 +135,7 @@ class ScheduleCollection(ScheduleLookup):
             result = self._runtime(home).define(name, definition, before=found.definition, who=who, anew=anew)
             if result == "DEFINED":
                 return self.get(name, queue=queue)
-        raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
+        raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
 
     def get(self, name: str, *, queue: str = "default") -> ScheduleStatus:
         """Return a schedule of code, settings or run time.
@@ -245,10 +249,10 @@ class ScheduleCollection(ScheduleLookup):
         """
         found = self._existing(config_of(queue), name)
         if found.entry is None:
-            raise InvalidSchedule(f"Schedule {name!r} of queue {queue!r} is not valid: {found.problem}")
+            raise InvalidSchedule(f"Schedule {repr_of(name)} of queue {repr_of(queue)} is not valid: {found.problem}")
         made = self._store(found).fire_now(found.entry)
         if made is None:
-            raise ScheduleChanged(f"Somebody else has just changed schedule {name!r} of queue {queue!r}")
+            raise ScheduleChanged(f"Somebody else has just changed schedule {repr_of(name)} of queue {repr_of(queue)}")
         announce(Queue, made, made.message.id)
         return made.message.id
 
@@ -264,7 +268,8 @@ class ScheduleCollection(ScheduleLookup):
             ScheduleInCode: it is in code or settings, and can only be paused.
         """
         config = config_of(queue)
-        if not any([self._runtime(part).delete(name) for part in config.each_part]):  # noqa: C419 - in each
+        parts = config.each_part if is_named(name) else ()
+        if not any([self._runtime(part).delete(name) for part in parts]):  # noqa: C419 - in each
             self._changeable(config, name)
             refuse_unknown(config, name)
 

@@ -3,6 +3,8 @@
 from typing import NoReturn
 
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.exceptions import repr_of
+from mq_django.core.ids import is_text
 from mq_django.core.schedules import Scheduled
 from mq_django.errors import InvalidSchedule, NotSupported, ScheduleInCode, UnknownSchedule
 from mq_django.producers.partition_check import check_partitions
@@ -36,6 +38,8 @@ class ScheduleLookup:
         )
 
     def _find(self, config: QueueConfig, name: str) -> PlannedSchedule | None:
+        if not is_named(name):
+            return None
         return next(iter(statuses(config, open_wire(self._role, config.connection), name=name).found), None)
 
     def _existing(self, config: QueueConfig, name: str) -> PlannedSchedule:
@@ -53,11 +57,16 @@ class ScheduleLookup:
         return found
 
 
+def is_named(name: object) -> bool:
+    """Return whether a schedule may have this name; one that others have written may have bytes that are not UTF-8."""
+    return is_text(name, errors="surrogateescape")
+
+
 def config_of(queue: str) -> QueueConfig:
     """Return the config of a queue that has schedules, else raise NotSupported; UnknownQueue for a partition."""
     config = get_config().whole_queue(queue)
     if not config.has_schedules:
-        raise NotSupported(f"{queue!r} has no schedules: it has RSMQ's format, or is a group of a topic")
+        raise NotSupported(f"{repr_of(queue)} has no schedules: it has RSMQ's format, or is a group of a topic")
     return config
 
 
@@ -72,7 +81,7 @@ def same_home(config: QueueConfig, entry: Scheduled, before: PlannedSchedule) ->
 def checked_text(by: object) -> str:
     """Return the name of a user, else raise InvalidSchedule."""
     if not isinstance(by, str):
-        raise InvalidSchedule(f"by must be text, such as request.user.get_username(), not {by!r:.100}")
+        raise InvalidSchedule(f"by must be text, such as request.user.get_username(), not {repr_of(by)}")
     return by
 
 
@@ -83,4 +92,4 @@ def place_of(found: ScheduleStatus) -> str:
 
 def refuse_unknown(config: QueueConfig, name: str) -> NoReturn:
     """Raise UnknownSchedule."""
-    raise UnknownSchedule(f"Queue {config.name!r} has no schedule {name!r:.300}")
+    raise UnknownSchedule(f"Queue {config.name!r} has no schedule {repr_of(name, 300)}")

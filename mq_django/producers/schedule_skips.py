@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from mq_django.core.numbers import LAST_MS
 from mq_django.core.schedule_options import read_moment
 from mq_django.core.wire import moment
 from mq_django.errors import InvalidSchedule, ScheduleChanged
@@ -49,7 +50,7 @@ def _passed(called: str, tick_ms: int) -> InvalidSchedule:
 
 def _tick_ms(tick: datetime | str) -> int:
     try:
-        return round(read_moment("tick", tick).timestamp() * 1000)
+        return min(LAST_MS, round(read_moment("tick", tick).timestamp() * 1000))
     except TypeError as error:
         raise InvalidSchedule(str(error)) from error
 

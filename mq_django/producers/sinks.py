@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exactly_once import current_database
+from mq_django.core.exceptions import repr_of
 from mq_django.core.publication import Publication, with_headers
 from mq_django.core.publish_checks import uses_outbox
 from mq_django.core.transactions import is_manual
@@ -256,14 +257,14 @@ def after_commit(
 def check_sending(using: object, *, on_commit: object, robust: object, outbox: object = None) -> None:
     """Raise InvalidMessage for values that the options of sending cannot have."""
     if outbox is not None and not isinstance(outbox, bool):
-        raise InvalidMessage(f"outbox must be True, False or None, not {outbox!r:.100}")
+        raise InvalidMessage(f"outbox must be True, False or None, not {repr_of(outbox)}")
     if not isinstance(on_commit, bool):
-        raise InvalidMessage(f"on_commit must be True or False, not {on_commit!r:.100}")
+        raise InvalidMessage(f"on_commit must be True or False, not {repr_of(on_commit)}")
     if not isinstance(robust, bool):
-        raise InvalidMessage(f"robust must be True or False, not {robust!r:.100}")
+        raise InvalidMessage(f"robust must be True or False, not {repr_of(robust)}")
     if using is not None and using not in list(connections):
         known = ", ".join(connections)
-        raise InvalidMessage(f"using must be the alias of a database, not {using!r:.100}; DATABASES has {known}")
+        raise InvalidMessage(f"using must be the alias of a database, not {repr_of(using)}; DATABASES has {known}")
 
 
 def _waits(using: str | None, *, on_commit: bool) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication, publication
@@ -136,7 +137,9 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
             runs_task=True,
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DecodeError(f"Another program has changed step {start.step} of run {run_id}: {error!r:.200}") from error
+        raise DecodeError(
+            f"Another program has changed step {start.step} of run {run_id}: {repr_of(error, 200)}"
+        ) from error
     # Whoever starts it again chooses the same partition, which knows that it is published.
     place = queues[made.message.queue].config.place_of(key=made.message.key, message_id=message_id)
     message, options = made.message._replace(id=message_id), made.options._replace(destination=place)

@@ -7,6 +7,7 @@ from typing import Any
 
 from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.publication import publication, publications
@@ -45,7 +46,7 @@ class Topic:
     def publish(
         self,
         name: str,
-        data: Any,
+        data: Any = None,
         *,
         key: str | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -228,7 +229,7 @@ class Group:
         for status in self.topic.groups():
             if status.position.name == self.name:
                 return status
-        raise UnknownGroup(f"Topic {self.topic.name!r} has no group {self.name!r}")
+        raise UnknownGroup(f"Topic {self.topic.name!r} has no group {repr_of(self.name)}")
 
     def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
         """Yield the messages in a range of the log, those of all partitions by their time. No group is changed.

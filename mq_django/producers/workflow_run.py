@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.numbers import whole
 from mq_django.core.step_ids import is_run_id
 from mq_django.errors import UnknownRun
@@ -142,5 +143,5 @@ def get_run(run_id: str) -> Run:
         UnknownRun: this is not the id of a run.
     """
     if not is_run_id(run_id):
-        raise UnknownRun(f"{run_id!r:.100} is not the id of a run")
+        raise UnknownRun(f"{repr_of(run_id)} is not the id of a run")
     return Run(run_id)

@@ -110,15 +110,12 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
     See `lua/parts/counted.lua` for the counters.
     """
     runs: dict[tuple[str, int], list[Settlement]] = {}
-    run = list[Settlement]()
-    latest: tuple[str, int | None] | None = None
     for settlement in settlements:
         delivery, micros = settlement[0], settlement[3]
-        name = delivery.message.name if isinstance(delivery, Delivery) else ""
-        # Messages of one call took the same time.
-        if (name, micros) != latest:
-            latest = name, micros
-            run = runs.setdefault((name, -1 if micros is None else bucket(micros)), [])
+        name = delivery.message.name if type(delivery) is Delivery else ""
+        kind = name, -1 if micros is None else bucket(micros)
+        if (run := runs.get(kind)) is None:
+            run = runs[kind] = []
         run.append(settlement)
     outcome = type(settlements[0].outcome)
     ordered: list[Settlement] = []

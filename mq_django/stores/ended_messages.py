@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mq_django.conf import QueueConfig
+from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.core.keys import QueueKeys
 from mq_django.core.logs import get_logger
+from mq_django.core.lookup import CancelResult
 from mq_django.core.outcomes import Ack, Cancel, Expire
 from mq_django.errors import StoreError
+from mq_django.signals import message_cancelled
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -25,18 +27,28 @@ ENTRIES = 20
 
 def wants_ended(config: QueueConfig) -> bool:
     """Return whether somebody asks which messages were deleted, and not only how many."""
-    return config.keeps_results or config.keeps_rows
+    return config.keeps_results or config.keeps_rows or bool(message_cancelled.receivers)
 
 
 def note_ended(
     wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
 ) -> None:
-    """Note that messages were deleted before they were handled: in the results of their tasks, and for outboxes.
+    """Note that messages were deleted before they were handled: in results of tasks, for outboxes, and by the signal.
 
     An error of Redis is logged, because the messages are deleted in any case.
     """
     end_cancelled(wire, config, message_ids, how)
     note_rows(wire, config, message_ids)
+    announce_cancelled(config, message_ids, how)
+
+
+def announce_cancelled(
+    config: DeliveryOptions, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+) -> None:
+    """Send the signal for messages that were deleted before they were handled. Errors of receivers are logged."""
+    for each in message_ids if message_cancelled.receivers else ():
+        message_id = each.decode(errors="replace") if isinstance(each, bytes) else each
+        message_cancelled.send_robust(CancelResult, queue=config.public_name, message_id=message_id, error=how)
 
 
 def note_rows(wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mq_django.conf import TopicConfig
+from mq_django.core.exceptions import repr_of
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG
 from mq_django.core.messages import Delivery, Undecodable
@@ -13,7 +14,7 @@ from mq_django.core.publication import Publication
 from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
-from mq_django.stores.topic_stats import count_between, group_names, groups_of
+from mq_django.stores.topic_stats import MAX_GROUPS, count_between, group_names, groups_of
 from mq_django.stores.topic_values import GroupStats
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
@@ -79,7 +80,7 @@ class Log:
             UnknownGroup: the group does not exist.
         """
         if not self.move(group, place):
-            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {repr_of(group)}")
 
     def move(self, group: str, place: Offset) -> bool:
         """Move a group, drop its pending entries of the log, and raise its generation; False: it does not exist."""
@@ -141,7 +142,7 @@ class Log:
         (found,) = group_names([self.config], [self._wire])
         if isinstance(found, StoreError):
             raise found
-        return found
+        return found[:MAX_GROUPS]
 
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
         """Return the number of entries up to one (`""` if unknown or not needed), and the first entry of the log."""

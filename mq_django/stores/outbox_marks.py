@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mq_django.conf import DeliveryOptions
+from mq_django.core.exceptions import repr_of
 from mq_django.core.numbers import whole
 from mq_django.errors import StoreError
 from mq_django.stores.partition_wire import PUBLISH
@@ -160,7 +161,7 @@ def mark_of(reply: Any) -> Mark:
             {number: reason for row, _, reason in lines if (number := whole(row)) is not None},
         )
     except (AttributeError, TypeError, ValueError) as error:
-        raise StoreError(f"Not the mark of an outbox: {reply!r:.200}") from error
+        raise StoreError(f"Not the mark of an outbox: {repr_of(reply, 200)}") from error
 
 
 def _line(reason: str) -> str:

@@ -1,6 +1,7 @@
 """How many partitions there are: recorded in Redis, because a message is looked for where its key belongs."""
 
 from mq_django.conf import DeliveryOptions
+from mq_django.core.visible import line, truncate
 from mq_django.errors import QueueClosed
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
@@ -33,7 +34,7 @@ def disagreement(config: DeliveryOptions, found: str) -> str:
     what = config.counted_as.format(config=config)
     if found == CLOSED:
         return f"{what} accepts no messages while its number of partitions is changed"
-    known = "no partitions" if found == "1" else f"{found} partitions"
+    known = "no partitions" if found == "1" else f"{truncate(line(found), 40)} partitions"
     return (
         f"{what} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the other "
         f"processes, or {config.other_count.format(config=config)}"

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from mq_django.conf import TopicConfig
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Offset, parse
 from mq_django.errors import UnknownGroup
@@ -40,7 +41,7 @@ class PartitionedLog(PartitionedPublisher[TopicConfig, Log]):
         """
         missing = [log for log in self._stores.values() if not log.move(group, place)]
         if len(missing) == len(self._stores):
-            raise UnknownGroup(f"Topic {self.config.name!r} has no group {group!r}")
+            raise UnknownGroup(f"Topic {self.config.name!r} has no group {repr_of(group)}")
         for log in missing:
             log.subscribe(group, place)
 

@@ -109,10 +109,12 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
 
 def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
     """Return the commands that store the outcomes of tasks, for the round trip that settles them."""
-    ended = [s for s in settlements if s.keeps_result and type(s.outcome) in _STATUS and config.keeps_results]
+    if not config.keeps_results:
+        return []
     by_stream: dict[int, list[Settlement]] = {}
-    for settlement in ended:
-        by_stream.setdefault(settlement.delivery.stream, []).append(settlement)
+    for settlement in settlements:
+        if settlement.keeps_result and type(settlement.outcome) in _STATUS:
+            by_stream.setdefault(settlement.delivery.stream, []).append(settlement)
     return [
         _append_command(config, consumer, group[at : at + BATCH])
         for group in by_stream.values()
@@ -274,22 +276,31 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
     # The parts that all lines share.
     prefix, who = config.keys.result(""), b'","consumer":%b,"started":' % dumps(consumer)
     finished = b',"finished":%d' % finished_ms
+    handled = b'\n{"status":"%b","attempt":%%d,"entry":"%%b%b%%d%b}' % (
+        _STATUS[Ack],
+        who.replace(b"%", b"%%"),
+        finished,
+    )
     keys = [config.keys.streams()[settlements[0].delivery.stream]]
     args: list[Argument] = [config.keys.group, consumer]
-    for delivery, outcome, delay_ms, micros, *_ in settlements:
+    for settlement in settlements:
+        delivery, outcome, delay_ms, micros = settlement[:4]
         assert isinstance(delivery, Delivery)
         message = delivery.message
         keys.append(prefix + message.id)
-        attempt = b'\n{"status":"%b","attempt":%d,"entry":"%b%b%b%b%b}' % (
-            _STATUS[type(outcome)],
-            message.attempt,
-            delivery.entry,
-            # Without a consumer it is no run of the task.
-            NOT_RUN if micros is None and type(outcome) is Cancel else who,
-            b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
-            finished,
-            b"" if outcome is ACK else _result_fields(outcome, message.attempt),
-        )
+        if outcome is ACK and micros is not None:
+            attempt = handled % (message.attempt, delivery.entry, finished_ms - micros // 1000)
+        else:
+            attempt = b'\n{"status":"%b","attempt":%d,"entry":"%b%b%b%b%b}' % (
+                _STATUS[type(outcome)],
+                message.attempt,
+                delivery.entry,
+                # Without a consumer it is no run of the task.
+                NOT_RUN if micros is None and type(outcome) is Cancel else who,
+                b"null" if micros is None else b"%d" % (finished_ms - micros // 1000),
+                finished,
+                _result_fields(outcome, message.attempt),
+            )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
         args += (delivery.entry, _task_line(message, delivery.data_text), attempt, ttl)
     keys.append(config.keys.waiters)

@@ -21,6 +21,7 @@ from mq_django.core.visible import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
+from mq_django.stores.ended_messages import announce_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.rsmq_settling import rsmq_receipts
 from mq_django.stores.settling import BATCH, Settling
@@ -145,7 +146,10 @@ class RsmqStore:
         reply = self._run(
             "rsmq_cancel", [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], [id_or_unique]
         )
-        return CancelResult.CANCELLED if reply == b"CANCELLED" else CancelResult.NOT_WAITING
+        if reply != b"CANCELLED":
+            return CancelResult.NOT_WAITING
+        announce_cancelled(self.config, [id_or_unique])
+        return CancelResult.CANCELLED
 
     def cancel_running(self, id_or_unique: str | bytes, *, force: bool = False) -> CancelResult:
         """See Store.cancel_running()."""

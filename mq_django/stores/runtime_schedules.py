@@ -1,6 +1,6 @@
 """The schedules of a queue that are created at run time: their definitions are in Redis, beside their states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
@@ -36,8 +36,14 @@ class Loaded(NamedTuple):
     """A schedule in Redis, and the time up to which its ticks have fired, in ms since 1970."""
 
     name: str
-    parsed: Parsed
+    definition: bytes
     last_ms: int
+    parse: Callable[[str, bytes], Parsed]
+
+    @property
+    def parsed(self) -> Parsed:
+        """Return what its definition says. For one that was not read before, this takes a while."""
+        return self.parse(self.name, self.definition)
 
 
 class RuntimeSchedules(Schedules):
@@ -54,10 +60,10 @@ class RuntimeSchedules(Schedules):
         now_ms, flat = self._run("schedules_load", [])
         states = states_of(flat)
         found = {name: state["definition"] for name, state in states.items() if "definition" in state}
-        self._parsed = {name: (definition, self._parse(name, definition)) for name, definition in found.items()}
+        self._parsed = {name: known for name, known in self._parsed.items() if found.get(name) == known[0]}
         lasts = {name: whole(states[name].get("last"), LAST_MS) for name in found}
         return now_ms, [
-            Loaded(name, self._parsed[name][1], now_ms if last is None else last) for name, last in lasts.items()
+            Loaded(name, found[name], now_ms if last is None else last, self._parse) for name, last in lasts.items()
         ]
 
     def define(
@@ -85,7 +91,9 @@ class RuntimeSchedules(Schedules):
 
     def _parse(self, name: str, definition: bytes) -> Parsed:
         known = self._parsed.get(name)
-        return known[1] if known is not None and known[0] == definition else parse(self._config, name, definition)
+        if known is None or known[0] != definition:
+            known = self._parsed[name] = definition, parse(self._config, name, definition)
+        return known[1]
 
 
 def states_of(flat: Sequence[bytes]) -> dict[str, dict[str, bytes]]:
@@ -109,5 +117,5 @@ def parse(config: QueueConfig, name: str, definition: bytes) -> Parsed:
 
 def stamp_of(state: Mapping[str, bytes], kind: str) -> tuple[int | None, str]:
     """Return when something was done, in ms since 1970, and by whom."""
-    moment, _, who = state.get(kind, b"").decode(errors="replace").partition(" ")
+    moment, _, who = state.get(kind, b"")[:1000].decode(errors="replace").partition(" ")
     return whole(moment, LAST_MS), line(who)

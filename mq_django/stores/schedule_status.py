@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from django.utils import timezone
-
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.schedules import NEVER, Schedule, Scheduled
 from mq_django.core.visible import line
@@ -22,6 +20,8 @@ from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise
 
+#: The most bytes of the text of skipped ticks; see `lua/parts/short_texts.lua`.
+MAX_TEXT = 16 * 1024
 #: The problem of a schedule whose name is taken.
 TAKEN = "A schedule in code or settings has the same name, so this one does not fire."
 
@@ -141,11 +141,16 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
     return _statuses(config, replies, name=name, limit=limit)
 
 
-def statuses_of(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[Statuses | StoreError]:
-    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read."""
+def statuses_of(
+    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, limit: int | None = None
+) -> list[Statuses | StoreError]:
+    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read.
+
+    At most `limit` of each queue, the first ones by name.
+    """
     parts = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
     replies = iter(fan_out([wire for _, wire in parts], [_commands(part, None) for part, _ in parts]))
-    return [readable(_statuses)(config, [next(replies) for _ in config.each_part]) for config in configs]
+    return [readable(_statuses)(config, [next(replies) for _ in config.each_part], limit=limit) for config in configs]
 
 
 def _commands(config: QueueConfig, name: str | None) -> list[Command]:
@@ -256,7 +261,8 @@ def version_of(definition: bytes) -> str:
 def _skips(text: bytes) -> list[SkippedTick]:
     """Return the ticks in the lines that `schedules_skip` writes. Other programs may have written anything."""
     found = []
-    for entry in text.decode(errors="replace").split("\n"):
+    # The scripts drop a longer text, too.
+    for entry in text.decode(errors="replace").split("\n") if len(text) <= MAX_TEXT else ():
         tick, _, stamp = entry.partition(" ")
         since, _, who = stamp.partition(" ")
         tick_ms = whole(tick, LAST_MS)
@@ -272,7 +278,7 @@ def _is_tick(entry: Scheduled, skipped: SkippedTick) -> bool:
 
 def _next_ms(entry: Scheduled, after_ms: int, skipped: Container[int] = ()) -> int | None:
     try:
-        found = entry.next_ms(after_ms, timezone.get_default_timezone(), skipped)
+        found = entry.next_ms(after_ms, default_time_zone(), skipped)
     except (ValueError, OverflowError):
         # The stored time is after the last possible date.
         return None

@@ -8,11 +8,12 @@ from typing import Any
 
 from mq_django.conf import TopicConfig
 from mq_django.core import clock
-from mq_django.core.keys import NAME, TopicKeys
+from mq_django.core.keys import GROUP_SEPARATOR, NAME, TopicKeys
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import before, parse
 from mq_django.core.partitions import public_name
 from mq_django.errors import StoreError
+from mq_django.registry import groups
 from mq_django.stores.counters import minute_fields, there
 from mq_django.stores.topic_values import GroupStats, TopicStats, summed
 from mq_django.transport import scripts
@@ -25,6 +26,8 @@ from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 PAGE = 5000
 #: Entries counted at most from the oldest pending entry of a group.
 MAX_HELD = 50_000
+#: Groups of a topic, or partition, that are read. Those with a subscriber here come first.
+MAX_GROUPS = 1000
 
 #: The counters of a topic. All others are counted by its groups.
 PUBLISHED = ("published",)
@@ -43,11 +46,13 @@ def topic_stats(
     parts, part_wires = _parts(configs, wires)
     names = _names(parts, part_wires)
     trips = [
-        [] if isinstance(found, StoreError) else [_command(config.keys, found, now, minutes)]
+        [] if isinstance(found, StoreError) else [_command(config.keys, found[:MAX_GROUPS], now, minutes)]
         for config, found in zip(parts, names, strict=True)
     ]
     each = iter(
-        found if isinstance(found, StoreError) else _topic_stats(config, wire, replies[0], now, minutes, at_most)
+        found
+        if isinstance(found, StoreError)
+        else _with_rest(_topic_stats(config, wire, replies[0], now, minutes, at_most), len(found) - MAX_GROUPS)
         for config, wire, found, replies in zip(parts, part_wires, names, fan_out(part_wires, trips), strict=True)
     )
     return [_whole(config, list(islice(each, len(config.each_part)))) for config in configs]
@@ -94,12 +99,16 @@ def _parts(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> tuple[list[
 
 def _names(parts: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
     names: list[list[str] | StoreError] = []
-    for (reply,) in fan_out(wires, [[("XINFO", "GROUPS", part.keys.log)] for part in parts]):
+    replies = fan_out(wires, [[("XINFO", "GROUPS", part.keys.log)] for part in parts])
+    for part, (reply,) in zip(parts, replies, strict=True):
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
         else:
+            topic = part.public_name
+            own = set(groups(topic))
             found = [group[1].decode(errors="replace") for group in reply]
-            names.append([name for name in found if NAME.fullmatch(name)])
+            known = [name for name in found if NAME.fullmatch(name)]
+            names.append(sorted(known, key=lambda name: f"{topic}{GROUP_SEPARATOR}{name}" not in own))
     return names
 
 
@@ -126,6 +135,10 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
 def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> TopicStats:
     log, groups = _log(reply, now, minutes)
     return log._replace(groups=[_with_retention(config, wire, log, row, at_most) for row in groups])
+
+
+def _with_rest(found: TopicStats | StoreError, left_out: int) -> TopicStats | StoreError:
+    return found if isinstance(found, StoreError) or left_out <= 0 else found._replace(left_out=left_out)
 
 
 def _log(reply: Any, now: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]:

@@ -71,6 +71,8 @@ class TopicStats(NamedTuple):
     groups: Sequence[GroupStats] = ()
     #: Those of its partitions, by number.
     parts: "Sequence[TopicStats]" = ()
+    #: How many more groups it has, which were not read.
+    left_out: int = 0
 
     def group(self, name: str) -> GroupStats | None:
         """Return one of its groups, or None."""
@@ -92,6 +94,7 @@ def summed(name: str, parts: Sequence[TopicStats]) -> TopicStats:
         hour=parts[0].hour,
         groups=_groups(name, [group for part in parts for group in part.groups]),
         parts=tuple(parts),
+        left_out=max(part.left_out for part in parts),
     )
 
 

@@ -13,6 +13,7 @@ from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
+from mq_django.signals import message_cancelled
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
 from mq_django.stores.ended_messages import note_ended, wants_ended
@@ -82,7 +83,7 @@ class WaitingRoom:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
         key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
-        wants_replaced = publications[0].options.keeps_result or self._config.keeps_rows
+        wants_replaced = publications[0].options.keeps_result or self._config.keeps_rows or message_cancelled.receivers
         if wants_replaced:
             args.append("1")
         reply = self._publish("waiting_add", key_names, args, also)

@@ -1,11 +1,11 @@
 """Django's signals about tasks, which are sent only if there are receivers."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from django.dispatch import Signal
 
@@ -55,19 +55,22 @@ class TaskSignal:
     """One of Django's signals about tasks. Django itself has a receiver that logs."""
 
     signal: Signal
-    logs: Callable[..., Any]
     logger: logging.Logger
+    #: Its receivers when there are no others: Django's own.
+    djangos: Sequence[Any]
+
+    @classmethod
+    def of(cls, signal: Signal, logs: Callable[..., Any], logger: logging.Logger) -> Self:
+        """Return a signal that Django logs with a function."""
+        # Of each receiver Django keeps a tuple, which begins with a key that begins with the id of the function.
+        return cls(signal, logger, [each for each in signal.receivers if each[0][0] == id(logs)])
 
     def is_needed(self, level: int) -> bool:
         """Return whether there are other receivers, or Django logs this level.
 
         If not, the caller need not build a result, which takes longer than a short task.
         """
-        return self._has_other_receivers() or self.logger.isEnabledFor(level)
-
-    def _has_other_receivers(self) -> bool:
-        receivers = self.signal.receivers
-        return len(receivers) != 1 or receivers[0][0][0] != id(self.logs)
+        return self.signal.receivers != self.djangos or self.logger.isEnabledFor(level)
 
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal. With an `error` it is sent inside `except`, as Django does: receivers may report it."""
@@ -83,7 +86,7 @@ class TaskSignal:
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal on an event loop. Receivers that are not coroutine functions run in a thread."""
-        if not self._has_other_receivers():
+        if self.signal.receivers == self.djangos:
             self.send(sender, result, error)
         elif error is None:
             await self.signal.asend(sender, task_result=result)

@@ -5,9 +5,13 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, invalid_at, loads
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
 from mq_django.task_backend.compat import AnyTask
+
+#: Other queues' names of options of using().
+_OPTIONS = {"countdown": "delay", "eta": "run_after", "queue": "queue_name"}
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -21,7 +25,9 @@ def arguments_of(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     try:
         check_call(task, args, kwargs)
     except TypeError as error:
-        raise InvalidArguments(f"Task {task.module_path} cannot be enqueued: {error}") from error
+        raise InvalidArguments(
+            f"Task {task.module_path} cannot be enqueued: {error}{_options_among(task, kwargs)}"
+        ) from error
     try:
         found: dict[str, Any] = loads(dumps({"args": args, "kwargs": kwargs}))
     except (InvalidMessage, DecodeError):
@@ -39,6 +45,14 @@ def check_call(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         TypeError: it cannot.
     """
     _check(task.func, len(args) + task.takes_context, tuple(kwargs))
+
+
+def _options_among(task: AnyTask, kwargs: Mapping[str, Any]) -> str:
+    """Return what to write for arguments that are no parameters of the function, but options of using()."""
+    options, parameters = signature(task.using).parameters, signature(task.func, follow_wrapped=False).parameters
+    known = [_OPTIONS.get(name, name) for name in kwargs if name not in parameters]
+    named = ", ".join(f"{name}=..." for name in known if name in options)
+    return f". Write task.using({named}).enqueue(...)" if named else ""
 
 
 @lru_cache(maxsize=10_000)
@@ -63,7 +77,7 @@ def call_of(given: object) -> Arguments:
         return given, {}
     raise InvalidArguments(
         f"enqueue_many() takes a list of positional arguments, or a dict of keyword arguments, for each call: "
-        f"not {given!r:.100}"
+        f"not {repr_of(given)}"
     )
 
 
@@ -99,7 +113,7 @@ def _copy(value: Any, at: str) -> Any:
         except UnicodeDecodeError as error:
             raise ValueError(f"{at}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: _copy(item, f"{at}[{key!r:.50}]") for key, item in value.items()}
+        return {key: _copy(item, f"{at}[{repr_of(key, 50)}]") for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_copy(item, f"{at}[{number}]") for number, item in enumerate(value)]
     return value
@@ -107,4 +121,5 @@ def _copy(value: Any, at: str) -> Any:
 
 def has_arguments(data: Any) -> bool:
     """Return whether a message's data are a task's arguments. Other programs may have published it."""
-    return isinstance(data, dict) and isinstance(data.get("args"), list) and isinstance(data.get("kwargs"), dict)
+    # Decoded from JSON, so that the types are exact.
+    return type(data) is dict and type(data.get("args")) is list and type(data.get("kwargs")) is dict

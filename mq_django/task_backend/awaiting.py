@@ -10,6 +10,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import handler_context
+from mq_django.core.exceptions import repr_of
 from mq_django.core.partitions import number_in_id
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
@@ -60,7 +61,7 @@ class Awaited:
         if handler_context.is_in_handler() and not in_handler:
             raise CannotWait(IN_HANDLER)
         if isinstance(results, str | bytes) or not isinstance(results, Iterable):
-            raise InvalidWait(f"Give a list of results or ids, not {results!r:.100}")
+            raise InvalidWait(f"Give a list of results or ids, not {repr_of(results)}")
         given: list[Any] = list(results)
         #: The id of each, in the order in which they were given.
         self.ids = [_id_of(each) for each in given]
@@ -187,9 +188,9 @@ def _checked(timeout: object) -> timedelta:
     try:
         found = read_duration(timeout)
     except TypeError as error:
-        raise InvalidWait(f"timeout must be {error}, not {timeout!r:.100}") from error
+        raise InvalidWait(f"timeout must be {error}, not {repr_of(timeout)}") from error
     if not timedelta(0) <= found <= MAX_DELAY:
-        raise InvalidWait(f"timeout must be from 0 to {MAX_DELAY.days} days, not {timeout!r:.100}")
+        raise InvalidWait(f"timeout must be from 0 to {MAX_DELAY.days} days, not {repr_of(timeout)}")
     return found
 
 
@@ -198,7 +199,7 @@ def _id_of(given: Any) -> str:
         return given
     if all(hasattr(given, name) for name in ("id", "task", "is_finished")):
         return str(given.id)
-    raise InvalidWait(f"Give the result that enqueue() returned, or its id, not {given!r:.100}")
+    raise InvalidWait(f"Give the result that enqueue() returned, or its id, not {repr_of(given)}")
 
 
 def _queue_of(result: AnyResult) -> QueueConfig:

@@ -10,12 +10,16 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
-from mq_django.conf import QueueConfig, get_config, read
+from mq_django.conf import QueueConfig, get_config, get_config_if_valid, read
+from mq_django.core.exceptions import repr_of, text_of
 from mq_django.core.handler_options import yields
 from mq_django.core.publish_checks import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.step_ids import STEP_NAME
-from mq_django.errors import ConfigurationError, InvalidMessage
+from mq_django.core.visible import line
+from mq_django.core.wire import MAX_PRIORITY
+from mq_django.discovery import import_declaring
+from mq_django.errors import InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
@@ -26,7 +30,7 @@ from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
-from mq_django.task_backend.task_options import TaskOptions
+from mq_django.task_backend.task_options import TaskOptions, patchable
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wires
@@ -50,6 +54,7 @@ _PACKAGE = "django_tasks"
 _tasks: dict[str, AnyTask] = {}
 
 
+@patchable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has no parameters
     """Django's task, with a retry policy, a timeout and the options of publishing."""
@@ -105,9 +110,11 @@ class TaskBackend(Base):
         try:
             check_priority(task.priority)
         except InvalidMessage as error:
-            raise self._api.invalid_task(str(error)) from error
+            # In Django's words, as far as its full stop.
+            text = f"priority must be a whole number between {-MAX_PRIORITY} and {MAX_PRIORITY}."
+            raise self._api.invalid_task(f"{text} {repr_of(task.priority)} is not") from error
         if task.run_after is not None and not isinstance(task.run_after, datetime):
-            raise self._api.invalid_task(f"run_after must be an aware datetime, not {task.run_after!r:.100}")
+            raise self._api.invalid_task(f"run_after must be an aware datetime, not {repr_of(task.run_after)}")
         if yields(task.func):
             raise self._api.invalid_task(
                 f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
@@ -121,18 +128,17 @@ class TaskBackend(Base):
             _tasks[task.module_path] = task
 
     def _check_queue(self, name: object) -> None:
-        if self.queues and str(name) not in self.queues:
+        text = name if isinstance(name, str) else ""
+        if self.queues and text not in self.queues:
             allowed = ", ".join(sorted(self.queues))
             raise self._api.invalid_task(
-                f"Queue '{name}' is not valid for backend: TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
+                f"Queue {repr_of(name)} is not valid for backend. TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
             )
-        try:
-            configured = get_config().queues
-        except ConfigurationError:
-            return  # reported by `manage.py check`, which an error at import would prevent from running
-        if str(name) not in configured:
+        config = get_config_if_valid()
+        if config is not None and text not in config.queues:
             raise self._api.invalid_task(
-                f"Queue '{name}' is not valid for backend: it is not in MQ_DJANGO[\"QUEUES\"]."
+                f"Queue {repr_of(name)} is not valid for backend. "
+                f'MQ_DJANGO["QUEUES"] has {", ".join(sorted(config.queues))}.'
             )
 
     def _check_task(self, task: AnyTask) -> None:
@@ -208,11 +214,12 @@ class TaskBackend(Base):
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
-        stored = _find_stored(str(result_id), get_config().places_of(str(result_id), self.queues))
+        text = text_of(result_id)
+        stored = _find_stored(text, get_config().places_of(text, self.queues))
         if stored is None:
-            raise self._api.no_result(result_id)
+            raise self._api.no_result(line(text[:300]))
         found, task = stored
-        return task_result(found, task, self._api, str(result_id))
+        return task_result(found, task, self._api, text)
 
     def check(self, **_: object) -> list[CheckMessage]:
         """Return the errors in the backend's settings, for `manage.py check`."""
@@ -237,8 +244,13 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
     # The rows of outboxes before Redis, to which a relay may publish them meanwhile.
     waiting = result_in_outbox(result_id, configs)
     found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
-    task = _tasks.get(found.name.removeprefix(STEP_NAME)) if found else None
-    return None if found is None or task is None or not has_arguments(found.data) else (found, task)
+    if found is None or not has_arguments(found.data):
+        return None
+    path = found.name.removeprefix(STEP_NAME)
+    if path not in _tasks:  # perhaps of a module that this process has not needed
+        import_declaring()
+    task = _tasks.get(path)
+    return None if task is None else (found, task)
 
 
 def find_anywhere(result_id: str) -> AnyResult | None:

@@ -1,16 +1,15 @@
 """The decorator `mq_django.task`."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, overload
 
 from mq_django import registry
-from mq_django.conf import get_config
+from mq_django.conf import get_config_if_valid
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.times import Duration
-from mq_django.errors import ConfigurationError, UnknownQueue
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.backend import OWN_ALIAS, MQTask
 from mq_django.task_backend.compat import InvalidTask
@@ -18,14 +17,14 @@ from mq_django.task_backend.compat import InvalidTask
 
 def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
     if not isinstance(when, Cron | Every):
-        raise InvalidTask(f"schedule= is cron(...) or every(...), not {when!r:.100}")
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {repr_of(when)}")
     try:
         check_call(task, (), {})
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    with suppress(ConfigurationError, UnknownQueue):  # reported by `manage.py check`
-        if not get_config().queue(task.queue_name).has_schedules:
-            raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
+    config = get_config_if_valid()
+    if config is not None and not config.queue(task.queue_name).has_schedules:
+        raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
     return Scheduled(
         name=path,

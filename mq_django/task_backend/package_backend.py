@@ -10,7 +10,7 @@ from mq_django.task_backend.package_names import BaseTaskBackend, Task, TaskErro
 from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.task_api import task_api
 from mq_django.task_backend.task_errors import LooksUpException
-from mq_django.task_backend.task_options import TaskOptions
+from mq_django.task_backend.task_options import TaskOptions, patchable
 
 
 class PackageError(LooksUpException, TaskError):
@@ -22,6 +22,7 @@ class PackageError(LooksUpException, TaskError):
 PACKAGE = task_api(package_names, PackageError)
 
 
+@patchable
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageTask(TaskOptions, Task):  # type: ignore[misc, type-arg]  # mypy reads TaskOptions as Django's
     """The package's task, with what `MQTask` has."""

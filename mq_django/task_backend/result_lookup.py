@@ -4,6 +4,8 @@ from contextlib import suppress
 
 from django.conf import settings
 
+from mq_django.core.exceptions import text_of
+from mq_django.core.visible import line
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.task_backend.backend import TaskBackend, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
@@ -25,7 +27,8 @@ def get_result(result_id: str) -> AnyResult:
         StoreError: Redis cannot be reached, or refuses the command.
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
-    found = find_anywhere(str(result_id))
+    text = text_of(result_id)
+    found = find_anywhere(text)
     if found is not None:
         return found
     for alias in getattr(settings, "TASKS", {}):
@@ -34,8 +37,8 @@ def get_result(result_id: str) -> AnyResult:
             continue
         # The DummyBackend finds its results, though it does not say so.
         with suppress(TaskResultDoesNotExist, NotImplementedError):
-            return backend.get_result(str(result_id))
-    raise TaskResultDoesNotExist(result_id)
+            return backend.get_result(text)
+    raise TaskResultDoesNotExist(line(text[:300]))
 
 
 aget_result = asynchronous(get_result)

@@ -12,7 +12,7 @@ from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.utils import timezone
 
-from mq_django.conf import get_config
+from mq_django.conf import current_time_zone, get_config
 from mq_django.core import clock
 from mq_django.core.exactly_once import database_of
 from mq_django.core.exceptions import summary_of, traceback_of
@@ -63,13 +63,18 @@ def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> H
 
 
 def _call(task: AnyTask, api: TaskAPI, judge: OutcomeOf) -> Any:
+    function, takes_context, is_announced = task.func, task.takes_context, api.started.is_needed
+
     def call(message: Message) -> Outcome:
-        if not has_arguments(message.data):
+        data = message.data
+        if not has_arguments(data):
             return MALFORMED
-        args, running = _starting(task, api, message)
-        if running is not None:
-            api.started.send(_sender(task), running)
-        return judge(message, task.func(*args, **message.data["kwargs"]))
+        args = data["args"]
+        if takes_context or is_announced(logging.INFO):
+            args, running = _starting(task, api, message)
+            if running is not None:
+                api.started.send(_sender(task), running)
+        return judge(message, function(*args, **data["kwargs"]))
 
     return call
 
@@ -87,10 +92,11 @@ def _async_call(task: AnyTask, api: TaskAPI, judge: OutcomeOf) -> Any:
 
 
 def _ended(task: AnyTask, api: TaskAPI) -> Any:
+    is_announced = api.finished.is_needed
+
     def ended(message: Message, outcome: Outcome, seconds: float, error: BaseException | None) -> None:
         try:
-            finished = _finished(task, api, message, outcome, seconds)
-            if finished is not None:
+            if is_announced(logging.INFO) and (finished := _finished(task, api, message, outcome, seconds)):
                 with end_of(message):
                     api.finished.send(_sender(task), finished, error)
         except BaseException:
@@ -100,10 +106,11 @@ def _ended(task: AnyTask, api: TaskAPI) -> Any:
 
 
 def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
+    is_announced = api.finished.is_needed
+
     async def ended(message: Message, outcome: Outcome, seconds: float, error: BaseException | None) -> None:
         try:
-            finished = _finished(task, api, message, outcome, seconds)
-            if finished is not None:
+            if is_announced(logging.INFO) and (finished := _finished(task, api, message, outcome, seconds)):
                 with end_of(message):
                     await api.finished.asend(_sender(task), finished, error)
         except BaseException:
@@ -152,14 +159,12 @@ def outcome_of(message: Message, returned: Any) -> Outcome:
 
 
 def _finished(task: AnyTask, api: TaskAPI, message: Message, outcome: Outcome, seconds: float) -> AnyResult | None:
-    """Return the result for the signal that a task has ended; None if it is retried, or there is no receiver."""
+    """Return the result for the signal that a task has ended; None if it is retried."""
     if isinstance(outcome, Expire):
         outcome = Bury(EXPIRED)
     elif isinstance(outcome, Cancel):
         outcome = Bury(f"{CANCELLED}: {outcome.error}", outcome.error)
     if not isinstance(outcome, Ack | Bury) or not has_arguments(message.data):
-        return None
-    if not api.finished.is_needed(logging.INFO):
         return None
     now = _now()
     result = _result(task, api, message, now - timedelta(seconds=seconds))
@@ -207,7 +212,7 @@ def moment(milliseconds: int | None) -> datetime | None:
     if settings.USE_TZ:
         return found
     try:
-        return timezone.make_naive(found)
+        return timezone.make_naive(found, current_time_zone())
     except OverflowError:
         # East of Greenwich the last day of 9999 would be in the year 10000.
         return found.replace(tzinfo=None)

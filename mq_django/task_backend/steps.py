@@ -8,7 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from mq_django.core.exceptions import summary_of, traceback_of
-from mq_django.core.flow_graph import numbers_of
+from mq_django.core.flow_graph import values_taken
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, StepEnd
@@ -69,7 +69,7 @@ def _begin(message: Message) -> tuple[Message, RunningStep] | Outcome:
         return MALFORMED if which is not None else Bury("The message has no id of a step")
     references = data.get("references") or {}
     try:
-        numbers = {name: _numbers(which) for name, which in references.items()}
+        numbers = values_taken(references)
     except (AttributeError, TypeError, ValueError):
         return MALFORMED
     named = sorted({number for group in numbers.values() for number in group})
@@ -103,10 +103,6 @@ def _put(args: list[Any], kwargs: dict[str, Any], name: str, value: Any) -> None
         args[int(name)] = value
     else:
         kwargs[name] = value
-
-
-def _numbers(which: int | str) -> list[int]:
-    return [which] if isinstance(which, int) else numbers_of(which)
 
 
 def _value(text: bytes | None, number: int) -> Any:

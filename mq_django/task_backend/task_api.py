@@ -42,9 +42,9 @@ def task_api(package: Any, attempt_error: Callable[..., Any]) -> TaskAPI:
         attempt_error=attempt_error,
         invalid_task=package.InvalidTask,
         no_result=package.TaskResultDoesNotExist,
-        enqueued=TaskSignal(package.task_enqueued, package.log_task_enqueued, logger),
-        started=TaskSignal(package.task_started, package.log_task_started, logger),
-        finished=TaskSignal(package.task_finished, package.log_task_finished, logger),
+        enqueued=TaskSignal.of(package.task_enqueued, package.log_task_enqueued, logger),
+        started=TaskSignal.of(package.task_started, package.log_task_started, logger),
+        finished=TaskSignal.of(package.task_finished, package.log_task_finished, logger),
     )
 
 

@@ -1,6 +1,6 @@
 """Failed attempts in the form of Django's task API."""
 
-from mq_django.core.exceptions import exception_of
+from mq_django.core.exceptions import object_of, repr_of
 from mq_django.task_backend.compat import TaskError
 
 
@@ -15,11 +15,15 @@ class LooksUpException:
         """Return the exception's class.
 
         Raises:
-            ImportError: no imported module has such an exception.
+            ImportError: no imported module has it.
+            ValueError: it is no exception.
         """
-        found = exception_of(self.exception_class_path)
+        found = object_of(self.exception_class_path)
         if found is None:
-            raise ImportError(f"No imported module has the exception {self.exception_class_path!r:.300}")
+            raise ImportError(f"No imported module has the exception {repr_of(self.exception_class_path, 300)}")
+        if not isinstance(found, type) or not issubclass(found, BaseException):
+            text = f"{repr_of(self.exception_class_path, 300)} does not reference a valid exception."
+            raise ValueError(text)  # noqa: TRY004 - as Django does
         return found
 
 

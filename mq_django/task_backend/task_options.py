@@ -1,10 +1,12 @@
 """What our tasks have beside what Django's tasks have."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mq_django.core.call_options import call_headers
+from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
@@ -14,16 +16,34 @@ from mq_django.task_backend.arguments import call_of
 from mq_django.task_backend.compat import AnyResult, AnyTask, Task
 from mq_django.task_backend.publishing import Publishing
 
+Made = TypeVar("Made")
+
 if TYPE_CHECKING:
     Base = Task
 else:  # a task of Django, or of the package django-tasks
     Base = object
 
 
-class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parameters
-    """A retry policy, a timeout, the options of publishing, and enqueuing many at once."""
+#: How other queues enqueue, and what to write instead.
+INSTEAD = {
+    **dict.fromkeys(("delay", "delay_on_commit", "send"), "task.enqueue(...)"),
+    "apply_async": "task.using(delay=..., queue_name=...).enqueue(...)",
+    "apply": "task.call(...)",
+    **dict.fromkeys(("s", "si", "signature", "subtask", "then"), "chain((task, ...), ...) of mq_django.workflows"),
+    **dict.fromkeys(("map", "starmap", "chunks"), "task.enqueue_many([[...], ...])"),
+    "retry": "`raise Retry(delay=...)` of mq_django",
+    **dict.fromkeys(("send_with_options", "schedule"), "task.using(delay=...).enqueue(...)"),
+    **dict.fromkeys(("call_local", "fn"), "task.call(...)"),
+}
 
-    __slots__ = ()
+
+class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parameters
+    """A retry policy, a timeout, the options of publishing, enqueuing many at once, and calling the task."""
+
+    #: For what tests put in the place of its methods; see `patchable`.
+    __slots__ = ("__dict__",)
+    #: A task can be called, but templates only show it.
+    do_not_call_in_templates = True
     retry: RetryPolicy | None
     timeout: timedelta | None
     publishing: Publishing
@@ -33,6 +53,16 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         object.__setattr__(self, "timeout", parse_timeout(self.timeout))
         check_retry(self.retry)
         super().__post_init__()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function here and now, as without the decorator: a coroutine function returns a coroutine."""
+        return self.func(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Any:
+            instead = f": write {INSTEAD[name]}" if name in INSTEAD else ""
+            raise AttributeError(f"A task has no attribute {name!r}{instead}", name=name, obj=self)
 
     def using(
         self,
@@ -51,6 +81,9 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         on_commit: bool | None = None,
         robust: bool | None = None,
         outbox: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
+        retry: RetryPolicy | None = None,
     ) -> Self:
         """Return a task with other options. None keeps the present value.
 
@@ -63,9 +96,14 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             backend: an alias in TASKS.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
+            headers: a dict of text by lower-case name; replaces earlier ones.
+            timeout: seconds or a timedelta; replaces that of the task and the queue.
+            retry: a RetryPolicy; replaces that of the task and the queue.
 
         Raises:
             InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
+            ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy; a class that extends
+                RetryPolicy cannot be sent with a message.
             InvalidMessage: another option cannot be used, or `delay` and `run_after` are given. What two options need
                 of each other, `enqueue()` checks.
         """
@@ -83,14 +121,20 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             on_commit=on_commit,
             robust=robust,
             outbox=outbox,
+            headers=headers,
         )
+        if timeout is not None or retry is not None:
+            changed |= _given(timeout=parse_timeout(timeout), retry=retry)
+            published["of_call"] = {**(self.publishing.of_call or {}), **call_headers(parse_timeout(timeout), retry)}
         if "delay" in published:
             changed["run_after"] = None
         elif run_after is not None and self.publishing.delay is not None:
             published["delay"] = None
         if published:
             changed["publishing"] = replace(self.publishing, **published)
-        return replace(self, **changed)
+        made = replace(self, **changed)
+        made.__dict__.update(self.__dict__)
+        return made
 
     # Python names it in the error for an unknown option.
     using.__qualname__ = "MQTask.using"
@@ -115,6 +159,24 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
     aenqueue_many = asynchronous(enqueue_many)
 
 
+def patchable(made: type[Made]) -> type[Made]:
+    """Let tests replace methods of a task of a frozen class, as `mock.patch("shop.tasks.charge.enqueue")` does.
+
+    The tasks that `using()` makes of it have the same replacements. The options stay frozen.
+    """
+    options = {each.name for each in fields(made)}  # type: ignore[arg-type]  # the decorator below made it a dataclass
+    set_frozen, delete_frozen = made.__setattr__, made.__delattr__
+
+    def set_attribute(self: Any, name: str, value: object) -> None:
+        (set_frozen if name in options else object.__setattr__)(self, name, value)
+
+    def delete_attribute(self: Any, name: str) -> None:
+        (delete_frozen if name in options else object.__delattr__)(self, name)
+
+    made.__setattr__, made.__delattr__ = set_attribute, delete_attribute  # type: ignore[method-assign]
+    return made
+
+
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -135,7 +197,7 @@ def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any
         PublishError, StoreError: as for `Queue.publish_many`.
     """
     if not hasattr(task, "get_backend"):
-        raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {task!r:.100}")
+        raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {repr_of(task)}")
     split = [call_of(each) for each in calls]
     at_once = getattr(task.get_backend(), "enqueue_many", None)
     if at_once is None:

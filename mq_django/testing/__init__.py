@@ -11,10 +11,11 @@ _PUBLIC = {
     "MQTestMixin": "mq_django.testing.mixin",
     "PrivateServer": "mq_django.transport.private_server",
     "delivery": "mq_django.testing.factories",
+    "including": "mq_django.testing.criteria",
     "message": "mq_django.testing.factories",
 }
 
-__all__ = ["MQ", "MQTestMixin", "PrivateServer", "delivery", "message"]
+__all__ = ["MQ", "MQTestMixin", "PrivateServer", "delivery", "including", "message"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.publish_checks import due
 from mq_django.core.times import Duration
@@ -34,6 +35,34 @@ class Criteria(TypedDict, total=False):
     task: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+
+
+class Including:
+    """Equals each dict that has at least some items. See including()."""
+
+    def __init__(self, items: Mapping[str, Any]) -> None:
+        self._items = {name: _in_json(value) for name, value in items.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and all(
+            name in other and value == other[name] for name, value in self._items.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"including({', '.join(f'{name}={value!r}' for name, value in self._items.items())})"
+
+
+def including(**items: Any) -> Any:
+    """Return what equals each dict with at least these items, for `data`, `kwargs` and `headers` of assertions.
+
+        mq.assert_published("emails", "welcome", data=including(email="ann@shop.example"))
+
+    Args:
+        items: values in their form in Python or in JSON; also `including(...)` again, or `unittest.mock.ANY`.
+    """
+    return Including(items)
 
 
 def expected_values(queue: str | None, name: str | None, criteria: Criteria) -> dict[str, Any]:
@@ -67,10 +96,16 @@ def _normalized(field: str, value: Any) -> Any:
         return utc(due(None, value)[1])
     if field not in ("data", "args", "kwargs"):
         return value
+    found = _in_json(value)
+    return list(found) if field == "args" and isinstance(found, tuple) else found
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value in its form in JSON."""
     try:
         return loads(dumps(value))
     except (InvalidMessage, DecodeError):  # it has mock.ANY or another object that is only compared
-        return list(value) if field == "args" else value
+        return value
 
 
 def _path_of(task: Any) -> str:
@@ -82,7 +117,7 @@ def _path_of(task: Any) -> str:
     path = getattr(task, "module_path", task)
     found = find("", path) if isinstance(path, str) else None
     if found is None or found.accepts is None:
-        raise TestKitError(f"task= must be a task of this project or its path, not {task!r:.100}")
+        raise TestKitError(f"task= must be a task of this project or its path, not {repr_of(task)}")
     return str(path)
 
 
@@ -93,7 +128,7 @@ def differences(record: Published, expected: Mapping[str, Any]) -> list[str]:
 
 def described(expected: Mapping[str, Any]) -> str:
     """Return criteria as text."""
-    return ", ".join(f"{field}={value!r:.200}" for field, value in expected.items())
+    return ", ".join(f"{field}={repr_of(value, 200)}" for field, value in expected.items())
 
 
 def nearest(records: Sequence[Published], expected: Mapping[str, Any]) -> Published | None:

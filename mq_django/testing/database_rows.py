@@ -12,6 +12,7 @@ from django.core.management.color import no_style
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import AutoField, Field, Model
 
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import TestKitError
 
 #: How many references from one new row to another are followed.
@@ -202,6 +203,7 @@ def _ignored(names: Collection[str]) -> dict[type[Model], frozenset[str] | None]
                 found[model] = fields | {meta_of(model).get_field(field_name).name}
         except (LookupError, ValueError, FieldDoesNotExist) as error:
             raise TestKitError(
-                f"ignore= has models such as 'shop.Order' and fields such as 'shop.Order.total', not {name!r:.200}"
+                "ignore= has models such as 'shop.Order' and fields such as 'shop.Order.total', "
+                f"not {repr_of(name, 200)}"
             ) from error
     return found

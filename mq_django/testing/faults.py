@@ -16,6 +16,7 @@ from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import Argument, LoopLane, ThreadLane, WorkItem
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Outcome
 from mq_django.errors import TestKitError
@@ -73,7 +74,7 @@ def crash_at(point: str, *queues: str) -> Message:
     """
     refuse_event_loop("await sync_to_async(mq.crash_at)(...) in place of mq.crash_at(...)")
     if point not in POINTS:
-        raise TestKitError(f"crash_at() takes one of {', '.join(POINTS)}, not {point!r:.100}")
+        raise TestKitError(f"crash_at() takes one of {', '.join(POINTS)}, not {repr_of(point)}")
     configs = configs_of(queues)
     with databases_within() as databases:
         for config in configs:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Message
 from mq_django.core.publication import Publication, publication
@@ -100,7 +101,7 @@ def _entry(function: Any, given: Any) -> Handler:
     """Return what a function is registered as for this message."""
     registered = [entry for entry in registry.handlers() if entry.call is function]
     if not registered:
-        raise TestKitError(f"{function!r:.200} is no task, and no function of a handler or subscriber")
+        raise TestKitError(f"{repr_of(function, 200)} is no task, and no function of a handler or subscriber")
     found = registered
     if isinstance(given, Message):
         found = [entry for entry in registered if entry.name in (ANY, given.name)]

@@ -8,10 +8,11 @@ from mq_django.consumers.by_server import by_server, connection_of
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.core import clock
 from mq_django.core.schedules import NEVER
+from mq_django.errors import EndlessRun
 from mq_django.stores import open_store
 from mq_django.testing import ticks
 from mq_django.testing.looking import delayed
-from mq_django.testing.queue_run import BATCH, Handled
+from mq_django.testing.queue_run import BATCH, Handled, mostly
 from mq_django.testing.runs import LIMIT, configs_of, run_into
 from mq_django.transport.connections import open_wire
 
@@ -20,36 +21,42 @@ def run_until_idle(
     queues: Sequence[str] = (),
     *,
     advance_to: Callable[[int], None],
-    raise_errors: bool = False,
+    schedules: bool = False,
+    raise_errors: bool = True,
     limit: int = LIMIT,
 ) -> list[Handled]:
     """Handle everything until no message is ready or delayed: move the time from one due message to the next.
 
-    Schedules whose ticks are on the way fire. The time stops at each tick. A tick alone does not move the time, and
-    neither do messages that come from ticks.
+    With `schedules` those fire whose ticks are on the way. The time stops at each tick. A tick alone does not move the
+    time, and neither do messages that come from ticks.
 
     Args:
         queues: see run().
         advance_to: moves the time to a moment, in milliseconds since 1970.
+        schedules: whether schedules fire.
         raise_errors: see run().
-        limit: the most messages.
+        limit: the most messages, and the most moves of the time.
 
     Returns:
         What was handled, in this order.
 
     Raises:
-        EndlessRun: more than `limit` messages became ready.
+        EndlessRun: more than `limit` messages became ready, or the time was moved more often.
         UnknownQueue, SynchronousOnlyOperation: see run().
     """
     handled: list[Handled] = []
     with ticks.noted():
-        while True:
-            tick_ms = fire_due_schedules()
+        for _ in range(limit + 1):
+            tick_ms = fire_due_schedules() if schedules else None
             run_into(handled, queues, raise_errors=raise_errors, limit=limit)
             due_ms = next_due_ms(queues, but=ticks.ids())
             if due_ms is None:
                 return handled
             advance_to(due_ms if tick_ms is None else min(due_ms, tick_ms))
+    raise EndlessRun(
+        f"The time was moved {limit} times, and there are still delayed messages: they are delayed endlessly, "
+        f"schedules fire often on the way, or limit= is too low. {mostly(handled)}"
+    )
 
 
 def next_due_ms(queues: Sequence[str] = (), *, but: Collection[str] = ()) -> int | None:

@@ -1,10 +1,12 @@
 """The queues of a test: the fixture `mq` of pytest, and the attribute `mq` of MQTestMixin."""
 
 from collections.abc import Collection
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any, Self
 
 from mq_django.core import partitions
+from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.testing import (
@@ -13,6 +15,7 @@ from mq_django.testing import (
     faults,
     idempotence,
     idle,
+    immediately,
     looking,
     moved_clock,
     on_commit,
@@ -55,13 +58,16 @@ class MQ(Recorder):
             NoServer: there is no Redis server on this machine.
         """
         _check_that_tests_run()
+        import_declaring()
         test_databases.share()
         on_commit.note_connections()
         cleaning.clean()
         runs.ensure_groups()
         super().start()
         partitions.end_turns()
-        test_mode.handle_ready, test_mode.relay = runs.run, relaying.relay_after_commit
+        # Like a consumer beside the test, which waits for results.
+        test_mode.handle_ready = partial(runs.run, raise_errors=False)
+        test_mode.relay = relaying.relay_after_commit
         test_mode.outboxes.clear()
         self._ended.enter_context(ticks.noted())
 
@@ -118,21 +124,42 @@ class MQ(Recorder):
     run = staticmethod(runs.run)
     arun = staticmethod(runs.arun)
 
-    def run_until_idle(self, *queues: str, raise_errors: bool = False, limit: int = runs.LIMIT) -> list[Handled]:
-        """Handle everything, and move the time to the next due message, until no message is ready or delayed.
+    def running(self, *queues: str, raise_errors: bool = True) -> AbstractContextManager[None]:
+        """Handle each message right after it is published, while a block runs, in the place of calls of run().
 
-        Schedules whose ticks are on the way fire. A tick alone does not move the time.
+            with mq.running(), self.captureOnCommitCallbacks(execute=True):
+                self.client.post("/checkout/")
+
+        For tests that expect the effects of a task after the commit: of a `TransactionTestCase`, or with
+        `captureOnCommitCallbacks(execute=True)` or `commit()` in a `TestCase`. In setUp() of a class, for each of its
+        tests: `self.enterContext(self.mq.running())`. Not for coroutines.
 
         Args:
-            queues, raise_errors, limit: as for run().
+            queues: as for run().
+            raise_errors: as for run(), at the end of the block: the first error is raised there.
+        """
+        return immediately.handling(lambda: runs.run(*queues, raise_errors=raise_errors))
+
+    def run_until_idle(
+        self, *queues: str, schedules: bool = False, raise_errors: bool = True, limit: int = runs.LIMIT
+    ) -> list[Handled]:
+        """Handle everything, and move the time to the next due message, until no message is ready or delayed.
+
+        Args:
+            queues, raise_errors: as for run().
+            schedules: whether schedules fire whose ticks are on the way. A tick alone does not move the time.
+            limit: the most messages, and the most moves of the time.
 
         Returns:
             What was handled, in this order.
 
         Raises:
-            EndlessRun, UnknownQueue, SynchronousOnlyOperation: as run().
+            EndlessRun: more than `limit` messages became ready, or the time was moved more often.
+            UnknownQueue, TestKitError, SynchronousOnlyOperation: as run().
         """
-        return idle.run_until_idle(queues, advance_to=moved_clock.move_to, raise_errors=raise_errors, limit=limit)
+        return idle.run_until_idle(
+            queues, advance_to=moved_clock.move_to, schedules=schedules, raise_errors=raise_errors, limit=limit
+        )
 
     arun_until_idle = asynchronous(run_until_idle)
 

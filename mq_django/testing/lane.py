@@ -44,9 +44,9 @@ class UnsharedState:
         """See RunningState.holds()."""
         return True
 
-    def paused(self, queue: int) -> bool:
-        """See RunningState.paused()."""
-        return False
+    def may_run(self, queue: int, read_at: float) -> bool:
+        """See RunningState.may_run()."""
+        return True
 
 
 class CallerLane:

@@ -10,6 +10,7 @@ from django.utils.module_loading import import_string
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.core.filters import Filterable
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Delivery, Message
@@ -97,7 +98,7 @@ def messages(queue: str, state: State | None = None) -> list[Queued]:
         ConfigurationError, NoServer: there is no usable server for tests.
     """
     if state not in (None, *get_args(State)):
-        raise TestKitError(f"state= is one of {', '.join(get_args(State))}, not {state!r:.100}")
+        raise TestKitError(f"state= is one of {', '.join(get_args(State))}, not {repr_of(state)}")
     config, each = get_config().queue(queue), get_args(State) if state is None else (state,)
     return [found for one in each for found in _in_parts(config, one)]
 
@@ -160,7 +161,7 @@ def topic(name: str) -> TopicContent:
     """
     config = get_config().topic(name)
     log = open_log(config, open_wire("inspect", config.connection))
-    entries = _up_to_limit(log.read(BEGINNING, END, batch=BATCH), f"Topic {name!r} has messages:")
+    entries = _up_to_limit(log.read(BEGINNING, END, batch=BATCH), f"Topic {repr_of(name)} has messages:")
     return TopicContent(
         messages=[entry.message for entry in entries if isinstance(entry, Delivery)],
         groups={group.name: group.lag for group in log.groups()},
@@ -201,7 +202,7 @@ def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
 
 
 def _in_state(queue: str, reader: Reader, state: Literal["ready", "pending"] | Room) -> Iterator[Queued]:
-    what = f"Queue {queue!r} has {state} messages:"
+    what = f"Queue {repr_of(queue)} has {state} messages:"
     if state == "ready" or state == "pending":
         yield from _up_to_limit(_entries(reader, state), what)
     else:
@@ -255,7 +256,7 @@ def _buried(config: QueueConfig) -> Iterator[tuple[int, DeadLetter]]:
     while True:
         total, found = letters.read(limit=BATCH, first=first, max_bytes=WHOLE, which="WHOLE")
         if total > LIMIT:
-            raise _too_many(f"Queue {queue!r} has dead letters:")
+            raise _too_many(f"Queue {repr_of(queue)} has dead letters:")
         for entry, fields in found:
             complete = {name: value for name, value in fields.items() if isinstance(value, bytes)}
             message = buried(queue, entry, complete)

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.publish_checks import due
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import TestKitError
@@ -48,7 +49,7 @@ def travel_to(moment: datetime) -> None:
         NoServer, ConfigurationError, ConnectionLost: there is no usable server for tests.
     """
     if not isinstance(moment, datetime):
-        raise TestKitError(f"travel_to() takes a datetime, not {moment!r:.100}")
+        raise TestKitError(f"travel_to() takes a datetime, not {repr_of(moment)}")
     _, due_ms = due(None, moment)
     assert due_ms is not None
     _move(due_ms - test_clock.now_ms(control_client()), "travel_to()")

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import connections
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
 from mq_django.errors import TestKitError
 from mq_django.outbox.insertion import RowsCommitted
@@ -81,11 +82,11 @@ def commit(using: str | None = None) -> int:
         TestKitError: there is no open transaction, or no such database.
     """
     if using is not None and using not in list(connections):
-        raise TestKitError(f"using must be the alias of a database, not {using!r:.100}")
+        raise TestKitError(f"using must be the alias of a database, not {repr_of(using)}")
     found = _own_connections() if using is None else [connections[using]]
     in_transaction = [connection for connection in found if connection.in_atomic_block]
     if not in_transaction:
-        raise TestKitError(OUTSIDE.format(where="" if using is None else f" on database {using!r}"))
+        raise TestKitError(OUTSIDE.format(where="" if using is None else f" on database {repr_of(using)}"))
     return sum(_run(connection, 0) for connection in in_transaction)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,9 @@ from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import handler_context
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.outcomes import HandBack, Outcome
-from mq_django.errors import EndlessRun
+from mq_django.core.outcomes import HandBack, Outcome, SetAside
+from mq_django.core.step_ids import STEP_NAME
+from mq_django.errors import EndlessRun, TestKitError
 from mq_django.producers.step_courier import StepCourier
 from mq_django.registry import Handler, batches, find, names
 from mq_django.stores import open_store
@@ -56,6 +58,13 @@ class Handled:
     exception: BaseException | None = field(default=None, compare=False)
     #: How long the handler ran.
     seconds: float = field(default=0.0, compare=False)
+
+
+def mostly(handled: Sequence[Handled]) -> str:
+    """Return which messages were handled most often, for an error."""
+    names = Counter(each.message.name for each in handled if each.message is not None)
+    listed = ", ".join(f"{name!r:.100} ({count} times)" for name, count in names.most_common(3))
+    return f"Most often handled: {listed or 'none'}"
 
 
 class NotingSettler(Settler):
@@ -121,18 +130,30 @@ class QueueRun:
                 self._hand_back(taken)
                 raise EndlessRun(
                     f"After {limit} messages, queue {self._name!r} still has ready ones: handlers publish endlessly, "
-                    "or limit= is too low"
+                    f"or limit= is too low. {mostly(handled)}"
                 )
             calls = self._calls(taken)
             for at, items in enumerate(calls, 1):
                 try:
-                    handled += self._handle(items, raise_errors=raise_errors)
+                    handled += (found := self._handle(items, raise_errors=raise_errors))
+                    if raise_errors:
+                        self._refuse_unhandled(found)
                 except BaseException:
                     # Settles what has run, too.
                     self._hand_back([item for items in calls[at:] for item in items])
                     raise
             taken = self._settle_and_take(self._count(limit - len(handled)))
         return len(handled) > before
+
+    def _refuse_unhandled(self, handled: Sequence[Handled]) -> None:
+        name = next((each.message.name for each in handled if each.message and each.outcome == SetAside()), None)
+        if name is not None:
+            listed = sorted(each for each in names(self._name) if not each.startswith(STEP_NAME))
+            known = ", ".join(listed) or "none"
+            raise TestKitError(
+                f"Queue {self._name!r} has no handler of {name!r:.300}. Known: {known:.1000}. With "
+                "raise_errors=False it is set aside, as by a consumer"
+            )
 
     def on_low(self) -> None:
         """Do nothing: nothing is fetched meanwhile."""

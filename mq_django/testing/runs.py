@@ -8,6 +8,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.worker.databases import databases_within
+from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import TestKitError, UnknownQueue
@@ -26,7 +27,7 @@ logger = get_logger(__name__)
 LIMIT = 10_000
 
 
-def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Handled]:
+def run(*queues: str, raise_errors: bool = True, limit: int = LIMIT) -> list[Handled]:
     """Handle everything that is ready or due, also what handlers publish meanwhile, until nothing is ready.
 
     Messages run one after another in the caller's thread, with its database connections, through the same code as in
@@ -38,8 +39,9 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
     Args:
         queues: names of queues, of groups such as `orders:billing`, or of topics, which stand for all their groups.
             None: all queues of this project, and all groups with a subscriber.
-        raise_errors: raise what a handler raises, after it is settled. Otherwise only what is no `Exception` is
-            raised, such as `KeyboardInterrupt` and the outcomes of pytest.
+        raise_errors: raise what a handler raises, after it is settled, and TestKitError for a message that nobody
+            handles. With False only what is no `Exception` is raised, such as `KeyboardInterrupt` and the outcomes of
+            pytest.
         limit: the most messages.
 
     Returns:
@@ -49,7 +51,7 @@ def run(*queues: str, raise_errors: bool = False, limit: int = LIMIT) -> list[Ha
         EndlessRun: more than `limit` messages became ready.
         UnknownQueue: there is no such queue, group or topic.
         SynchronousOnlyOperation: this thread runs an event loop, which has to await arun().
-        TestKitError: a name is no string.
+        TestKitError: a name is no string, or no handler has the name of a message.
         NoServer, ConfigurationError, ConnectionLost: there is no usable server for tests.
     """
     handled: list[Handled] = []
@@ -99,10 +101,10 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
     found: list[str] = []
     for name in [queues] if isinstance(queues, str) else queues:
         if not isinstance(name, str):
-            raise TestKitError(f"A queue is named by a string, not {name!r:.100}")
+            raise TestKitError(f"A queue is named by a string, not {repr_of(name)}")
         if GROUP_SEPARATOR in name and name not in registry.groups() and not registry.own_names(name):
             known = ", ".join(registry.groups()) or "none"
-            raise UnknownQueue(f"No subscriber has the group {name!r}; known: {known}")
+            raise UnknownQueue(f"No subscriber has the group {repr_of(name)}; known: {known}")
         found += registry.groups(name) if name in config.topics else [name]
     return _parts([config.queue(name) for name in dict.fromkeys(found)])
 

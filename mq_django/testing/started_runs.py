@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
 from mq_django.conf import get_config
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import TestKitError, UnknownRun
 from mq_django.inspector import workflow_runs
 from mq_django.producers.step_courier import StepCourier
@@ -56,11 +57,11 @@ class StartedRuns(list[Run]):
         __tracebackhide__ = True
         asked = {"name": name, "state": state} | ({} if workflow is None else {"name": _name_of(workflow)})
         if state is not None and state not in workflow_runs.RUN_STATES:
-            raise TestKitError(f"state= is one of {', '.join(workflow_runs.RUN_STATES)}, not {state!r:.100}")
+            raise TestKitError(f"state= is one of {', '.join(workflow_runs.RUN_STATES)}, not {repr_of(state)}")
         found = [run for run in self if asked["name"] in (None, run.name) and state in (None, _state(run))]
         if len(found) == 1:
             return found[0]
-        text = " and ".join(f"{what} {value!r}" for what, value in asked.items() if value is not None)
+        text = " and ".join(f"{what} {repr_of(value)}" for what, value in asked.items() if value is not None)
         raise AssertionError(f"expected 1 run with {text or 'any name and state'}, found {len(found)}: {self!r}")
 
     def __repr__(self) -> str:
@@ -104,7 +105,7 @@ def run_supervised() -> int:
 def _name_of(workflow: Any) -> str:
     name = getattr(workflow, "name", None)
     if not hasattr(workflow, "start") or not isinstance(name, str):
-        raise TestKitError(f"get() takes a workflow, or name=, not {workflow!r:.100}")
+        raise TestKitError(f"get() takes a workflow, or name=, not {repr_of(workflow)}")
     return name
 
 

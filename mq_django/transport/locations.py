@@ -21,7 +21,8 @@ from django_redis.pool import get_connection_factory
 from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config
+from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 from mq_django.transport.cluster import Cluster
@@ -49,6 +50,10 @@ _OURS = frozenset(
 #: Options of an alias about its own pools.
 _ALIAS_POOLS = frozenset({"CONNECTION_POOL_CLASS", "PARSER_CLASS", "SOCKET_TIMEOUT", "SOCKET_CONNECT_TIMEOUT"})
 
+_NO_ADDRESS = (
+    f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
+    "password, write /, ?, #, @, : and % percent-encoded."
+)
 _BAD_OPTION = re.compile(r"Invalid value for '(\w+)'")
 
 
@@ -116,7 +121,7 @@ def _alias_pool(alias: str, named_by: str, ours: Mapping[str, Any]) -> redis.Con
     cache, setting = settings.CACHES.get(alias), f"CACHES[{alias!r}]"
     if cache is None or not is_django_redis(cache):
         raise ConfigurationError(
-            f'{named_by} = {alias!r} must name a django-redis alias in CACHES, or be a URL or "embedded".'
+            f'{named_by} = {shown_setting(alias)} must name a django-redis alias in CACHES, or be a URL or "embedded".'
         )
     servers = servers_of(cache)
     url = _without_ours(servers[0] if servers else "", f"The LOCATION of {setting}")
@@ -178,8 +183,9 @@ def _check_classes(options: Mapping[str, Any], servers: Sequence[str], setting: 
     redis_client = options.get("REDIS_CLIENT_CLASS")
     if redis_client and import_string(redis_client) is not redis.Redis:
         raise ConfigurationError(
-            f"{setting} has the REDIS_CLIENT_CLASS {redis_client!r}, which queues would not use: they have clients of "
-            "their own. Name an alias without it, or a URL: that of a Redis Cluster is redis+cluster://HOST:PORT,HOST:PORT."
+            f"{setting} has the REDIS_CLIENT_CLASS {repr_of(redis_client)}, which queues would not use: they have "
+            "clients of their own. Name an alias without it, or a URL: that of a Redis Cluster is "
+            "redis+cluster://HOST:PORT,HOST:PORT."
         )
 
 
@@ -204,11 +210,11 @@ def _fault(url: str) -> str:
     except ValueError as error:
         if option := _BAD_OPTION.match(str(error)):
             return f"the value of {option[1]!r} is wrong."
-        return (
-            f"it must start with one of {', '.join(SERVER_SCHEMES)} and have a port from 1 to 65535. In a user name or "
-            "password, write /, ?, #, @, : and % percent-encoded."
-        )
+        return _NO_ADDRESS
     parts = urlsplit(url)
+    # redis-py would use port 6379.
+    if parts.scheme != "unix" and parts.port == 0:
+        return _NO_ADDRESS
     if parts.scheme == "unix" and not parts.path:
         # redis-py would connect to localhost:6379.
         return "it has no path to a socket."

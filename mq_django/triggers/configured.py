@@ -11,6 +11,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, get_config, read
+from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
 from mq_django.core.publish_checks import check_name
 from mq_django.core.templates import Arguments
@@ -88,7 +89,7 @@ def read_entry(config: Config, number: int, entry: Mapping[str, Any]) -> Trigger
     """
     unknown = [key for key in entry if key not in KEYS]
     if unknown:
-        raise ConfigurationError(f"{unknown[0]!r} is not one of {', '.join(sorted(KEYS))}")
+        raise ConfigurationError(f"{repr_of(unknown[0])} is not one of {', '.join(sorted(KEYS))}")
     if "signal" not in entry:
         raise ConfigurationError('it has no "signal"')
     target = _target(entry)
@@ -106,7 +107,7 @@ def _target(entry: Mapping[str, Any]) -> Target:
     if "task" in entry and not {"queue", "name", "data"} & entry.keys():
         task = _loaded(entry["task"])
         if not isinstance(task, Enqueues):
-            raise ConfigurationError(f"{entry['task']!r:.100} is not a task of mq_django")
+            raise ConfigurationError(f"{repr_of(entry['task'])} is not a task of mq_django")
         return TaskTarget(task, task_arguments(_loaded(entry.get("args"))))
     if "queue" in entry and "name" in entry and not {"task", "args"} & entry.keys():
         return MessageTarget(entry["queue"], check_name(entry["name"]), _data(entry.get("data")))
@@ -133,4 +134,4 @@ def _loaded(value: Any) -> Any:
     try:
         return import_string(value)
     except ImportError as error:
-        raise ConfigurationError(f"{value!r} cannot be imported: {error}") from error
+        raise ConfigurationError(f"{repr_of(value)} cannot be imported: {error}") from error

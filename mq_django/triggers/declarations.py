@@ -8,6 +8,7 @@ from django.apps import apps
 from django.dispatch import Signal
 
 from mq_django.core import clock
+from mq_django.core.exceptions import repr_of
 from mq_django.core.publish_checks import check_priority, due, expiry, uniqueness
 from mq_django.core.templates import Arguments, Template
 from mq_django.core.times import Duration
@@ -72,7 +73,7 @@ def on_signal(
 
     def decorate(task: Task) -> Task:
         if not isinstance(task, Enqueues):
-            raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {task!r:.100}")
+            raise ConfigurationError(f"@on_signal must be above @task of mq_django, not above {repr_of(task)}")
         uid = ":".join(map(_identity, (task.module_path, delay, unique, unique_for, on_conflict, when, args)))
         trigger = build(
             TaskTarget(task, task_arguments(args)),
@@ -137,7 +138,7 @@ def build(
 
     links = _links(signal, sender, Receiver(enqueue, f"of {target}", strict), uid)
     if not isinstance(cancel_on, list | tuple):
-        raise ConfigurationError(f"cancel_on= takes a list of (signal, sender), not {cancel_on!r:.100}")
+        raise ConfigurationError(f"cancel_on= takes a list of (signal, sender), not {repr_of(cancel_on)}")
     for number, entry in enumerate(cancel_on):
         links += _cancelling(entry, target, key, strict, f"{uid}:cancel:{number}")
     return Trigger(links)
@@ -145,7 +146,9 @@ def build(
 
 def _cancelling(entry: Any, target: Target, key: Template | None, strict: bool, uid: str) -> list[Link]:
     if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
-        raise ConfigurationError(f"cancel_on= takes (signal, sender) or (signal, sender, template), not {entry!r:.100}")
+        raise ConfigurationError(
+            f"cancel_on= takes (signal, sender) or (signal, sender, template), not {repr_of(entry)}"
+        )
     signal, sender, *own = entry
     template = Template(own[0]) if own else key
     if template is None or key is None:
@@ -191,7 +194,7 @@ def _signals(value: Any) -> Sequence[Signal]:
     signals = several(value)
     for signal in signals:
         if not isinstance(signal, Signal):
-            raise ConfigurationError(f"{signal!r:.100} is not a signal")
+            raise ConfigurationError(f"{repr_of(signal)} is not a signal")
     return signals
 
 
@@ -206,5 +209,5 @@ def _identity(value: Any) -> str:
     if code is not None:
         return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno}"
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={_identity(item)}" for key, item in value.items())
-    return repr(value)
+        return ",".join(f"{repr_of(key)}={_identity(item)}" for key, item in value.items())
+    return repr_of(value, 10_000)

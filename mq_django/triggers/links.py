@@ -11,6 +11,7 @@ from django.db.models.signals import m2m_changed
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
 from mq_django.core.templates import Arguments
 from mq_django.errors import ConfigurationError
@@ -106,7 +107,7 @@ def _find_model(name: str) -> Any:
     try:
         return apps.get_model(name) if name.count(".") == 1 else import_string(name)
     except (LookupError, ValueError, ImportError) as error:
-        raise ConfigurationError(f"{name!r} is not a model, such as shop.Cart: {error}") from error
+        raise ConfigurationError(f"{repr_of(name)} is not a model, such as shop.Cart: {error}") from error
 
 
 def database(arguments: Arguments) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.templates import Arguments, filler
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.producers.queues import queues
@@ -58,7 +59,7 @@ class TaskTarget:
         elif isinstance(args, list | tuple):
             task.enqueue(*args)
         else:
-            raise InvalidMessage(f"args= must give a list, or a dict of keyword arguments, not {args!r:.100}")
+            raise InvalidMessage(f"args= must give a list, or a dict of keyword arguments, not {repr_of(args)}")
 
     def __str__(self) -> str:
         return self.task.module_path
@@ -83,7 +84,10 @@ class MessageTarget:
 
 def mapping(value: Any) -> Callable[[Arguments], Any]:
     """Return a function that makes data from a signal's arguments. `value` is a function, or templates."""
-    return calling(value) if callable(value) else filler(value)
+    try:
+        return calling(value) if callable(value) else filler(value)
+    except RecursionError as error:
+        raise ConfigurationError(f"{repr_of(value)} is nested too deep, or contains itself") from error
 
 
 def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
@@ -95,7 +99,7 @@ def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{function!r:.100} cannot be called with a signal's arguments: {error}") from error
+        raise ConfigurationError(f"{repr_of(function)} cannot be called with a signal's arguments: {error}") from error
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return lambda arguments: function(**arguments)
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -111,7 +115,7 @@ def task_arguments(args: Any) -> Callable[[Arguments], Any]:
     if args is None:
         return lambda arguments: [primary_key(arguments)]
     if not callable(args) and not isinstance(args, list | tuple | Mapping):
-        raise ConfigurationError(f"args= is a function, a list or a dict, not {args!r:.100}")
+        raise ConfigurationError(f"args= is a function, a list or a dict, not {repr_of(args)}")
     return mapping(args)
 
 

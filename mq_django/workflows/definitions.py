@@ -6,6 +6,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, overload
 
+from mq_django.core.exceptions import repr_of
 from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import InvalidArguments, InvalidWorkflow
@@ -218,7 +219,7 @@ def workflow(
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME or not value.isprintable():
-        raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r:.300}")
+        raise InvalidWorkflow(f"{what} must be 1 to {MAX_NAME} printable characters, not {repr_of(value, 300)}")
     return value
 
 
@@ -228,7 +229,7 @@ def _name(value: object) -> str:
 
 def _policy(value: object) -> str:
     if value not in POLICIES:
-        raise InvalidWorkflow(f'policy must be "stop" or "continue", not {value!r:.100}')
+        raise InvalidWorkflow(f'policy must be "stop" or "continue", not {repr_of(value)}')
     return str(value)
 
 
@@ -236,15 +237,19 @@ def _lasts(value: object) -> int:
     try:
         found = read_duration(value)
     except TypeError as error:
-        raise InvalidWorkflow(f"expires must be {error}, not {value!r:.100}") from error
+        raise InvalidWorkflow(f"expires must be {error}, not {repr_of(value)}") from error
     if not timedelta(0) < found <= timedelta(days=3660):
-        raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {value!r:.100}")
+        raise InvalidWorkflow(f"expires must be above zero, and at most 3660 days, not {repr_of(value)}")
     return round(found.total_seconds() * 1000)
 
 
 def _check_function(function: Function) -> None:
-    if any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)):
-        raise InvalidWorkflow(f"{function!r:.200} must be a plain function, which returns when its steps are added")
+    others = any(is_other(function) for is_other in (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction))
+    # A task or a functools.partial has no name.
+    if others or not hasattr(function, "__qualname__"):
+        raise InvalidWorkflow(
+            f"{repr_of(function, 200)} must be a plain function, which returns when its steps are added"
+        )
 
 
 def _accepts_failure(task: AnyTask) -> bool:

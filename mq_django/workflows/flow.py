@@ -4,15 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, overload
 
-from mq_django.core.flow_graph import FlowGraph, StepRecord, ranges
+from mq_django.core.exceptions import repr_of
+from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, StepRecord, ranges, values_taken
 from mq_django.core.step_ids import STEP_NAME, message_id_of
 from mq_django.errors import InvalidWorkflow
 from mq_django.task_backend.arguments import arguments_of
 from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.workflows.step_bodies import body_of, check_task, headers_of
-
-#: The most steps of one definition.
-MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,10 +134,10 @@ class Flow:
             InvalidWorkflow, InvalidArguments: see add().
         """
         if not isinstance(items, Iterable):
-            raise InvalidWorkflow(f"map() needs a list of items, not {items!r:.100}")
+            raise InvalidWorkflow(f"map() needs a list of items, not {repr_of(items)}")
         steps = [self.add(what, item, **kwargs) for item in items]
         if not all(_is_step(step) for step in steps):
-            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {what!r:.200}")
+            raise InvalidWorkflow(f"map() needs a task, or a workflow that returns one step, not {repr_of(what, 200)}")
         return Steps(self, steps)
 
     def _add(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
@@ -151,6 +149,10 @@ class Flow:
         before: set[int] = set()
         plain_args = [self._plain(str(place), value, references, before) for place, value in enumerate(args)]
         plain_kwargs = {name: self._plain(name, value, references, before) for name, value in kwargs.items()}
+        try:
+            values_taken(references)
+        except ValueError as error:
+            raise InvalidWorkflow(f"A step takes at most {MAX_STEPS} values of other steps") from error
         arguments = arguments_of(task, plain_args, plain_kwargs)
         number = self._graph.add()
         self._planned.append(Planned(task, arguments, references))
@@ -202,7 +204,7 @@ class Flow:
     def _check_own(self, steps: Iterable[Any]) -> None:
         for step in steps:
             if not isinstance(step, Step) or step.flow is not self:
-                raise InvalidWorkflow(f"{step!r:.100} is not a step of this flow")
+                raise InvalidWorkflow(f"{repr_of(step)} is not a step of this flow")
 
     def _records(self, run_id: str, first: int = 1) -> list[StepRecord]:
         """Return what is written for the steps of a run. The first has the number `first`.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mq_django.core.exceptions import repr_of
 from mq_django.errors import InvalidWorkflow
 from mq_django.task_backend.compat import Task
 from mq_django.workflows.definitions import Workflow
@@ -92,7 +93,7 @@ def _list(returned: Any) -> list[Step]:
     for end in ends:
         if not isinstance(end, Step):
             raise InvalidWorkflow(
-                f"A workflow in parallel() must return its last step, or a list of steps, not {end!r:.100}"
+                f"A workflow in parallel() must return its last step, or a list of steps, not {repr_of(end)}"
             )
     return ends
 
@@ -100,5 +101,7 @@ def _list(returned: Any) -> list[Step]:
 def _member(name: str, member: Any) -> tuple[Any, Sequence[Any]]:
     what, args = (member[0], member[1:]) if isinstance(member, tuple) and member else (member, ())
     if not isinstance(what, Task | Workflow):
-        raise InvalidWorkflow(f"A member of {name}() is a task, (task, *arguments) or a workflow, not {member!r:.100}")
+        raise InvalidWorkflow(
+            f"A member of {name}() is a task, (task, *arguments) or a workflow, not {repr_of(member)}"
+        )
     return what, args

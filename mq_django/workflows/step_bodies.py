@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mq_django.conf import get_config_if_valid
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps
 from mq_django.core.publication import publication
 from mq_django.core.publish_checks import check_headers, check_supported
@@ -21,9 +23,13 @@ def check_task(task: object) -> None:
         InvalidWorkflow: it is no task of mq_django, or it has a unique key or an expiry.
     """
     if not isinstance(task, Task) or not isinstance(task.get_backend(), TaskBackend):
-        raise InvalidWorkflow(f"{task!r:.200} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS")
+        raise InvalidWorkflow(
+            f"{repr_of(task, 200)} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS"
+        )
+    config = get_config_if_valid()
     try:
-        check_supported(queues[task.queue_name].config, "step")
+        if config is not None:
+            check_supported(config.queue(task.queue_name), "step")
     except MQError as error:
         raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     options: Publishing = getattr(task, "publishing", DEFAULT)
@@ -65,7 +71,7 @@ def body_of(task: AnyTask, name: str, data: Mapping[str, Any], headers: Mapping[
     """
     options: Publishing = getattr(task, "publishing", DEFAULT)
     body: dict[str, Any] = {"queue": task.queue_name, "name": name, "data": data}
-    if headers:
+    if headers := {**headers, **options.all_headers}:
         body["headers"] = headers
     if task.priority:
         body["priority"] = task.priority

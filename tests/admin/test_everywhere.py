@@ -12,15 +12,18 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import include, path, set_script_prefix
 
+from mq_django import schedules
 from mq_django.admin import QueueAdmin
 from mq_django.admin.consumers import stacks_page as stacks
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.admin.ui import page
 from mq_django.admin.workflows import run_operations
+from mq_django.inspector import jobs
 from mq_django.models import Queue
 from mq_django.transport.connections import TIMEOUTS, close_clients
 from tests.admin.conftest import BASE
-from tests.admin.pages import LOOKS, POSTS, VISITS, every_visit, main_of, world
+from tests.admin.pages import LOOKS, POSTS, VIEW, VISITS, Visit, every_visit, main_of, world
+from tests.seeding import publish, take
 from tests.slow_wire import SlowWire
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings", "unanswered")]
@@ -97,6 +100,31 @@ def test_each_page_takes_exactly_its_permissions(log_in):
         if {*answers} != {403} or visit.send(client_with(*sorted(visit.needs))).status_code not in (200, 302):
             failed.append(str(visit))
     assert failed == []
+
+
+#: What leads to an action, or is one.
+ACTIONS = re.compile(r'…</(?:a|button)>|formaction|_selected_action|href="[^"]*/(?:all|cancel|skip|retry|seek|add)/')
+
+
+def test_who_may_only_look_is_offered_no_action(viewer, operator):
+    world()
+    schedules.create("digest", queue="emails", every=60, message="m")
+    for queue in ("default", "emails"):
+        publish(queue, "welcome", 1)
+    take("default", 1)
+    jobs.begin("emails", "redrive", who="ann")
+    held, *_ = operator.get(f"{BASE}default/pending/").context["rows"]
+    visits = [visit for visit in LOOKS if visit.needs == VIEW] + [Visit("entry", held["url"].removeprefix(BASE), VIEW)]
+    offered, pressed = {}, set()
+    for visit in visits:
+        for client, found in ((viewer, offered), (operator, {})):
+            response = visit.send(client)
+            is_page = response.status_code == 200 and not response.streaming
+            found[str(visit)] = ACTIONS.findall(main_of(response)) if is_page else []
+            pressed |= {*found[str(visit)]} if client is operator else set()
+    assert {name: found for name, found in offered.items() if found} == {}
+    # They would have been there.
+    assert pressed >= {"…</a>", "…</button>", "formaction", "_selected_action"}
 
 
 def test_nobody_gets_in_without_logging_in_and_nothing_is_changed_without_its_token(client, operator):

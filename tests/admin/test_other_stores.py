@@ -4,14 +4,11 @@ import pytest
 
 from mq_django import queues, topics
 from mq_django.admin.ui.text import to_url
-from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.inspector import dead_letters
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests.admin.conftest import BASE
+from tests.seeding import opened
 
 pytestmark = pytest.mark.cluster
 
@@ -27,8 +24,7 @@ def name(request, mq_settings, namespace):
 @pytest.fixture
 def held(name):
     """One message of each place: ready, pending, delayed, dead."""
-    store = open_store(get_config().queue(name), Session(get_client("consume")))
-    store.create_groups()
+    store = opened(name)
     publish = queues["jobs"].publish_many if name == "jobs" else topics["orders"].publish_many
     publish([("welcome", {"n": n}) for n in range(4)], on_commit=False)
     first, second, third = store.take(ME, count=3)
@@ -37,12 +33,8 @@ def held(name):
     return first.message, second.message, third.message
 
 
-def test_the_overview_counts_them(operator, name, held):
-    page = operator.get(BASE).content.decode()
-    assert name in page
-
-
 def test_every_page_of_it_is_there(operator, name, held):
+    assert name in operator.get(BASE).content.decode()
     assert operator.get(f"{BASE}{name.replace(':', '_3A')}/change/").status_code == 200
     for where in ("stats.json", "figures/", "ready/", "pending/", "dead/", "waiting/delayed/"):
         assert operator.get(f"{BASE}{name}/{where}").status_code == 200, where
@@ -53,7 +45,7 @@ def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operat
     entry = dead_letters.find(name, dead.id)
     assert dead.id in operator.get(f"{BASE}{name}/dead/{entry}/").content.decode()
     assert delayed.id in operator.get(f"{BASE}{name}/waiting/delayed/").content.decode()
-    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    store = opened(name)
     assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (1, 1, 1)
     chosen = {"action": "redrive", "_selected_action": [entry], "confirmed": "yes"}
     assert operator.post(f"{BASE}{name}/dead/chosen/", chosen).status_code == 302
@@ -70,7 +62,7 @@ def test_a_dead_letter_is_edited_and_goes_back_as_a_new_message(operator, name, 
     done = operator.post(url, dict(asked.context["fields"]), follow=True)
 
     assert "It was resubmitted as message" in done.content.decode()
-    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    store = opened(name)
     found = {item.message.id: item.message for item in store.take("other", count=9)}
     (message,) = [message for message in found.values() if message.data == {"n": 99}]
     assert message.id != dead.id
@@ -84,7 +76,7 @@ def test_many_dead_letters_of_it_are_redriven_in_the_background(operator, name, 
     done = operator.post(url, dict(operator.get(url).context["fields"]), follow=True)
 
     assert "Redriven: 1 dead letters." in done.content.decode()
-    store = open_store(get_config().queue(name), Session(get_client("consume")))
+    store = opened(name)
     assert (store.depths().ready, store.depths().dead) == (2, 0)
 
 

@@ -12,7 +12,7 @@ from django.test import Client
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from tests.admin.conftest import BASE
-from tests.admin.pages import LOOKS, PLACES
+from tests.admin.pages import LOOKS, PLACES, world
 from tests.seeding import beat, bury, bury_many, dead_entry, publish, settle, take, tally
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
@@ -141,11 +141,17 @@ def test_the_overview_shows_rates_errors_and_consumers(operator):
 
 
 def test_live_parts_are_those_of_the_page(operator):
-    bury("emails")
-    for page, stats in ((BASE, f"{BASE}stats.json"), (f"{BASE}emails/change/", f"{BASE}emails/stats.json")):
-        html = operator.get(page).content.decode()
-        answer = operator.get(stats).json()
+    world()
+    for page, stats in {
+        "": "stats.json",
+        "emails/change/": "emails/stats.json",
+        "orders/change/": "orders/topic.json",
+        "orders:billing/change/": "orders:billing/stats.json",
+    }.items():
+        html = operator.get(BASE + page).content.decode()
+        answer = operator.get(BASE + stats).json()
         assert answer["summary"] in html
+        assert ("place" in answer["parts"]) == ("billing" in page)
         for name in answer["parts"]:
             assert f'data-mq-part="{name}"' in html
 

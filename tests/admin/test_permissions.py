@@ -29,20 +29,6 @@ def test_queues_are_neither_added_nor_deleted_here(operator, path):
     assert operator.post(BASE + path, {"post": "yes"}).status_code == 403
 
 
-def test_a_viewer_is_offered_nothing_to_press(viewer):
-    bury("emails")
-    publish("emails", "welcome", 1, delay=60, message_id="later")
-
-    for path in ("dead/", f"dead/{dead_entry('emails')}/", "waiting/delayed/", "waiting/delayed/later/"):
-        response = viewer.get(f"{BASE}emails/{path}")
-        assert response.status_code == 200
-        content = response.content.decode()
-        main = content[content.index('id="content-main"') :]
-        assert "<button" not in main
-        assert "checkbox" not in main
-        assert "/all/" not in main
-
-
 def test_a_get_changes_nothing(operator):
     bury("emails")
     publish("emails", "later", 1, delay=60, message_id="later")

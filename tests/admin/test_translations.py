@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from django.conf.urls.i18n import i18n_patterns
 from django.contrib import admin
 from django.urls import path
 from django.utils.translation import override
+
+from tests.shell import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,17 +40,7 @@ def test_a_catalogue_has_the_sentences_of_the_pages(tmp_path):
     (package / "locale").mkdir()
     command = [sys.executable, "-m", "django", "makemessages", "--locale", "de", "--settings", "tests.settings"]
 
-    done = subprocess.run(
-        command,
-        cwd=package,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
+    ran(command, cwd=package, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)})
     catalogue = (package / "locale" / "de" / "LC_MESSAGES" / "django.po").read_text()
     for sentence in ("The queue is paused.", "Pause the queue…", "Why it is not running:", "Scanned"):
         assert f'"{sentence}' in catalogue

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.admin.pages import PLACES, VISITS, Visit, world
 from tests.seeding import bury, dead_entry
+from tests.shell import ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,17 +43,11 @@ def test_each_page_renders_and_each_button_works_with_unfold(mq_settings, tmp_pa
     last = {(visit.path.partition("?")[0], visit.method): visit for visit in VISITS if visit.name != "=history"}
     visits = [*last.values()]
     visits += [Visit("dead_act", "emails/dead/chosen/", set(), "post", redrive)]
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-m", "tests.admin.visit"],
         input=json.dumps([(visit.method, visit.path.format(**PLACES), visit.fields) for visit in visits]),
         env=env,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
 
     for visit, (status, content) in zip(visits, answers, strict=True):

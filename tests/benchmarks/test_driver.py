@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import driver, messages, several
+from benchmarks import driver, messages
 from benchmarks.trees import ROOT
 
 
@@ -63,26 +62,12 @@ def test_coroutines_run_in_the_session_of_their_module(calls):
     assert calls == ["begin", 0, 1, 2, "end"]
 
 
-def test_a_pace_mixes_slow_messages_in(plain, calls):
-    driver.pace(plain, options(count=120, rate=100_000, slow_every=100))
-    assert [number for kind, number in calls if kind == messages.SLOW] == [50]
-
-
 def test_a_delay_at_a_pace_says_when_it_is_due(calls):
     module = SimpleNamespace(publish_later=lambda kind, data, delay: calls.append((data, delay)))
     driver.pace(module, options(count=20, rate=100_000, delay=2.0))
     for data, delay in calls:
         assert 1.0 <= delay <= 3.0
         assert data["due_ns"] - data["sent_ns"] == int(delay * 1e9)
-
-
-def test_the_command_line_answers_with_json(tmp_path):
-    (tmp_path / "contender.py").write_text("def publish(kind, data):\n    pass\n")
-    command = [sys.executable, "-m", "benchmarks.driver", "contender", "publish", "--count", "7"]
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=280)
-    assert json.loads(done.stdout)["count"] == 7
-    assert json.loads(done.stdout)["seconds"] >= 0
 
 
 CONTENDER = """
@@ -122,17 +107,3 @@ def test_node_publishes_the_same_data(ask_node):
     moments = ("sent_ns", "due_ns")
     assert {**theirs, **dict.fromkeys(moments)} == {**ours, **dict.fromkeys(moments)}
     assert theirs["sent_ns"] <= ours["sent_ns"], "both are on one clock"
-
-
-def test_node_publishes_in_bulk_and_later(ask_node):
-    assert ask_node("publish", "--count", "1001", "--bulk")[1] == [["many", 1000, 0], ["many", 1, 0]]
-    later = ask_node("pace", "--count", "2", "--rate", "1000", "--delay", "2")[1][-1]
-    assert 1 <= later[1] <= 3
-
-
-def test_node_consumes_with_its_settings(ask_node):
-    assert ask_node("consume", "--threads", "4")[1] == [["consume", 4, "redis://somewhere", "bench0", True]]
-
-
-def test_commands_are_joined_by_a_sign():
-    assert several.split(["rq", "a", "+", "rq", "b", "+"]) == [["rq", "a"], ["rq", "b"]]

@@ -65,12 +65,6 @@ def test_a_wrong_heading_is_told_with_its_file(written, subtests):
             headings.read(written("q.py", text, "#"))
 
 
-def test_a_heading_may_ask_for_a_newer_python(written):
-    text = HEADING.replace("dependencies", 'requires-python = ">=3.12"\ndependencies')
-    assert [one.oldest_python for one in headings.read(written("q.py", text, "#"))] == ["3.12", "3.12"]
-    assert headings.read(written("r.py", HEADING, "#"))[0].oldest_python == ""
-
-
 def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
     peers = headings.peers()
     assert len(peers) >= 20
@@ -86,14 +80,3 @@ def test_what_remains_is_asked_in_lua(client, namespace):
     ask = headings.evaluated(f"redis.call('llen', '{namespace}:a') + redis.call('scard', '{namespace}:b')")
     assert ask(client) == 3
     client.delete(f"{namespace}:a", f"{namespace}:b")
-
-
-def test_those_in_django_have_an_environment_of_their_own_and_no_safest_settings():
-    found = headings.in_django()
-    assert {one.environment for one in found} == {"celery-in-django", "dramatiq-in-django", "procrastinate-in-django"}
-    for one in found:
-        assert one.in_django
-        assert one.is_peer
-        assert not one.is_safest
-        assert one.module == f"benchmarks.in_django.{one.environment.removesuffix('-in-django')}"
-        assert any(package.startswith("psycopg[binary") for package in one.packages)

@@ -26,7 +26,3 @@ def test_a_transaction_that_publishes_stands_beside_one_that_does_not():
     assert found["by a row alone: and a publish by the outbox"] == 2.0
     assert found["transaction ms: 1,000 messages: and a publish by the outbox"] == 50.0
     assert found["by a row alone: 1,000 messages: and a publish by the outbox"] == 10.0
-
-
-def test_a_flush_to_the_disk_takes_time():
-    assert outbox_rows.fsync_ms() > 0

@@ -1,11 +1,8 @@
 import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
-import pytest
-
-from benchmarks import chart, documents, outbox_rows, report, transactions
-from benchmarks.contenders import BY_OUTBOX, HANDLERS, RAW, TASKS
+from benchmarks import documents, outbox_rows, report, transactions
+from benchmarks.contenders import BY_OUTBOX, HANDLERS, RAW
 from benchmarks.record import Record
 from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 from benchmarks.trees import ROOT
@@ -73,33 +70,8 @@ def test_rates_stand_beside_their_ratio_to_the_raw_limit():
     assert told["**mq_django by the best peer**"] == [f"2 times {NODE.name}", f"0.275 times {NODE.name}"]
 
 
-def test_a_best_peer_with_nothing_is_named_without_a_ratio():
-    figures = {HANDLERS.name: {"kill doubled": 1.0}, A.name: {"kill doubled": 0.0}}
-    told = rows(report.compared(figures, CONTENDERS, [report.KILLS[1]]))
-    assert told["**mq_django by the best peer**"] == [f"0 of {A.name}"]
-
-
-def test_without_peers_and_raw_limit_there_is_still_a_table():
-    told = rows(report.compared({HANDLERS.name: FIGURES[HANDLERS.name]}, [RAW, HANDLERS], report.RATES))
-    assert list(told) == [HANDLERS.name]
-    assert "700" in told[HANDLERS.name]
-
-
 def test_kills_are_told_of_both_settings():
     assert list(rows(report.kills(FIGURES, CONTENDERS))) == [HANDLERS.name, A.name, SAFE.name]
-
-
-def test_further_figures_are_of_those_who_have_them():
-    figures = {**FIGURES, HANDLERS.name: {**FIGURES[HANDLERS.name], "64 threads /s": 123456.0}}
-    told = report.others(figures, CONTENDERS)
-    assert "| 64 threads /s | 123,456 |" in told
-    assert A.name not in told
-
-
-def test_a_table_without_rows_is_left_out():
-    told = report.markdown(record({RAW.name: {"publish /s": 5.0}}), [RAW])
-    assert "## Rates and latencies" in told
-    assert "Killed" not in told
 
 
 def test_the_report_says_where_how_and_what_failed():
@@ -130,63 +102,11 @@ def test_what_was_not_measured_is_said():
     assert told.count("not measured") == len(TARGETS)
 
 
-def test_the_drawing_is_svg_with_words_for_those_who_do_not_see_it():
-    figures = {**FIGURES, TASKS.name: {"handle /s": 400.0}, "<b>": {"handle /s": 1.0}}
-    root = ElementTree.fromstring(chart.svg(figures))
-    name = "{http://www.w3.org/2000/svg}"
-    assert root.get("aria-labelledby") == "title desc"
-    assert root.find(f"{name}title").get("id") == "title"
-    assert "mq_django 700" in root.find(f"{name}desc").text
-    assert "prefers-color-scheme: dark" in root.find(f"{name}style").text
-    width, height = map(float, root.get("viewBox").split()[2:])
-    for bar in root.iter(f"{name}rect"):
-        assert float(bar.get("x", 0)) + float(bar.get("width")) <= width
-        assert float(bar.get("y", 0)) + float(bar.get("height")) <= height
-    bars = [bar.get("class") for bar in root.iter(f"{name}rect")]
-    assert bars[:5] == ["back", "raw", "ours", "ours", "peer"]
-
-
-def test_the_drawing_leaves_variants_out_and_puts_the_best_first():
-    shown = chart.shown(FIGURES, "handle /s", less=False)
-    assert [who for who, _ in shown] == [RAW.name, HANDLERS.name, NODE.name, A.name]
-    assert chart.shown(FIGURES, "at rest p99 ms", less=True)[0] == (RAW.name, 2.0)
-
-
-def test_a_page_stays_without_figures_of_it():
-    assert documents.costs_of_tests(record()) == ""
-
-
-def test_the_readme_says_only_what_was_measured():
-    told = documents.short(record({HANDLERS.name: {"handle /s": 700.0}}), CONTENDERS)
-    assert told.startswith("One process handles 700 messages a second. Measured on")
-    assert "killed" not in told
-
-
-def test_a_block_is_replaced_and_all_around_it_stays():
-    page = f"before\n{documents.BEGIN}\nold \\1\n{documents.END}\nafter\n"
-    once = documents.replaced(page, "new \\g<0>\n")
-    assert once == f"before\n{documents.BEGIN}\n\nnew \\g<0>\n\n{documents.END}\nafter\n"
-    assert documents.replaced(once, "new \\g<0>") == once
-
-
-def test_a_page_without_a_block_is_told():
-    with pytest.raises(documents.NoBlock, match="no block"):
-        documents.replaced("nothing", "new")
-
-
 def copy_pages(folder):
     for path in (documents.PAGE, documents.README, documents.TESTING, documents.TRANSACTIONS, documents.COMPARISON):
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
     (folder / documents.DRAWING).parent.mkdir()
-
-
-def test_the_outbox_has_a_table_with_a_column_for_each_database_that_was_measured():
-    figures = {HANDLERS.name: OUTBOX_FIGURES}
-    assert report.outbox(figures).splitlines()[0] == "|  | PostgreSQL | SQLite |"
-    assert rows(report.outbox(figures)) == {"rows relayed /s": ["5,400", "4,100"], "ms of an fsync": ["0.25"]}
-    assert "relayed" not in report.others(figures, CONTENDERS)
-    assert report.outbox(FIGURES) == ""
 
 
 def test_who_publishes_in_transactions_has_a_table_of_those_who_do(tmp_path):

@@ -1,8 +1,8 @@
-from benchmarks import runner, workloads
+from benchmarks import runner
 from benchmarks.contenders import AT_COMMIT, HANDLERS, RAW, TASKS
 from benchmarks.record import Record
 from benchmarks.runner import Step
-from benchmarks.trial import Failed, percentile
+from benchmarks.trial import Failed
 from tests.benchmarks.contenders import SAFE, A, B, peer
 
 
@@ -77,24 +77,8 @@ def test_a_run_keeps_every_round_and_goes_on_after_a_failure(tmp_path):
     assert " 0 left" in told[-1]
 
 
-def test_medians_are_of_all_rounds(tmp_path):
-    values = {"a": {"rate": [5.0, 1.0, 3.0], "late": [1.0, 2.0]}}
-    record = Record(machine={}, seconds=1.0, contenders=["a"], values=values, failures=[])
-    assert record.medians() == {"a": {"rate": 3.0, "late": 1.5}}
-    record.save(tmp_path / "r.json")
-    assert Record.load(tmp_path / "r.json") == record
-
-
 def test_every_step_has_a_name_of_its_own_and_somebody_to_run_it():
     names = [step.name for step in runner.STEPS]
     assert len(set(names)) == len(names)
     for contender in (RAW, HANDLERS, TASKS):
         assert any(step.takes(contender) for step in runner.STEPS)
-
-
-def test_percentiles_and_pauses():
-    assert percentile(range(1, 101), 50) == 51
-    assert percentile(range(1, 101), 99) == 100
-    assert percentile([7.0], 99) == 7.0
-    assert workloads.longest_pause([1.0, 1.5, 4.0, 4.1]) == 2.5
-    assert workloads.longest_pause([]) == 0.0

@@ -25,27 +25,10 @@ def test_the_share_of_the_hottest_key(subtests):
             assert keys.hottest == pytest.approx(hottest, rel=1e-6)
 
 
-def test_shares_of_partitions_and_nodes_are_all_messages(subtests):
-    for keys in [Keys(), Keys(7, 0.5), Keys(5000, 1.0)]:
-        with subtests.test(keys=keys):
-            assert sum(model.shares_of_partitions(keys, 64)) == pytest.approx(1)
-            assert sum(model.shares_of_nodes(keys, 64, 3)) == pytest.approx(1)
-
-
 def test_partitions_are_on_nodes_as_evenly_as_their_number_allows():
     found = Counter(model.node_of(partition, 64, 3) for partition in range(64))
     assert sorted(found.values()) == [21, 21, 22]
     assert model.spread_of_nodes(Keys(), 64, 3) == pytest.approx(22 * 3 / 64)
-
-
-def test_one_partition_is_on_one_node_of_any_number():
-    assert model.spread_of_nodes(Keys(), 1, 12) == 12
-    assert model.rate(COSTS, Keys(), partitions=1, nodes=12).value == pytest.approx(20_000)
-
-
-def test_few_keys_are_spread_less_evenly_than_many():
-    few, some, many = (model.spread_of_nodes(Keys(count), 64, 6) for count in (10, 1000, 100_000))
-    assert few > some > many
 
 
 def test_a_queue_does_what_its_busiest_node_allows():
@@ -93,13 +76,6 @@ def test_the_simulation_of_a_backlog_is_as_fast_as_the_model_says(subtests):
             assert count / found.took == pytest.approx(min(by_nodes, by_key), rel=0.05)
 
 
-def test_each_node_is_as_busy_as_its_share():
-    keys = Keys(100, 1.0)
-    found = simulate(COSTS, keys, partitions=16, nodes=3, count=40_000)
-    shares = [each / sum(found.busy) for each in found.busy]
-    assert shares == pytest.approx(model.shares_of_nodes(keys, 16, 3), abs=0.01)
-
-
 def test_messages_wait_longer_and_longer_only_beyond_the_limit(subtests):
     for use, grows in [(0.9, False), (1.1, True)]:
         with subtests.test(use=use):
@@ -108,9 +84,3 @@ def test_messages_wait_longer_and_longer_only_beyond_the_limit(subtests):
             found = simulate(costs, keys, partitions=16, nodes=3, count=50_000, offered=use * limit)
             first, last = (sum(part) / len(part) for part in (found.waits[:10_000], found.waits[-10_000:]))
             assert (last > 3 * first) is grows
-
-
-def test_the_same_seed_gives_the_same_simulation():
-    options = {"partitions": 16, "nodes": 3, "count": 1000, "offered": 100.0}
-    first, again, other = (simulate(COSTS, Keys(50), **options, seed=seed) for seed in (1, 1, 2))
-    assert first == again != other

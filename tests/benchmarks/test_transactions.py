@@ -10,7 +10,7 @@ import pytest
 from benchmarks import transactions
 from benchmarks.contenders import AT_COMMIT, BY_OUTBOX
 from benchmarks.trees import ROOT
-from benchmarks.trial import Failed, Note
+from benchmarks.trial import Note
 from mq_django.models import OutboxMessage
 from mq_django.transport.private_server import PrivateServer
 from tests.databases.database_servers import KINDS
@@ -24,12 +24,6 @@ def notes(count, *, each):
 def test_the_rate_is_that_after_the_first_fifth():
     first, rest = notes(20, each=10.0), [Note(n, 0.0, 0.0, 200.0 + (n - 20) * 0.5, 1) for n in range(20, 100)]
     assert transactions.rate_of(first + rest) == pytest.approx(2.0)
-
-
-def test_without_postgresql_the_step_says_so(monkeypatch):
-    monkeypatch.setattr("tests.databases.database_servers.program", lambda name: None)
-    with pytest.raises(Failed, match="no PostgreSQL"):
-        transactions.costs(BY_OUTBOX)
 
 
 @pytest.fixture

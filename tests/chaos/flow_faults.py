@@ -134,8 +134,8 @@ def _stop_all(stage: Stage, kind: str, pids: Sequence[int], seconds: float) -> N
 def _lose_replies(stage: Stage) -> None:
     road = stage.road
     assert road is not None
-    name = stage.strike("lost-reply", lambda: road.reset_after_request(4), pids=stage.pids())
-    wait_until(lambda: not road.resets_left, timeout=15)
+    name = stage.strike("lost-reply", lambda: road.lose_replies(4), pids=stage.pids())
+    wait_until(lambda: not road.losing, timeout=15)
     stage.heal(name)
 
 

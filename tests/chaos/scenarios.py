@@ -186,8 +186,8 @@ def bad_roads(stage: Stage, rounds: int) -> None:
                 name = stage.strike("trickle", lambda: setattr(road, "trickles", True), pids=stage.pids())
                 stage.pause(0.5, 1.0)
             case _:
-                name = stage.strike("lost-reply", lambda: road.reset_after_request(3), pids=stage.pids())
-                wait_until(lambda: not road.resets_left, timeout=15)
+                name = stage.strike("lost-reply", lambda: road.lose_replies(3), pids=stage.pids())
+                wait_until(lambda: not road.losing, timeout=15)
         road.revive()
         stage.heal(name)
 

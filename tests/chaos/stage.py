@@ -27,11 +27,11 @@ from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
 from tests.chaos.places import Rest
 from tests.chaos.producer import Producer
-from tests.chaos.proxy import Road
 from tests.chaos.settings import MAX_ATTEMPTS, QUEUE, VISIBILITY_SECONDS, mq_django
 from tests.chaos.spread import Spread
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree
+from tests.proxy import Proxy
 from tests.sentinel_rig import Pair, RunningSentinel
 from tests.waiting import becomes_true, wait_until
 
@@ -69,7 +69,7 @@ class Stage:
             append_only=True,
             settings={**settings, **surroundings.settings},
         )
-        self.road: Road | None = None
+        self.road: Proxy | None = None
         self._with_road = road
         self.pair: Pair | None = None
         self.sentinel: RunningSentinel | None = None
@@ -84,7 +84,7 @@ class Stage:
         """Start Redis."""
         self.start_server()
         if self._with_road:
-            self.road = Road(self.server.url)
+            self.road = Proxy(self.server.url)
         if self.surroundings.sentinel:
             self.pair = Pair(self.server)
             # It makes the next failover twice that time after the last one.

@@ -81,31 +81,85 @@ def test_a_run_that_went_well_has_no_violation():
     assert (verdict.runs, verdict.messages, verdict.duplicates) == (1, 2, 0)
 
 
-def test_w1_a_run_hangs_ends_otherwise_or_counts_wrongly(subtests):
-    for words in [
-        {"state": "running"},
-        {"flying": 1},
-        {"state": "failed"},
-        {"state": "cancelled"},
-        {"done": 1},
-        {"total": 3, "done": 3},
-        {"failed": 1},
-    ]:
-        with subtests.test(words=words):
-            assert "W1" in invariants(rest=rest_of(**words))
+def lines_of_failure():
+    return called(f"w-{RUN}.failure.1", "failure")
 
 
-def test_w1_a_run_is_gone():
-    assert "W1" in invariants(rest=replace(REST, runs=[]))
+def published(**more):
+    return replace(REST, published={**PUBLISHED, **{CALLBACK_NAMES[kind]: count for kind, count in more.items()}})
 
 
-def test_w1_a_run_whose_start_was_not_answered_may_not_exist():
-    lines = [planned()[0], (OPERATOR, "run-unknown", {"key": "run0"})]
-    assert invariants(lines, FlowRest()) == set()
+AGAIN = [*ran(ONE, "one"), *CALLBACKS]
+#: What happened, what is left in the end, and what of that breaks a promise.
+CASES = {
+    # W1: a run ends as its plan says, and its counts are those of its steps.
+    "it hangs": (WELL, rest_of(state="running"), {"W1"}),
+    "something flies": (WELL, rest_of(flying=1), {"W1"}),
+    "it fails": (WELL, rest_of(state="failed"), {"W1", "W5"}),
+    "it is cancelled": (WELL, rest_of(state="cancelled"), {"W1", "W5"}),
+    "fewer are done": (WELL, rest_of(done=1), {"W1"}),
+    "there are more steps": (WELL, rest_of(total=3, done=3), {"W1"}),
+    "one has failed": (WELL, rest_of(failed=1), {"W1"}),
+    "it is gone": (WELL, replace(REST, runs=[]), {"W1", "W5"}),
+    "its start was not answered": ([planned()[0], (OPERATOR, "run-unknown", {"key": "run0"})], FlowRest(), set()),
+    # W2: a step or a callback runs again for a reason.
+    "a step again": ([*planned(), *ran(ONE, "one"), *WELL[2:]], REST, {"W2"}),
+    "a step again as another message": ([*planned(), *ran(f"w:{RUN}.1.2", "one"), *WELL[2:]], REST, {"W2", "W4"}),
+    "a callback again": ([*WELL, *called(FINISH, "finish")], REST, {"W2"}),
+    "after it failed": ([*planned(), *ran(ONE, "one", how="NotMended"), *WELL[2:]], REST, set()),
+    "after a kill": ([*planned(), *ran(ONE, "one"), *fault(A, began=3.0), *WELL[2:]], REST, set()),
+    "after a kill while it ran": ([*planned(), *ran(ONE, "one")[:1], *fault(A, began=3.5), *WELL[2:]], REST, set()),
+    "after it was cancelled": (
+        [*planned(), (OPERATOR, "cancel-step", {"ids": [ONE]}), *ran(ONE, "one"), *WELL[2:]],
+        REST,
+        set(),
+    ),
+    "after a purge": ([*planned(), (OPERATOR, "purged", {"ids": [ONE]}), *ran(ONE, "one"), *WELL[2:]], REST, set()),
+    "a kill of another process": ([*planned(), *ran(ONE, "one"), *fault(B, began=3.0), *WELL[2:]], REST, {"W2"}),
+    "a stop that must cost nothing": (
+        [*planned(), *ran(ONE, "one"), *fault(A, kind="stop", began=3.0, spares=True), *WELL[2:]],
+        REST,
+        {"W2"},
+    ),
+    "a kill later": ([*planned(), *ran(ONE, "one"), *WELL[2:], *fault(A, began=9.0)], REST, {"W2"}),
+    # A process that goes on after a stop may run what it had taken.
+    "a stop of its tree": ([*WELL, *fault(A, kind="stop-tree", began=1.0), *ran(ONE, "one")], REST, set()),
+    # W3: a step starts after those that it waits for, and gets their values.
+    "too early": ([*planned(), *ran(TWO, "two", VALUE), *AGAIN], REST, {"W3"}),
+    "before the end": ([*planned(), *ran(ONE, "one", how=""), *ran(TWO, "two", VALUE), *CALLBACKS], REST, {"W3"}),
+    "a wrong value": ([*planned(), *ran(ONE, "one"), *ran(TWO, "two", VALUE + 1), *CALLBACKS], REST, {"W3"}),
+    "no value": ([*planned(), *ran(ONE, "one"), *ran(TWO, "two"), *CALLBACKS], REST, {"W3"}),
+    "of no plan": ([*WELL, *ran(f"w:{RUN}.3.1", "three")], REST, {"W3", "W4"}),
+    # W4: each message is published once.
+    "a step twice": (WELL, replace(REST, published={**PUBLISHED, STEP_NAMES[0]: 3}), {"W4"}),
+    "success twice": (WELL, published(success=2), {"W4"}),
+    "finish twice": (WELL, published(finish=2), {"W4"}),
+    # W5: an ended run has published the callbacks of its last round, of one kind.
+    "not called back": (WELL[:-2], replace(REST, published={STEP_NAMES[0]: 2}, claimed=[ONE, TWO]), {"W5"}),
+    "both kinds": ([*WELL, *lines_of_failure()], published(failure=1), {"W5"}),
+    "of a later round": ([*WELL, *called(f"w-{RUN}.finish.2", "finish")], published(finish=2), {"W5"}),
+    "a callback that never ran": (WELL[:-1], REST, {"W5"}),
+    "a callback that was purged": ([*WELL[:-1], (OPERATOR, "purged", {"ids": [FINISH]})], REST, set()),
+    # W6: nothing is left.
+    "a start": (WELL, replace(REST, starts=1), {"W6"}),
+    "busy": (WELL, replace(REST, busy=1), {"W6"}),
+    "alive": (WELL, replace(REST, alive=1), {"W6"}),
+    "queued": (WELL, replace(REST, queued=1), {"W6"}),
+    "a note": (WELL, replace(REST, notes=[ONE]), {"W6"}),
+    "a problem": (WELL, replace(REST, problems=["message"]), {"W6"}),
+    "it never expires": (WELL, rest_of(stays=True), {"W6"}),
+}
 
 
-def test_w1_runs_take_too_long():
+def test_each_broken_promise_is_found_and_nothing_else(subtests):
+    for name, (lines, rest, broken) in CASES.items():
+        with subtests.test(name):
+            assert invariants(lines, rest) == broken
+
+
+def test_runs_take_too_long_or_a_supervisor_gives_up():
     assert invariants(is_ended=False) == {"W1"}
+    assert invariants(given_up=["a supervisor ended with 1"]) == {"W6"}
 
 
 def test_w1_a_step_that_does_not_wait_for_a_failed_one_has_not_run():
@@ -128,65 +182,6 @@ def test_w1_a_step_that_does_not_wait_for_a_failed_one_has_not_run():
     assert invariants(lines, uncounted) == {"W1"}
 
 
-def test_w2_a_step_runs_again_without_a_reason():
-    assert invariants([*planned(), *ran(ONE, "one"), *WELL[2:]]) == {"W2"}
-    # With another message, too.
-    assert "W2" in invariants([*planned(), *ran(f"w:{RUN}.1.2", "one"), *WELL[2:]])
-
-
-def test_w2_a_callback_runs_again_without_a_reason():
-    assert invariants([*WELL, *called(FINISH, "finish")]) == {"W2"}
-
-
-def test_w2_a_step_runs_again_for_a_reason(subtests):
-    for lines in [
-        ran(ONE, "one", how="NotMended"),
-        [*ran(ONE, "one"), *fault(A, began=3.0)],
-        [*ran(ONE, "one")[:1], *fault(A, began=3.5)],
-        [(OPERATOR, "cancel-step", {"ids": [ONE]}), *ran(ONE, "one")],
-        [(OPERATOR, "purged", {"ids": [ONE]}), *ran(ONE, "one")],
-    ]:
-        with subtests.test(lines=lines):
-            assert invariants([*planned(), *lines, *WELL[2:]]) == set()
-
-
-def test_w2_a_fault_elsewhere_or_later_is_no_reason(subtests):
-    once, again = [*planned(), *ran(ONE, "one")], WELL[2:]
-    for reason, lines in {
-        "another process": [*once, *fault(B, began=3.0), *again],
-        "it must cost nothing": [*once, *fault(A, kind="stop", began=3.0, spares=True), *again],
-        "later": [*once, *again, *fault(A, began=9.0)],
-    }.items():
-        with subtests.test(reason):
-            assert invariants(lines) == {"W2"}
-
-
-def test_w2_a_process_that_goes_on_after_a_stop_may_run_what_it_had_taken():
-    again = [*WELL, *fault(A, kind="stop-tree", began=1.0), *ran(ONE, "one")]
-    assert invariants(again) == set()
-
-
-def test_w3_a_step_starts_too_early():
-    assert invariants([*planned(), *ran(TWO, "two", VALUE), *ran(ONE, "one"), *CALLBACKS]) == {"W3"}
-    assert invariants([*planned(), *ran(ONE, "one", how=""), *ran(TWO, "two", VALUE), *CALLBACKS]) == {"W3"}
-
-
-def test_w3_a_step_gets_a_wrong_value_or_none():
-    for values in ([VALUE + 1], []):
-        assert invariants([*planned(), *ran(ONE, "one"), *ran(TWO, "two", *values), *CALLBACKS]) == {"W3"}
-
-
-def test_w3_a_step_was_in_no_plan():
-    assert "W3" in invariants([*WELL, *ran(f"w:{RUN}.3.1", "three")])
-
-
-def test_w4_a_message_is_published_twice(subtests):
-    for name in PUBLISHED:
-        with subtests.test(name=name):
-            twice = replace(REST, published={**PUBLISHED, name: PUBLISHED[name] + 1})
-            assert invariants(rest=twice) == {"W4"}
-
-
 def test_w4_each_round_has_callbacks_of_its_own():
     ids = [f"w-{RUN}.{kind}.2" for kind in ("success", "finish")]
     again = {CALLBACK_NAMES["success"]: 1, CALLBACK_NAMES["finish"]: 2, CALLBACK_NAMES["failure"]: 1}
@@ -195,45 +190,6 @@ def test_w4_each_round_has_callbacks_of_its_own():
     rest = replace(rest_of(round=2), published={**PUBLISHED, **again}, claimed=[])
 
     assert invariants(lines, rest) == set()
-
-
-def test_w5_an_ended_run_has_not_called_back():
-    rest = replace(REST, published={STEP_NAMES[0]: 2}, claimed=[ONE, TWO])
-    assert invariants(WELL[:-2], rest) == {"W5"}
-
-
-def test_w5_a_round_has_both_kinds_of_callbacks():
-    both = {**PUBLISHED, CALLBACK_NAMES["failure"]: 1}
-    lines = [*WELL, *called(f"w-{RUN}.failure.1", "failure")]
-    assert invariants(lines, replace(REST, published=both)) == {"W5"}
-
-
-def test_w5_a_callback_is_of_a_round_that_has_not_been():
-    later = {**PUBLISHED, CALLBACK_NAMES["finish"]: 2}
-    assert invariants([*WELL, *called(f"w-{RUN}.finish.2", "finish")], replace(REST, published=later)) == {"W5"}
-
-
-def test_w5_a_callback_never_ran():
-    assert invariants(WELL[:-1]) == {"W5"}
-    assert invariants([*WELL[:-1], (OPERATOR, "purged", {"ids": [FINISH]})]) == set()
-
-
-def test_w6_something_is_left(subtests):
-    for words in [
-        {"starts": 1},
-        {"busy": 1},
-        {"alive": 1},
-        {"queued": 1},
-        {"notes": [ONE]},
-        {"problems": ["message"]},
-    ]:
-        with subtests.test(words=words):
-            assert invariants(rest=replace(REST, **words)) == {"W6"}
-
-
-def test_w6_a_run_never_expires_or_a_supervisor_gives_up():
-    assert invariants(rest=rest_of(stays=True)) == {"W6"}
-    assert invariants(given_up=["a supervisor ended with 1"]) == {"W6"}
 
 
 def test_plans_are_of_all_shapes_and_fates_and_survive_json():

@@ -2,14 +2,13 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.optional import needs_wagtail
-from tests.shell import shell_environment
+from tests.shell import ran, shell_environment
 
 pytestmark = [needs_wagtail, pytest.mark.slow]
 
@@ -23,16 +22,7 @@ def site(tmp_path: Path) -> Path:
 def run(*arguments: str, site: Path) -> str:
     """Run a Python module in the folder of the site."""
     environment = shell_environment(DJANGO_SETTINGS_MODULE="settings")
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=site,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    done = ran([sys.executable, "-m", *arguments], cwd=site, env=environment)
     return done.stdout
 
 

@@ -1,18 +1,12 @@
 """A private cluster comes up complete, moves slots, and goes with its owner. Chaos uses its replicas and failovers."""
 
-from contextlib import closing
-
 import pytest
-from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ResponseError
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
 from mq_django.transport.hash_slots import hash_slot
 from tests.cluster_rig import private_node
 from tests.cluster_rig.private_cluster import PrivateCluster
-from tests.cluster_rig.private_node import BUS_DISTANCE, PrivateNode, free_port
-from tests.cluster_rig.private_nodes import SLOTS
-from tests.cluster_rig.slot_moves import await_owner, slot_ranges
+from tests.cluster_rig.private_node import PrivateNode, free_port
 from tests.clusters import cluster_binary, delete_keys
 from tests.processes import alive
 
@@ -41,39 +35,6 @@ def fill(cluster: PrivateCluster, number: int) -> list[bytes]:
     for count in range(number):
         node.client.set(f"{KEY}{count}", count)
     return sorted(node.client.scan_iter())
-
-
-class TestThree:
-    def test_masters_share_all_slots(self, masters):
-        assert len(masters.masters) == len(masters.nodes) == 3
-        assert sorted(slot for node in masters.nodes for slot in masters.slots(node)) == list(range(SLOTS))
-        assert {node.facts()["cluster_state"] for node in masters.nodes} == {"ok"}
-
-    def test_the_url_names_them(self, masters):
-        addresses = ",".join(f"127.0.0.1:{node.port}" for node in masters.nodes)
-        assert masters.url == f"redis+cluster://{addresses}"
-
-    def test_they_listen_on_loopback_only_below_the_ports_of_outgoing_connections(self, masters):
-        assert {node.client.config_get("bind")["bind"] for node in masters.nodes} == {"127.0.0.1"}
-        assert all(node.port + BUS_DISTANCE < 32_768 for node in masters.nodes)
-
-    def test_an_owner_has_its_keys(self, masters):
-        node = masters.owner("key")
-        masters.client(node).set("key", "value")
-        assert masters.owner(hash_slot("key")) is node
-        other = next(one for one in masters.nodes if one is not node)
-        with pytest.raises(ResponseError, match=r"^(MOVED )?\d+ "):
-            masters.client(other).get("key")
-        delete_keys(masters)
-        assert node.client.get("key") is None
-
-    def test_an_ordinary_client_of_clusters_uses_it(self, masters):
-        first = ClusterNode("127.0.0.1", masters.nodes[0].port)
-        with closing(RedisCluster(startup_nodes=[first])) as client:
-            for number in range(30):
-                client.set(f"key{number}", number)
-            assert [client.get(f"key{number}") for number in range(30)] == [b"%d" % number for number in range(30)]
-        delete_keys(masters)
 
 
 class TestSlots:
@@ -122,18 +83,6 @@ class TestSlots:
         masters.settle()
         assert masters.owner(SLOT) is home
 
-    def test_have_an_owner_with_the_newest_configuration(self, masters, target):
-        home = masters.owner(SLOT)
-        assert target.command("CLUSTER", "BUMPEPOCH")
-        await_owner(SLOT, home, masters.masters)
-        for node in masters.nodes:
-            newest = max(node.views(), key=lambda view: view.epoch)
-            assert newest.id == home.id
-            assert newest.owns(SLOT)
-
-    def test_of_the_target_stay(self, masters, target):
-        assert list(masters.moving_slots(masters.slots(target)[:3], target)) == []
-
     def test_move_atomically_where_the_server_has_that(self, masters, target):
         keys = fill(masters, 25)
         if masters.migrates_atomically:
@@ -143,21 +92,6 @@ class TestSlots:
         else:
             with pytest.raises(NotSupported, match="atomic"):
                 masters.migrate_slots([SLOT], target)
-
-    def test_are_joined_to_ranges(self):
-        assert slot_ranges([5, 1, 2, 2, 3, 9]) == [range(1, 4), range(5, 6), range(9, 10)]
-        assert slot_ranges([]) == []
-
-
-class TestNodes:
-    def test_are_suspended_and_go_on(self, masters):
-        node = masters.nodes[1]
-        node.suspend()
-        assert node.pid is not None
-        assert node not in masters.running
-        node.resume()
-        assert node in masters.running
-        masters.settle()
 
 
 def test_it_goes_without_a_trace():
@@ -171,13 +105,6 @@ def test_it_goes_without_a_trace():
         _ = cluster.url
 
 
-def test_it_says_who_does_not_agree(monkeypatch):
-    monkeypatch.setattr("tests.cluster_rig.private_nodes.SETTLE_TIMEOUT", 0.0)
-    monkeypatch.setattr(PrivateCluster.settle, "__kwdefaults__", {"timeout": 0.0})
-    with pytest.raises(ConnectionLost, match=r"do not agree within 0 s: <PrivateNode \d+> fail, "):
-        PrivateCluster(1, binary=BINARY).start()
-
-
 def test_a_port_that_is_in_use_is_left_to_others(monkeypatch):
     # As if another process opened it just after it was found free.
     with PrivateCluster(1, binary=BINARY) as cluster:
@@ -188,8 +115,3 @@ def test_a_port_that_is_in_use_is_left_to_others(monkeypatch):
         assert node.port != cluster.nodes[0].port
         node.stop()
         assert cluster.nodes[0].is_running
-
-
-def test_the_shared_cluster_is_in_the_settings(cluster, settings):
-    assert cluster.url == settings.MQ_DJANGO["CONNECTION"]
-    assert len(cluster.masters) == 3

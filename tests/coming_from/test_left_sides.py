@@ -16,7 +16,7 @@ from tests.coming_from.boxes import PAGES, boxes
 from tests.coming_from.stage import Stage
 from tests.optional import needs_croniter
 
-OURS = ("Django>=5.2,<5.3", "redis>=7,<9", "django-redis>=6,<8", "django-tasks>=0.12,<0.13", "croniter>=3")
+OURS = ("Django>=5.2,<5.3", "redis>=6.4,<9", "django-redis>=6,<8", "django-tasks>=0.12,<0.13", "croniter>=3")
 #: What the environment of each queue has. The versions are those of the pages.
 PACKAGES = {
     "bullmq": ("bullmq@6.7.0", "ioredis@5.11.1"),

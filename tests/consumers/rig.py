@@ -64,7 +64,7 @@ class Rig:
         self.threads.wake_fetchers = self.loop.wake_fetchers = self.fetcher.wake
 
     def handle(self, name: str, call: Any, **options: Any) -> None:
-        self.dispatcher._handlers[name] = Handler(name=name, queue="default", call=call, **options)
+        self.dispatcher.remember(name, Handler(name=name, queue="default", call=call, **options))
 
     def start(self) -> None:
         self.threads.start()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mq_django.errors import StoreError
-from tests.consumers.proxy import Proxy
+from tests.proxy import Proxy
 from tests.sentinel_rig import MASTER, Pair, client_of, running_sentinel
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ def planned(pair, proxy):
         client.execute_command("FAILOVER", "TO", "127.0.0.1", pair.replica.port)
         wait_until(lambda: client.info("replication")["role"] == "slave")
     yield
-    proxy.redirect(pair.replica.port)
+    proxy.redirect(pair.replica.url)
 
 
 @contextlib.contextmanager
@@ -43,12 +43,12 @@ def unplanned(pair, proxy):
     yield
     with client_of(pair.replica) as client:
         client.replicaof("NO", "ONE")
-    proxy.redirect(pair.replica.port)
+    proxy.redirect(pair.replica.url)
 
 
 @pytest.mark.parametrize(("failover", "doubled"), [(planned, 0), (unplanned, HANDLERS)], ids=["planned", "unplanned"])
 def test_behind_an_address_that_stays_consumers_work_again(trees, publish, history, pair, failover, doubled):
-    proxy = Proxy(pair.master.port)
+    proxy = Proxy(pair.master.url)
     tree = trees("--processes", "2", CONNECTION=proxy.url)
     publish()
     history.wait_for("effect")

@@ -14,8 +14,8 @@ from mq_django.inspector import actions
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import load
-from tests.consumers.proxy import Proxy
 from tests.consumers.trees import kill
+from tests.proxy import Proxy
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.single_server(why="it stops a server of its own, behind a proxy")
@@ -33,7 +33,7 @@ class Site:
             append_only=True,
             settings={"appendfsync": "always", "lua-time-limit": "100", "enable-debug-command": "yes"},
         ).start()
-        self.proxy = Proxy(self.server.port)
+        self.proxy = Proxy(self.server.url)
 
     def client(self, timeout=20):
         return redis.Redis.from_url(self.server.url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))

@@ -1,9 +1,12 @@
 """A queue with partitions is one queue for those who publish and handle, and many for Redis."""
 
+from itertools import chain
+
 import pytest
 
 from mq_django import get_progress
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.preflight import with_known_partitions
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import QueueClosed
 from mq_django.inspector.handled_messages import find_handled
@@ -115,6 +118,26 @@ def test_another_number_of_partitions_is_refused(trees, mq_settings):
     plain = trees(QUEUES={"default": {}})
     assert plain.wait() == 1
     assert "PARTITIONS is 1 here" in plain.logged()
+
+
+def test_a_queue_with_another_number_of_partitions_does_not_stop_the_others(
+    mq_settings, redis_client, caplog, subtests
+):
+    mq_settings(QUEUES={"default": {"PARTITIONS": 4}, "others": {"PARTITIONS": 2}, "emails": {}})
+    config = get_config().queues
+    places = list(chain.from_iterable(each.each_part for each in config.values()))
+    for recorded in ("8", "1", "closed", "9" * 5000, "\0"):
+        with subtests.test(recorded=recorded):
+            redis_client.hset(config["default"].keys.control, "partitions", recorded)
+            left = with_known_partitions(places)
+            assert [each.name for each in left] == ["others.0", "others.1", "emails"]
+            assert "Queue 'default'" in caplog.text
+            assert "not handled until the next start" in caplog.text
+            caplog.clear()
+            with pytest.raises(QueueClosed):
+                with_known_partitions(places, all_of_them=True)
+            with pytest.raises(QueueClosed):
+                with_known_partitions(config["default"].each_part)
 
 
 def test_a_queue_with_messages_gets_no_partitions(mq_settings):

@@ -36,6 +36,13 @@ def test_with_json_every_line_is_an_object(trees, publish, history):
     assert "Handling default. Housekeeping only for others. Stop with Ctrl-C." in messages
 
 
+def test_a_handler_in_any_module_of_an_app_runs(trees, publish, history):
+    tree = trees("--skip-checks")
+    publish(name="elsewhere")
+    history.wait_for("effect")
+    assert tree.stop() == 0
+
+
 @pytest.mark.single_server(why="it needs a server that keeps nothing, and those of a test's cluster append to files")
 def test_what_the_checks_find_is_shown_once(trees, settings):
     with PrivateServer() as other:

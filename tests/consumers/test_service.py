@@ -169,3 +169,15 @@ def test_nothing_that_a_round_raises_ends_the_loop(monkeypatch):
     service.start()
     wait_until(lambda: service.done == 3)
     assert ended(service)
+
+
+def test_of_thousands_of_failures_some_are_logged(caplog, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.service.MAX_LOGGED", 5)
+    service = Service()
+
+    def fail(item):
+        raise ValueError(item)
+
+    for _ in range(2):
+        service.each(range(100), fail, called=str)
+    assert len(caplog.records) == 5

@@ -12,10 +12,10 @@ from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Undecodable
-from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
+from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.inspector.handled_messages import look_among_handled
-from mq_django.signals import message_buried, message_retried
+from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
@@ -25,7 +25,7 @@ from tests.signal_docs import arguments_of
 
 pytestmark = pytest.mark.cluster
 
-SIGNALS = {"retried": message_retried, "buried": message_buried}
+SIGNALS = {"retried": message_retried, "buried": message_buried, "cancelled": message_cancelled}
 
 
 @pytest.fixture
@@ -117,6 +117,14 @@ def test_what_is_settled_is_counted_and_what_is_tried_again_or_buried_is_signall
     assert (buried["message"], buried["error"], buried["reason"]) == (held[2].message, "no such user", "attempts")
     (undecodable,) = (given for given in found.values() if given["message"] is None)
     assert undecodable["reason"] == "undecodable"
+
+
+@EITHER
+def test_what_is_cancelled_while_it_is_held_is_signalled(store, held, told, settle):
+    settle(store, [Settlement(held[0], Cancel())])
+    ((which, given),) = told
+    assert (which, set(given)) == ("cancelled", arguments_of(message_cancelled))
+    assert (given["message_id"], given["error"]) == (held[0].message.id, "Cancelled while it ran")
 
 
 @EITHER

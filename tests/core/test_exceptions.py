@@ -2,7 +2,7 @@
 
 import sys
 
-from mq_django.core.exceptions import LONGEST, exception_of
+from mq_django.core.exceptions import LONGEST, exception_of, repr_of
 from mq_django.errors import StoreError
 
 
@@ -33,3 +33,9 @@ def test_anything_else_is_none_and_imports_nothing(subtests):
 def test_a_long_path_is_not_taken_apart():
     assert exception_of("." * 10_000_000) is None
     assert exception_of("builtins.ValueError" + "." * LONGEST) is None
+
+
+def test_a_value_is_shown_without_the_password_of_a_url():
+    for value in ("redis://u:secret@h/0", ["a", {"b": "redis://:secret@h"}], "redis://u:" + "secret" * 20 + "@h"):
+        assert "secret" not in repr_of(value, 30)
+        assert repr_of(value).isprintable()

@@ -12,6 +12,18 @@ def test_secret_keys(subtests):
         *("secret", "client_secret", "authorization", "Proxy-Authorization", "credentials"),
         *("api_key", "apiKey", "API-KEY", "x_api_key", "private key", "AWSAccessKeyId"),
         *("card", "card_no", "cardNumber", "creditCard", "CVV", "cvv2", "cvc", "pan", "iban"),
+        *(
+            "pincode",
+            "pin_code",
+            "mfa_code",
+            "mfaToken",
+            "verification_code",
+            "backup_codes",
+            "2fa_code",
+            "twoFactorCode",
+        ),
+        *("cc_number", "account_number", "routingNumber", "card_num", "security-code", "login_code"),
+        *("x" * 201, "x" * 300 + "_password"),
         *("ssn", "user_ssn", "otp", "pin", "pwd", "jwt", "cookie", "Set-Cookie", "sessionid"),
     ]:
         with subtests.test(key=key):
@@ -22,6 +34,7 @@ def test_keys_that_only_look_a_bit_like_secrets(subtests):
     for key in [
         *("name", "email", "user_id", "key", "discard", "cardinality", "postcard", "spin", "pinned"),
         *("lessness", "compass", "passenger", "author", "authored_by", "span", "company", "optional", ""),
+        *("postcode", "code", "status_code", "country_code", "number", "account", "order_number", "success_codes"),
     ]:
         with subtests.test(key=key):
             assert not is_secret(key)
@@ -36,6 +49,10 @@ def test_data(subtests):
         ({"pin": 1234, "otp": 0}, {"pin": REDACTED, "otp": REDACTED}),
         # Whether there is one gives nothing away, and is worth seeing.
         ({"token": None, "secret": "", "password": True}, {"token": None, "secret": "", "password": True}),
+        (
+            {"redis://u:x@host": 1, "redis://u:y@host": 2},
+            {f"redis://u:{REDACTED}@host{n}": v for n, v in (("", 1), (" (1)", 2))},
+        ),
         ({"url": "https://u:pw@host/x"}, {"url": f"https://u:{REDACTED}@host/x"}),
         ({"body": '{"password": "x", "n": 1}'}, {"body": f'{{"password": {REDACTED}, "n": 1}}'}),
         ("text", "text"),
@@ -63,6 +80,18 @@ def test_text(subtests):
         ("{'card': {'a': {'b': 1}, 'number': '4111'}, 'n': 3}", f"{{'card': {REDACTED}, 'n': 3}}"),
         ('{\\"api_key\\": \\"abc\\", \\"n\\": 1}', f'{{\\"api_key\\": {REDACTED}, \\"n\\": 1}}'),
         ("Authorization: Bearer ab.cd.ef next", f"Authorization: {REDACTED}"),
+        # The scheme is not all of the value.
+        *(
+            (f"token={scheme} xyzzy next", f"token={REDACTED} next")
+            for scheme in ("Bearer", "Basic", "Token", "bearer")
+        ),
+        ("x" * 300 + "_password=abc def", "x" * 300 + f"_password={REDACTED} def"),
+        # As in YAML: everything with a deeper indent than the key.
+        ("a:\n  password:\n    x\n    y\n  name: bob", f"a:\n  password:{REDACTED}\n  name: bob"),
+        ("password: |-\r\n  it's x\n\n  y\nname: bob", f"password: {REDACTED}\nname: bob"),
+        ("- tokens:\n  - x\n  - y\n- name: bob", f"- tokens:{REDACTED}\n- name: bob"),
+        ("  if not token:\n    ^^^^^\n  File", f"  if not token:{REDACTED}\n  File"),
+        ("the password:\nname: bob", "the password:\nname: bob"),
         ("https://x/?api_key=12", f"https://x/?api_key={REDACTED}"),
         ("redis://:s3cret@host:1/0", f"redis://:{REDACTED}@host:1/0"),
         # What names an error, and what only asks for a secret, stays readable.
@@ -80,6 +109,7 @@ PIECES = [
     *("a://:x", "--a ", "-password a ", "<a>", "<a ", "<token>", "eyJ", "eyJaaaaaaaaaaa.", "Bearer ", "Basic a"),
     *("password=a ", "password=a,", "password= a ", "password=a b;", 'cookie: a="', "cookie:a", "\\", '"'),
     *("-----BEGIN PRIVATE KEY-----", "a.", "a-", "-", "('", "('a', '", "'a', 'value': ", "password '"),
+    *("password:\n ", "password:\n", "password: |\n  ", "\n  ", "\\n ", "password:\\n "),
     *("0123456789abcdef", "SG.a", "xoxb-", "x@", "x://a", "gh", "do", "1:AA"),
 ]
 
@@ -100,6 +130,7 @@ def test_secrets_come_back_where_they_were(subtests):
         ({"a": 1, "token": "t"}, {"a": 2, "token": REDACTED}, {"a": 2, "token": "t"}),
         ({"token": "t"}, {"token": "new"}, {"token": "new"}),
         ({"x": {"pin": "1", "n": 1}}, {"x": {"pin": REDACTED, "n": 2}}, {"x": {"pin": "1", "n": 2}}),
+        ({"ab://b:c@d": 1, "n": 1}, {f"ab://b:{REDACTED}@d": 2, "n": 1}, {"ab://b:c@d": 2, "n": 1}),
         ([{"pin": "1"}, 5], [{"pin": REDACTED}, 6], [{"pin": "1"}, 6]),
         # Somebody took the first away: whose secret the other one's place has is not to be guessed.
         ([{"pin": "1"}, {"pin": "2"}], [{"pin": REDACTED}], [{"pin": REDACTED}]),

@@ -59,6 +59,18 @@ TEXTS = {
         json.dumps(json.dumps(json.dumps({"password": "hunter2", "n": 1}))),
         json.dumps(json.dumps(json.dumps(json.dumps({"password": 'a "b" hunter2'})))),
         *("password: hunter2\nuser: bob", "- password: 'hunter2'"),
+        *("password:\n  hunter2\nuser: bob", "password: >\n  correct\n  hunter2", "tokens:\n- abc\n- hunter2"),
+        # Under long keys.
+        *(
+            f"{'x' * 100}_password=hunter2",
+            f"tool --{'x' * 100}-password hunter2",
+            f"('{'x' * 100}_password', 'hunter2')",
+        ),
+        *(
+            f"<{'x' * 100}password>hunter2</x>",
+            f'{{"name": "{"x" * 100}_token", "value": "hunter2"}}',
+            "2password=hunter2",
+        ),
     ],
     "aHVudGVyMg": ["authorization: Basic aHVudGVyMg=="],
     "aHVudGVyMjpodW50ZXIy": ["sent Basic aHVudGVyMjpodW50ZXIy to the host"],
@@ -117,6 +129,7 @@ SECRET_NAMES = [JWT, f"job-{JWT}", "redis://:hunter2@host", "Bearer hunter2hunte
 #: Bytes with a secret.
 RAW = [
     *(b"password\nhunter2\nx\ny", b"x\ny\nAPI-Key\nhunter2", b'data\n{"password": "hunter2"\xff}'),
+    *(b"kind\ntoken\npassword\nhunter2", b"x" * 100 + b"_password\nhunter2"),
     *(b"\xff\xfe password=hunter2", b"authorization\nBearer hunter2"),
 ]
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -159,12 +160,15 @@ def test_on_a_server_that_is_there_the_demo_leaves_nothing(start_demo: StartDemo
             assert client.info("keyspace") == {}
 
 
-def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
+def test_a_consumer_and_a_supervisor_that_are_killed_are_replaced_and_lose_nothing(start_demo: StartDemo) -> None:
     demo = start_demo()
     before = wait_until(lambda: handled(demo), timeout=60, message="something was handled")
     victim = wait_until(demo.consumers, timeout=30)[0]
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: handled(demo) > before, timeout=60, message="more was handled")
+    os.kill(demo.supervisor(), signal.SIGKILL)
+    log = demo.folder / "demo" / "logs" / "consumers.log"
+    wait_until(lambda: log.read_text().count("Stop with Ctrl-C") == 2, timeout=60, message="it is started again")
     os.killpg(demo.process.pid, signal.SIGINT)
 
     assert demo.finish() == 0, demo.explain()
@@ -173,24 +177,13 @@ def test_a_consumer_that_is_killed_loses_nothing(start_demo: StartDemo) -> None:
     assert demo.line("Lost") == 0, demo.explain()
 
 
-def test_a_supervisor_that_is_killed_is_started_again_and_nothing_is_lost(start_demo: StartDemo) -> None:
-    demo = start_demo()
-    wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
-    os.kill(demo.supervisor(), signal.SIGKILL)
-    log = demo.folder / "demo" / "logs" / "consumers.log"
-    wait_until(lambda: log.read_text().count("Stop with Ctrl-C") == 2, timeout=60, message="it is started again")
-    os.killpg(demo.process.pid, signal.SIGINT)
-
-    assert demo.finish() == 0, demo.explain()
-
-    assert demo.line("Lost") == 0, demo.explain()
-
-
-def test_ctrl_c_stops_all_of_it(start_demo: StartDemo) -> None:
+def test_ctrl_c_stops_all_of_it_and_a_second_demo_keeps_out_of_its_folder(start_demo: StartDemo) -> None:
     demo = start_demo()
     wait_until(lambda: handled(demo) > 0, timeout=60, message="something was handled")
     children = demo.children()
     assert len(children) >= 6, demo.explain()
+    answer = without_a_demo("--folder", str(demo.folder / "demo"))
+    assert (answer.returncode, answer.stderr[:22]) == (1, "Another demo runs in /")
 
     os.killpg(demo.process.pid, signal.SIGINT)
 
@@ -210,35 +203,17 @@ def test_a_demo_that_is_killed_leaves_nothing_running(start_demo: StartDemo) -> 
     wait_until(lambda: children.isdisjoint(processes()), timeout=60, message="all of it ended")
 
 
+def without_a_demo(*options: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    """Start a demo that ends at once, and return what it said."""
+    command = [sys.executable, "-m", "example_project.demo", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False, **more)
+
+
 def test_without_any_redis_the_demo_says_how_to_get_one(tmp_path: Path) -> None:
     (tmp_path / BUNDLE).mkdir()
     (tmp_path / BUNDLE / "__init__.py").touch()
-    answer = subprocess.run(
-        [sys.executable, "-m", "example_project.demo", "--folder", str(tmp_path / "demo")],
-        cwd=ROOT,
-        env={"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    answer = without_a_demo("--folder", str(tmp_path / "demo"), env=environment)
     assert answer.returncode == 1
     assert answer.stderr.startswith("No Redis server found. ")
     assert answer.stderr.count("\n") == 1
-
-
-def test_a_second_demo_keeps_out_of_the_folder_of_the_first(start_demo: StartDemo) -> None:
-    first = start_demo()
-    wait_until(lambda: "Ctrl-C ends it." in first.text(), timeout=60)
-    answer = subprocess.run(
-        [sys.executable, "-m", "example_project.demo", "--folder", str(first.folder / "demo")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("Another demo runs in ")
-    first.process.terminate()
-    assert first.finish() == 0, first.explain()

@@ -1,12 +1,11 @@
 """The project's own tests pass, run as its developers run them; and the README shows tests as they are."""
 
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.shell import ROOT, shell_environment
+from tests.shell import ROOT, ran, shell_environment
 
 PROJECT = ROOT / "example_project"
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -19,16 +18,7 @@ def run(*arguments: str, folder: Path) -> str:
     """Run a Python program as in a shell."""
     # Intervals in place of cron expressions, which need a package.
     often = {} if find_spec("croniter") else {"EXAMPLE_PROJECT_OFTEN_SECONDS": "86400"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=shell_environment(EXAMPLE_PROJECT_DIR=str(folder), **often),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    done = ran([sys.executable, *arguments], env=shell_environment(EXAMPLE_PROJECT_DIR=str(folder), **often))
     return done.stdout + done.stderr
 
 
@@ -46,12 +36,9 @@ def test_those_of_djangos_test_case_run_without_pytest(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_tests_as_they_are(subtests):
+    assert len(EXAMPLES) == 3
     for path, example in EXAMPLES:
         with subtests.test(path=path, example=example):
             text = (PROJECT / path).read_text(encoding="utf-8")
             assert example.startswith("def test_")
             assert f"\n{example.strip()}\n" in text
-
-
-def test_the_readme_shows_three() -> None:
-    assert len(EXAMPLES) == 3

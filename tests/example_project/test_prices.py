@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import ROOT, shell_environment
+from tests.shell import ROOT, ran, shell_environment
 from tests.waiting import wait_until
 
 LINES = 150
@@ -46,16 +46,7 @@ class Shop:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def manage(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "example_project/manage.py", *arguments],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = ran([sys.executable, "example_project/manage.py", *arguments], env=self._environment)
         return done.stdout.strip()
 
     def start(self) -> "subprocess.Popen[bytes]":

@@ -1,7 +1,6 @@
 """The nightly report: a schedule in code; and the newsletter, one in the settings."""
 
 from decimal import Decimal
-from importlib import import_module, reload
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import redis
 from example_project import settings as example_settings
 from example_project.office.models import Report, Sale
 from example_project.office.tasks import write_report
-from mq_django import cron, every, registry
+from mq_django import cron, registry
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.stores.schedule_status import statuses
@@ -49,16 +48,3 @@ def test_the_newsletter_is_scheduled_without_code(mq_settings: Any) -> None:
     letters = next(one for one in found if one.name == "newsletter")
     assert str(letters.entry.when) == "0 18 * * fri (Europe/Berlin)"  # type: ignore[union-attr]
     assert registry.find("default", letters.entry.message)  # type: ignore[union-attr]
-
-
-def test_in_the_demo_both_come_often(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setenv("EXAMPLE_PROJECT_DIR", str(tmp_path))
-    monkeypatch.setenv("EXAMPLE_PROJECT_OFTEN_SECONDS", "5")
-    module = import_module("example_project.settings")
-    try:
-        reload(module)
-        assert every(seconds=5) == module.REPORT_SCHEDULE == module.IMPORT_SCHEDULE
-        assert module.NEWSLETTER == {"every": 5.0}
-    finally:
-        monkeypatch.undo()
-        reload(module)

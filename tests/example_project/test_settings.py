@@ -1,13 +1,12 @@
 """Where the example project keeps its queues and its cache: on a Redis server that is there, or on one of its own."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from example_project.settings import next_database
 from mq_django.transport.private_server import PrivateServer
-from tests.example_project.conftest import ROOT
+from tests.shell import ran
 
 #: What `manage.py shell` does.
 PUBLISH = """
@@ -26,16 +25,10 @@ call_command("mq", "status")
 
 def shell(folder: Path, *, url: str) -> str:
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "example_project/manage.py", "shell", "-v0", "--command", PUBLISH],
-        cwd=ROOT,
         env={**env, "EXAMPLE_PROJECT_DIR": str(folder), "MQ_REDIS_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

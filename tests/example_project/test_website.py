@@ -81,8 +81,3 @@ def test_a_request_that_runs_is_answered_before_the_website_ends() -> None:
         assert visit.result(30) == "/slow"
         closed.result(30)
         served.result(30)
-
-
-def test_a_port_that_is_taken_is_left_to_its_owner() -> None:
-    with listen() as owner, listen(owner.getsockname()[1]) as other:
-        assert other.getsockname()[1] != owner.getsockname()[1]

@@ -24,7 +24,7 @@ from mq_django.conf import get_config
 #: Modules whose `__all__` is public.
 MODULES = (mq_django, inspector, middleware, rsmq, task_backend, testing, workflows)
 #: What is public of a module whose other names are not.
-PARTLY = {inspector: ("QueueProblem", "Thresholds", "problems")}
+PARTLY = {inspector: ("QueueProblem", "Thresholds", "ping", "problems")}
 #: What a class may have beside names without an underscore.
 _SPECIAL = {"__getitem__", "__iter__", "__len__", "__contains__", "__bool__", "__call__"}
 #: Python 3.11 writes `Unpack[Options]` so.

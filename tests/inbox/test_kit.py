@@ -9,7 +9,7 @@ from mq_django.core.outcomes import ACK, Retry
 from mq_django.models import InboxMessage
 from mq_django.testing import faults
 from mq_django.testing.idempotence import assert_idempotent
-from mq_django.testing.runs import run
+from tests.working import run
 
 pytestmark = [pytest.mark.django_db(databases=["default", "other"]), pytest.mark.usefixtures("handlers")]
 

@@ -6,9 +6,9 @@ from django.db import transaction
 from mq_django import exactly_once, handler, queues
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.models import OutboxMessage
-from mq_django.testing.runs import run
 from tests.inbox.conftest import ALIAS
 from tests.testapp.tasks import note
+from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers", "using")
 

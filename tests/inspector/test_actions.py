@@ -6,9 +6,8 @@ from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.errors import WrongKeyType
 from mq_django.inspector import actions, dead_letters
-from mq_django.inspector.messages import waiting
 from mq_django.inspector.queue_view import Pause
-from tests.seeding import bury_garbage, bury_many, publish
+from tests.seeding import bury_garbage, bury_many
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -28,26 +27,6 @@ def test_redriving_some_counts_what_went_and_what_did_not(redis_client):
     assert outcome.error is None
     assert dead_letters.find("emails", garbage) == entries()[0]
     assert inspector.queue("emails").ready == 2
-
-
-def test_counting_up_to_one_leaves_out_the_newer():
-    bury_many("emails", 3)
-    until = dead_letters.count("emails").until
-    bury_many("emails", 2)
-
-    assert dead_letters.count("emails", until=until).count == 3
-    assert dead_letters.count("emails").count == 5
-
-
-def test_a_paused_queue_says_who_paused_it_and_why(redis_client):
-    actions.pause("emails", who="ann", reason=" deploy\x00 ")
-    actions.pause("emails", who="bob")
-
-    found = inspector.queue("emails").pause
-    assert (found.who, found.reason) == ("ann", "deploy<U+0000>")
-    assert abs(found.since_ms - inspector.queue("emails").now_ms) < 60_000
-    actions.resume("emails")
-    assert inspector.queue("emails").pause is None
 
 
 def test_a_queue_that_another_version_paused_is_paused_without_details(redis_client):
@@ -75,13 +54,3 @@ def test_all_queues_are_paused_and_resumed_even_if_one_cannot_be(redis_client, m
     }
     assert actions.resume_all().changed == sorted(pauses)
     assert not any(view.paused for view in inspector.overview())
-
-
-def test_cancelling_counts_what_waited_and_what_did_not():
-    publish("emails", "a", 1, delay=60, message_id="m1")
-    publish("emails", "a", 1, delay=60, unique="cart:7")
-
-    outcome = actions.cancel("emails", [b"m1", b"u:cart:7", b"gone", b"\xff"])
-
-    assert (outcome.done, outcome.missing) == (2, 2)
-    assert waiting("emails", "delayed", start=0, limit=1).total == 0

@@ -31,13 +31,6 @@ def test_minutes_of_two_hours_make_one_window():
     assert sum(found.handled) == 4 + 5 + 7 + 9
 
 
-def test_names_are_told_apart_and_the_busiest_comes_first():
-    found = happened(minute=1, this_hour={b"1|handled|a|b": b"1", b"1|published|c": b"5", b"1|buried|c": b"2"})
-
-    assert [name.name for name in found.names] == ["c", "a|b"]
-    assert (found.names[0].published, found.names[0].buried) == (5, 2)
-
-
 def test_fields_that_make_no_sense_break_nothing(subtests):
     for field in [b"", b"x|handled|a", b"1", b"1|handled", b"-1|handled|a", b"\xff|handled|a", b"1|nonsense|a"]:
         with subtests.test(field=field):
@@ -67,14 +60,6 @@ def test_percentiles_lie_in_the_bucket_of_their_time():
 def test_no_times_have_no_percentile_and_endless_ones_are_endless():
     assert percentile([0] * BUCKETS, 0.5) is None
     assert percentile([0] * (BUCKETS - 1) + [1], 0.5) == inf
-
-
-def test_an_activity_of_nothing_is_nothing():
-    nothing = happened(minute=30)
-
-    assert nothing.per_minute("published") == 0
-    assert isinstance(nothing, Activity)
-    assert nothing.names == ()
 
 
 def test_days_are_counted_by_the_hour_with_the_running_one_last():

@@ -13,12 +13,10 @@ from mq_django.core.outcomes import ACK
 from mq_django.inspector import actions, entries
 from mq_django.inspector.explain import why_entry, why_waiting
 from mq_django.inspector.messages import find_waiting
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
-from mq_django.transport.connections import get_client, open_wire
-from mq_django.transport.sessions import Session
-from tests.seeding import CONSUMER, beat, keep, publish, publish_many, set_aside, take
+from mq_django.transport.connections import open_wire
+from tests.seeding import CONSUMER, beat, keep, opened, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -34,23 +32,12 @@ def why(message_id):
     raise LookupError(message_id)
 
 
-def test_nobody_consumes_the_queue():
-    assert why(publish("emails", "welcome", 1)).kind == "unconsumed"
-
-
 def test_the_queue_is_paused():
     beat("emails")
     message_id = publish("emails", "welcome", 1)
     actions.pause("emails")
 
     assert why(message_id).kind == "paused"
-
-
-def test_its_due_time_is_to_come():
-    cause = why(publish("emails", "welcome", 1, delay=60))
-
-    assert cause.kind == "delayed"
-    assert 50_000 < cause.ms <= 60_001  # Redis rounds its clock down, and so do we
 
 
 def test_it_is_due(redis_client):
@@ -99,12 +86,6 @@ def test_very_many_stand_before_it():
     cause = why(last)
 
     assert (cause.count, cause.at_least) == (1000, True)
-
-
-def test_nothing_stands_in_its_way():
-    beat("emails")
-
-    assert why(publish("emails", "welcome", 1)).kind == "next"
 
 
 def test_a_consumer_holds_it(redis_client):
@@ -159,9 +140,7 @@ def limited(mq_settings):
     def configure(**limits):
         mq_settings(QUEUES={"emails": limits})
         beat("emails")
-        store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-        store.create_groups()
-        return store
+        return opened("emails")
 
     return configure
 
@@ -220,10 +199,3 @@ def test_of_the_queue_were_so_many_as_may_be_in_a_time(limited):
 
     assert (cause.kind, cause.most) == ("rate", 2)
     assert 50_000 < cause.ms <= 60_001
-
-
-def test_a_message_under_a_unique_key_is_found_by_both(redis_client):
-    message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
-
-    assert why(message_id).kind == "delayed"
-    assert find_waiting("emails", b"u:cart:7").message.id == message_id

@@ -12,7 +12,7 @@ from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Pooled, Session
 from tests.commands import script_calls
-from tests.seeding import publish, publish_many
+from tests.seeding import opened, publish, publish_many
 
 BUSY = "c-busy"
 AGE = 90_000
@@ -39,8 +39,7 @@ def add(client, *ages, stream=0, queue="emails"):
 
 
 def fetch(count, consumer=BUSY, queue="emails"):
-    store = open_store(get_config().queue(queue), Session(get_client("consume")))
-    store.create_groups()
+    store = opened(queue)
     found = store.take(consumer, count=count)
     assert len(found) == count
     return found

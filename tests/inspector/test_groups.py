@@ -1,12 +1,9 @@
 import pytest
 
 from mq_django import inspector, topics
-from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from tests.seeding import opened
 
 
 @pytest.fixture
@@ -19,8 +16,7 @@ def test_groups_of_topics_are_shown_as_queues(events, redis_client):
     assert [view.name for view in inspector.overview()] == ["emails"]
     events.publish_many([("paid", n) for n in range(5)])
     redis_client.xgroup_create(events.config.keys.log, "elsewhere", "0")
-    store = open_store(get_config().queue("events:billing"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("events:billing")
     held = store.take("me", count=2)
     store.settle("me", [Settlement(held[0], Bury("no")), Settlement(held[1], ACK)])
     store.take("me", count=1)

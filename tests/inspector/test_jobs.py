@@ -6,7 +6,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import FailureGroup, Filter
-from mq_django.errors import ConnectionLost, InvalidFilter
+from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.dead_letter_queue import DeadLetters
@@ -27,17 +27,6 @@ def work_off(worker: str = "w1", queue: str = "emails") -> jobs.BackgroundJob:
 def counts() -> tuple[int, int]:
     view = inspector.queue("emails")
     return view.ready, view.dead
-
-
-def test_what_selects_nothing_that_is_known_is_refused():
-    bury("emails")
-
-    for options in ({"until": "nonsense"}, {"rate": -1}):
-        with pytest.raises(InvalidFilter):
-            jobs.begin("emails", "redrive", who="ann", **options)
-
-    assert jobs.look("emails") is None
-    assert counts() == (0, 1)
 
 
 def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_client, subtests):
@@ -71,16 +60,6 @@ def test_all_up_to_the_beginning_are_redriven_and_what_is_no_message_stays(redis
     assert counts() == (1200, 2)
 
 
-def test_only_those_that_are_meant_are_deleted():
-    bury_many("emails", 3)
-    kept = bury("emails", "remind", error="SMTPError: refused")
-    jobs.begin("emails", "delete", who="ann", criteria=Filter(name="WELC"))
-
-    assert work_off().done == 3
-    assert dead_letters.find("emails", kept) is not None
-    assert counts() == (0, 1)
-
-
 def test_a_group_is_meant_exactly():
     bury("emails", "order", error="ValueError: 1")
     bury("emails", "order.paid", error="ValueError: 2")
@@ -92,32 +71,6 @@ def test_a_group_is_meant_exactly():
         (FailureGroup("order", "ValueErrors"), 1),
         (FailureGroup("order.paid", "ValueError"), 1),
     ]
-
-
-def test_one_job_runs_at_a_time():
-    bury("emails")
-    jobs.begin("emails", "redrive", who="ann")
-
-    assert jobs.begin("emails", "delete", who="bob").word == "busy"
-    work_off()
-    assert jobs.begin("emails", "delete", who="bob").word == "nothing"
-
-
-def test_nothing_is_begun_where_nothing_is_dead():
-    assert jobs.begin("emails", "redrive", who="ann") == jobs.Begun("nothing")
-    assert jobs.look("emails") is None
-    assert work_here("emails", "w1") == IDLE
-
-
-def test_a_cancelled_job_does_no_more():
-    bury_many("emails", 600)
-    jobs.begin("emails", "redrive", who="ann")
-    work_here("emails", "w1")
-
-    assert jobs.cancel("emails")
-    assert work_off().state == "cancelled"
-    assert not jobs.cancel("emails")
-    assert counts() == (100, 500)
 
 
 def test_a_step_whose_answer_is_lost_is_neither_forgotten_nor_made_twice(monkeypatch):

@@ -11,12 +11,10 @@ from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
 from mq_django.errors import NotSupported
 from mq_django.inspector import dead_letters
-from mq_django.inspector.key_lines import MAX_LISTED, line_of, redrive_head, skip
-from mq_django.stores import open_store
+from mq_django.inspector.key_lines import MAX_LISTED, redrive_head, skip
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_heads import NO_KEY
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from tests import seeding
 from tests.seeding import CONSUMER, beat, publish
 
 LINE = key_hash("a")
@@ -25,18 +23,12 @@ LINE = key_hash("a")
 @pytest.fixture
 def opened(mq_settings):
     """Configure a queue with lines, and open it."""
-    sessions = []
 
     def open_with(**options):
         mq_settings(QUEUES={"emails": options or {"ORDERED": True}})
-        sessions.append(Session(get_client("consume")))
-        store = open_store(get_config().queue("emails"), sessions[-1])
-        store.create_groups()
-        return store
+        return seeding.opened("emails")
 
-    yield open_with
-    for session in sessions:
-        session.close()
+    return open_with
 
 
 @pytest.fixture
@@ -59,12 +51,6 @@ def settle(store, items, outcome=ACK, **more):
 def only_head():
     (head,) = inspector.key_line("emails", "a").heads
     return head
-
-
-def test_a_key_that_nobody_uses_has_an_empty_line(store):
-    line = inspector.key_line("emails", "a")
-    assert (line.key, line.hash, line.parked, line.first, line.tokens, line.heads) == ("a", LINE, 0, [], 0, [])
-    assert line.blocking is None
 
 
 def test_a_queue_without_lines_has_none(mq_settings):
@@ -125,13 +111,6 @@ def test_the_head_is_ready_again(store):
     assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("ready", first, 2, False)
 
 
-def test_nobody_handles_the_name_of_the_head(store):
-    first, *_ = fill()
-    settle(store, take(store), SetAside())
-    head = only_head()
-    assert (head.place, head.id, head.name, head.can_be_skipped) == ("unhandled", first, "sms", True)
-
-
 def test_the_head_is_a_dead_letter_that_holds_its_key(opened):
     store = opened(ORDERED=True, AFTER_BURY="hold")
     first, *_ = fill()
@@ -151,14 +130,6 @@ def test_what_another_program_has_deleted_is_gone(store, redis_client):
     assert only_head().place == "gone"
 
 
-def test_several_messages_of_a_key_run_with_a_limit(opened):
-    store = opened(CONCURRENCY={"key": 2})
-    fill(4)
-    take(store)
-    line = inspector.key_line("emails", "a")
-    assert (line.parked, line.tokens, len(line.heads), line.blocking) == (2, 2, 2, None)
-
-
 def test_with_fair_messages_without_a_key_have_a_line(opened):
     store = opened(FAIR=True)
     publish("emails", "sms", 0)
@@ -168,17 +139,6 @@ def test_with_fair_messages_without_a_key_have_a_line(opened):
     line = inspector.key_line("emails", None)
     assert (line.key, line.hash, line.heads) == ("", NO_KEY, [])
     assert line.parked + inspector.key_line("emails", "a").parked == 3
-
-
-def test_a_line_is_found_by_its_hash_with_its_key_and_without_secrets(store):
-    publish("emails", "sms", 1, key="Bearer abcdefghijklmnopqrstuvwxyz")
-    for _ in range(2):
-        publish("emails", "sms", 2, key="a")
-    take(store)
-    assert line_of("emails", LINE).key == "a"
-    secret = line_of("emails", key_hash("Bearer abcdefghijklmnopqrstuvwxyz"))
-    assert secret.tokens == 1
-    assert "abcdef" not in secret.key
 
 
 def test_hostile_tokens_do_no_harm(store, redis_client, subtests):
@@ -209,10 +169,6 @@ def test_hostile_bodies_do_no_harm(store, redis_client, subtests):
             line = inspector.key_line("emails", "a")
             assert ([message.member for message in line.first], line.heads[0].place) == ([b"p:1"], "delayed")
             redis_client.delete(keys.waiting)
-
-
-def test_an_argument_that_is_no_text_names_no_line(store):
-    assert inspector.key_line("emails", "\udcff").parked == 0
 
 
 def test_looking_changes_nothing(store, redis_client, namespace):
@@ -246,13 +202,6 @@ def test_a_key_goes_on_without_a_head_that_waits(opened, put, where):
     assert skip("emails", LINE, only_head().token) == "SKIPPED"
     assert [item.message.id for item in take(store)] == [second]
     assert getattr(store.depths(), where) == 1
-
-
-def test_a_head_that_runs_is_not_skipped(store):
-    fill()
-    take(store)
-    assert skip("emails", LINE, only_head().token) == "RUNS"
-    assert take(store) == []
 
 
 def test_a_head_that_was_replaced_meanwhile_is_not_skipped(store):

@@ -23,28 +23,6 @@ def config(name="emails"):
     return get_config().queue(name)
 
 
-def test_a_queue_that_nobody_has_used_uses_nothing(wire):
-    found = limit_use(config(), wire)
-    assert (found.granted, found.concurrent, found.parked, found.keys, found.page) == (0, 0, 0, 0, [])
-
-
-def test_what_is_handled_what_was_granted_and_who_waits_is_seen(wire):
-    for key in ("a", "a", "a", "b", "c", "c"):
-        queues["emails"].publish("sms", 1, key=key)
-    store = open_store(config(), wire)
-    store.create_groups()
-    held = store.take("c1", count=10)
-    found = limit_use(config(), wire)
-    assert (found.granted, found.concurrent, found.parked, found.keys) == (3, 3, 3, 2)
-    keys = {(use.key, use.parked, use.granted, use.concurrent) for use in found.page}
-    assert keys == {("a", 2, 1, 1), ("c", 1, 1, 1)}
-    assert all(found.now_ms < use.next_check_ms <= found.now_ms + 10_000 for use in found.page)
-    store.settle("c1", [Settlement(item, ACK) for item in held])
-    again = limit_use(config(), wire)
-    # Their next messages run when somebody takes them.
-    assert (again.concurrent, again.parked, again.granted) == (0, 3, 3)
-
-
 def test_keys_that_wait_come_in_pages(wire):
     for n in range(7):
         queues["emails"].publish_many([("sms", 1)] * 2, key=f"k{n}")
@@ -67,7 +45,3 @@ def test_looking_changes_nothing(wire, redis_client, namespace):
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")}
     limit_use(config(), wire)
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")} == before
-
-
-def test_a_queue_without_limits_shows_what_is_left_of_them(wire):
-    assert limit_use(config("plain"), wire).parked == 0

@@ -9,10 +9,9 @@ from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK
 from mq_django.inspector.limit_use import limit_use
 from mq_django.inspector.noisy_keys import noisy_command, noisy_keys
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client, open_wire
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_wire
+from tests import seeding
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +24,11 @@ def one_hour(monkeypatch):
 
 @pytest.fixture
 def opened(mq_settings):
-    sessions = []
-
     def open_with(**options):
         mq_settings(QUEUES={"emails": options})
-        sessions.append(Session(get_client("consume")))
-        store = open_store(get_config().queue("emails"), sessions[-1])
-        store.create_groups()
-        return store
+        return seeding.opened("emails")
 
-    yield open_with
-    for session in sessions:
-        session.close()
+    return open_with
 
 
 LINES = pytest.mark.parametrize(

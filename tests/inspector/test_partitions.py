@@ -31,20 +31,6 @@ def publish_each(count=1):
     return [queues["payments"].publish("pay", {}) for _ in range(count * PARTITIONS)]
 
 
-def test_the_counts_of_a_queue_are_the_sums_over_its_partitions():
-    publish_each(2)
-    queues["payments"].publish("pay", {}, delay=60)
-    view = inspector.queue("payments")
-
-    assert (view.name, view.ready, view.delayed, view.depth) == ("payments", 8, 1, 9)
-    assert [part.name for part in view.parts] == [f"payments.{number}" for number in range(PARTITIONS)]
-    assert [part.ready for part in view.parts] == [2] * PARTITIONS
-    assert view.oldest_ms == max(part.oldest_ms for part in view.parts)
-    assert sum(view.activity.published) == 9
-    assert [found.published for found in view.activity.names] == [9]
-    assert sum(inspector.activity("payments", hours=24).published) == 9
-
-
 def test_the_overview_has_one_row_for_it():
     publish_each()
     views = {view.name: view for view in inspector.overview()}
@@ -54,16 +40,6 @@ def test_the_overview_has_one_row_for_it():
     assert sum(views["payments"].activity.published) == PARTITIONS
     assert [view.name for view in inspector.overview(["payments.2"])] == ["payments.2"]
     assert inspector.totals().ready == PARTITIONS
-
-
-def test_each_consumer_is_listed_once():
-    publish_each()
-    for part in get_config().queue("payments").parts:
-        beat(part.name, "s1", consumers=2)
-    view = inspector.queue("payments")
-
-    assert len(view.consumers) == 2
-    assert view.alive == 2
 
 
 def test_a_problem_of_a_partition_is_one_of_the_queue_and_names_it():
@@ -77,20 +53,6 @@ def test_a_problem_of_a_partition_is_one_of_the_queue_and_names_it():
     assert view.problems() == ["paused"]
     (problem,) = inspector.problems("payments")
     assert problem.sentence.startswith("payments has a problem in 1 of 4 partitions: payments.1 is paused.")
-
-
-def test_pausing_a_queue_pauses_all_partitions():
-    actions.pause("payments.1")
-
-    assert actions.pause("payments", reason="no disk")
-    assert not actions.pause("payments")
-    view = inspector.queue("payments")
-    assert view.paused
-    assert view.paused_parts == PARTITIONS
-    assert actions.resume("payments.0")
-    assert actions.resume("payments")
-    assert not actions.resume("payments")
-    assert inspector.queue("payments").paused_parts == 0
 
 
 def bury_each(count=1):

@@ -8,38 +8,15 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
-from mq_django.errors import ConnectionLost, UnknownQueue
 from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.producers import queues
 from mq_django.transport.sessions import Session
 from tests.commands import script_calls
-from tests.seeding import beat, bury, keep, set_aside, settle, take, tally
+from tests.seeding import beat, bury, keep, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
-
-
-def test_an_empty_queue_is_all_zeros_and_has_no_problem():
-    view = inspector.queue("emails")
-
-    assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (0, 0, 0, 0, 0)
-    assert view.oldest_ms is None
-    assert view.problems() == []
-
-
-def test_every_message_is_counted_where_it_is():
-    bury("emails")
-    set_aside("emails", "nobody.knows")
-    queues["emails"].publish_many([("welcome", n) for n in range(5)])
-    take("emails", 2)
-    queues["emails"].publish("welcome", 1, delay=60)
-
-    view = inspector.queue("emails")
-
-    assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (3, 2, 1, 1, 1)
-    assert view.depth == 7
-    assert 59_000 < view.next_due_ms <= 60_005
 
 
 def test_the_oldest_ready_message_is_the_one_that_nobody_took_yet(redis_client):
@@ -75,14 +52,6 @@ def test_a_consumer_lives_as_long_as_its_supervisor_was_heard_of(redis_client):
     assert view.consumers[0].version == "0.1.0"
 
 
-def test_what_nobody_consumes_is_the_first_problem():
-    set_aside("emails", "nobody.knows")
-
-    assert inspector.queue("emails").problems() == ["unconsumed", "unhandled"]
-    beat("emails")
-    assert inspector.queue("emails").problems() == ["unhandled"]
-
-
 def test_fresh_damage_by_others_is_the_first_problem(redis_client):
     control, now_ms = get_config().queue("emails").keys.control, int(redis_client.time()[0] * 1000)
     for note, problems in (
@@ -109,23 +78,6 @@ def test_a_queue_that_others_handle_needs_housekeeping_and_no_known_consumer(mq_
     assert replace(view, oldest_ms=61_000).problems() == ["late"]
 
 
-def test_housekeeping_is_no_consumer():
-    queues["emails"].publish("welcome", 1)
-    keep("emails")
-
-    assert inspector.queue("emails").problems() == ["unconsumed"]
-
-
-def test_fresh_dead_letters_are_a_problem():
-    bury("emails")
-    tally("emails", {("buried", "welcome"): 1})
-
-    view = inspector.queue("emails")
-
-    assert view.recently_buried == 1
-    assert view.problems() == ["buried"]
-
-
 def test_what_happened_is_counted_by_minute_and_by_name():
     queues["emails"].publish_many([("welcome", n) for n in range(4)] + [("goodbye", 1)])
 
@@ -134,18 +86,6 @@ def test_what_happened_is_counted_by_minute_and_by_name():
     # The minute may have turned between the two.
     assert sum(activity.published[-2:]) == 5
     assert [(name.name, name.published) for name in activity.names] == [("welcome", 4), ("goodbye", 1)]
-
-
-def test_an_unreadable_queue_does_not_hide_the_others(redis_client):
-    redis_client.set(get_config().queue("default").keys.ready, "mine")
-    queues["emails"].publish("welcome", 1)
-
-    default, emails = inspector.overview()
-
-    assert "WRONGTYPE" in default.error
-    assert default.problems() == ["unreadable"]
-    assert emails.ready == 1
-    assert emails.error == ""
 
 
 def test_an_overview_is_one_command_a_queue(redis_client, mq_settings):
@@ -184,37 +124,6 @@ def test_totals_are_sums_over_all_queues():
 
     assert totals.published == 3
     assert (totals.ready, totals.delayed, totals.dead) == (0, 1, 1)
-
-
-def test_redis_away_is_an_error_of_ours(mq_settings, tmp_path):
-    mq_settings(CONNECTION=f"unix://{tmp_path}/nobody.sock")
-
-    with pytest.raises(ConnectionLost):
-        inspector.overview()
-
-
-def test_a_queue_that_is_not_configured_is_unknown():
-    with pytest.raises(UnknownQueue):
-        inspector.queue("nope")
-
-
-def test_what_happened_in_a_day_and_a_week_is_counted_by_the_hour():
-    tally("emails", {("handled", "welcome"): 3, ("t3", "welcome"): 3})
-
-    day, week = inspector.activity("emails", hours=24), inspector.activity("emails", hours=168)
-
-    assert (len(day.handled), len(week.handled)) == (24, 168)
-    assert day.handled[-1] == week.handled[-1] == 3
-    assert week.names[0].handled == 3
-
-
-def test_very_many_counters_are_read_in_all_only(monkeypatch):
-    monkeypatch.setattr("mq_django.inspector.queues.MAX_COUNTERS", 1)
-    tally("emails", {("handled", "welcome"): 3})
-
-    found = inspector.activity("emails", hours=24)
-
-    assert (found.handled[-1], found.names) == (3, ())
 
 
 def activity(**ago):

@@ -13,7 +13,7 @@ from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import settled_commands
 from tests import on_cluster
-from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, set_aside, settle, store, take
+from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, settle, store, take
 
 pytestmark = pytest.mark.cluster
 
@@ -37,16 +37,6 @@ def found(message_id, **options):
     search = find_everywhere(message_id, **{"seconds": 30, **options})
     assert (search.not_searched, search.errors) == ([], {})
     return [(one.queue, one.place) for one in search.found]
-
-
-def test_a_waiting_message_is_found_by_its_id_and_by_its_unique_key():
-    message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
-    assert found(message_id) == found("u:cart:7") == [("emails", "delayed")]
-    assert found("u:cart:8") == []
-
-
-def test_an_unhandled_message_is_found():
-    assert found(set_aside("emails", "nobody")) == [("emails", "unhandled")]
 
 
 def test_ready_and_pending_messages_are_found_by_a_scan():
@@ -105,12 +95,6 @@ def test_a_message_of_a_topic_is_found_in_its_log_and_where_a_group_holds_it():
     topics["orders"].group("billing").subscribe()
     message_id = topics["orders"].publish("order.paid", {"order": 1}, on_commit=False)
     assert ("orders", "log") in found(message_id)
-
-
-def test_the_same_id_is_found_in_each_queue():
-    for queue in ("default", "emails"):
-        publish(queue, "welcome", 1, delay=60, message_id="same")
-    assert found("same") == [("default", "delayed"), ("emails", "delayed")]
 
 
 def test_what_nobody_knows_is_found_nowhere():

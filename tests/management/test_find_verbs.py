@@ -48,6 +48,16 @@ def test_why_knows_waiting_dead_and_expired_messages():
         mq("why", "emails", "nope")
 
 
+def test_an_argument_that_is_no_text_is_refused(subtests):
+    for odd in ("\udcff", "u:\udcff"):
+        for verb in ("find", "why", "show", "cancel"):
+            for where in ([], ["emails"]):
+                with subtests.test(verb=verb, where=where, odd=odd):
+                    with pytest.raises(CommandError) as caught:
+                        mq(verb, *where, odd)
+                    assert "\udcff" not in str(caught.value)
+
+
 def test_find_and_why_know_messages_that_were_replaced(redis_client):
     replaced = publish("emails", "welcome", 1, delay=60, unique="cart:7")
     publish("emails", "welcome", 2, delay=60, unique="cart:7", on_conflict="replace")

@@ -21,7 +21,8 @@ def test_running_jobs_are_listed_with_what_they_do():
     assert mq("jobs") == "No jobs.\n"
     bury_many("emails", 3)
     publish("emails", "welcome", 1, delay=60)
-    mq("redrive", "emails", "--all", "--name", "welc", "--rate", "5", "--background")
+    started = mq("redrive", "emails", "--all", "--name", "welc", "--rate", "5", "--background")
+    assert started == "started, those of 3 dead letters that match\n"
     mq("purge", "emails", "delayed", "--background", "--yes")
     dead, waiting = mq_json("jobs")
     assert (dead["kind"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)

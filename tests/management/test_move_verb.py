@@ -6,9 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
-from mq_django.stores.background_jobs import IDLE
 from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import bury, bury_many
 
@@ -18,36 +16,6 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 def counts():
     """Return the dead letters of `emails`, and what is ready in `default`."""
     return inspector.queue("emails").dead, inspector.queue("default").ready
-
-
-def test_some_or_all_are_moved_and_never_guessed():
-    ids = bury_many("emails", 3)
-
-    assert mq_json("move", "emails", "default", ids[0]) == {"moved": 1, "missing": 0, "refused": 0}
-    for unclear in (["emails", "default"], ["emails", "default", ids[1], "--all"]):
-        with pytest.raises(CommandError, match="--all") as raised:
-            mq("move", *unclear)
-        assert raised.value.returncode == 2
-    assert mq("move", "emails", "default", "--all") == "2 moved\n"
-    assert counts() == (0, 3)
-
-
-def test_those_that_match_are_moved():
-    bury_many("emails", 3)
-    bury("emails", "remind", error="SMTPError: refused")
-
-    assert mq_json("move", "emails", "default", "--all", "--name", "REMIND", "--error", "smtp")["moved"] == 1
-    assert counts() == (3, 1)
-    assert mq("move", "emails", "default", "--all", "--name", "nope") == "0 moved\n"
-
-
-def test_an_id_that_is_not_there_is_an_error_after_the_others_were_moved():
-    bury("emails", message_id="m1")
-    out = StringIO()
-    with pytest.raises(CommandError, match="1 of 2 ids were not found") as raised:
-        call_command("mq", "move", "emails", "default", "m1", "gone", stdout=out)
-    assert raised.value.returncode == 1
-    assert out.getvalue() == "1 moved, 1 missing\n"
 
 
 def test_what_cannot_be_done_is_an_error_and_changes_nothing(mq_settings):
@@ -92,20 +60,12 @@ def test_a_preview_names_no_names_if_all_are_handled(mq_settings):
     assert "no handler" not in err.getvalue()
 
 
-def test_it_is_left_to_consumers_when_that_is_wished_and_jobs_say_where_to():
+def test_jobs_say_where_to():
     bury_many("emails", 3)
-
-    begun = mq_json("move", "emails", "default", "--all", "--background", "--rate", "5")
-    assert begun == {"begun": True, "total": 3}
-    with pytest.raises(CommandError, match="Another job is running"):
-        mq("redrive", "emails", "--all")
+    mq("move", "emails", "default", "--all", "--background", "--rate", "5")
     (row,) = mq_json("jobs")
     assert (row["what"], row["target"], row["rate"]) == ("move", "default", 5)
     assert "move to default" in mq("jobs")
-    while work_here("emails", "w1") != IDLE:
-        pass
-    assert mq("jobs", "watch", "emails") == "finished: 3 moved, 3 of 3 scanned\n"
-    assert counts() == (0, 3)
 
 
 def test_a_full_queue_is_an_error_for_ids(mq_settings):

@@ -10,15 +10,16 @@ from django.core.management import CommandError, call_command
 
 from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.outcomes import Bury, Expire
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched
 from mq_django.management.user_name import user_name
-from mq_django.stores import open_members, open_store
-from mq_django.transport.connections import get_client, open_wire
-from mq_django.transport.sessions import Session
-from tests.seeding import beat, bury, bury_many, keep, publish, set_aside, settle, take
+from mq_django.stores import open_members
+from mq_django.stores.background_jobs import IDLE
+from mq_django.transport.connections import open_wire
+from tests.seeding import beat, bury, bury_many, keep, opened, publish, set_aside, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -42,16 +43,11 @@ def refusal(*args: str) -> tuple[str, int]:
     return "", 0
 
 
-def test_without_a_verb_it_shows_the_status():
-    assert mq() == mq("status")
-    assert mq_json() == mq_json("status")
-
-
-def test_json_and_djangos_own_options_stand_before_or_after_the_verb():
+def test_options_stand_before_or_after_the_verb_and_without_one_it_shows_the_status():
     out = StringIO()
     call_command("mq", "--json", "status", stdout=out)
-    assert json.loads(out.getvalue()) == mq_json("status")
-    assert mq("status", "--settings", "tests.settings", "--no-color", "-v", "1") == mq("status")
+    assert json.loads(out.getvalue()) == mq_json("status") == mq_json()
+    assert mq("status", "--settings", "tests.settings", "--no-color", "-v", "1") == mq("status") == mq()
 
 
 def test_find_tells_where_a_message_is():
@@ -91,20 +87,16 @@ def test_a_pause_of_all_tells_failed_queues_from_those_of_which_nothing_is_known
         mq("pause", "--all")
 
 
-def test_status_says_that_a_queue_is_paused():
-    mq("pause", "emails")
-    assert [row["paused"] for row in mq_json("status")] == [False, True]
-    assert mq("status", "emails").splitlines()[1].split()[:2] == ["emails", "paused"]
-
-
 def test_status_says_who_paused_a_queue_why_and_since_when():
     mq("pause", "emails", "--reason", "deploy of 2.1")
 
+    assert [row["paused"] for row in mq_json("status")] == [False, True]
     (row,) = mq_json("status", "emails")
     assert (row["paused_by"], row["paused_reason"]) == (f"{user_name()}, mq", "deploy of 2.1")
     assert datetime.fromisoformat(row["paused_since"]).tzinfo is not None
     headings, line = mq("status", "emails").splitlines()
     assert headings.split()[-3:] == ["paused_by", "paused_since", "paused_reason"]
+    assert line.split()[:2] == ["emails", "paused"]
     assert line.endswith("deploy of 2.1")
     mq("resume", "emails")
     assert "paused" not in mq("status", "emails")
@@ -219,24 +211,30 @@ def test_cancel_removes_what_waits():
 
 def test_an_id_that_is_not_there_is_an_error_after_the_others_were_done():
     publish("emails", "welcome", 1, delay=60, message_id="delayed")
-    bury("emails", "welcome", 1, message_id="dead")
-    for verb, message_id in (("cancel", "delayed"), ("redrive", "dead")):
+    for message_id in ("dead", "moved"):
+        bury("emails", "welcome", 1, message_id=message_id)
+    for verb, *queue, message_id in (("cancel", "delayed"), ("redrive", "dead"), ("move", "default", "moved")):
         out = StringIO()
         with pytest.raises(CommandError, match="1 of 2 ids were not found") as raised:
-            call_command("mq", verb, "emails", message_id, "gone", stdout=out)
+            call_command("mq", verb, "emails", *queue, message_id, "gone", stdout=out)
         assert raised.value.returncode == 1
         assert "1 missing" in out.getvalue()
 
 
-def test_redrive_takes_some_or_all_and_never_guesses():
+#: What takes dead letters away, what it says, and where they are then.
+TAKING = [(["redrive", "emails"], "redriven", "emails"), (["move", "emails", "default"], "moved", "default")]
+
+
+@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
+def test_some_or_all_dead_letters_are_taken_and_never_guessed(verb, said, target):
     ids = bury_many("emails", 3)
 
-    assert mq_json("redrive", "emails", ids[0]) == {"redriven": 1, "missing": 0, "refused": 0}
-    for unclear in (["emails"], ["emails", ids[1], "--all"]):
-        with pytest.raises(CommandError, match="--all"):
-            mq("redrive", *unclear)
-    assert mq("redrive", "emails", "--all") == "2 redriven\n"
-    assert inspector.queue("emails").ready == 3
+    assert mq_json(*verb, ids[0]) == {said: 1, "missing": 0, "refused": 0}
+    for unclear in ([], [ids[1], "--all"]):
+        why, code = refusal(*verb, *unclear)
+        assert ("--all" in why, code) == (True, 2)
+    assert mq(*verb, "--all") == f"2 {said}\n"
+    assert (inspector.queue("emails").dead, inspector.queue(target).ready) == (0, 3)
 
 
 def test_redis_away_is_an_error_in_a_sentence(mq_settings, tmp_path):
@@ -290,13 +288,6 @@ def test_purge_deletes_one_place_and_only_when_that_is_meant():
         mq("purge", "emails", "ready")
     assert mq("purge", "emails", "ready", "--yes") == "1 deleted\n"
     assert (inspector.queue("emails").ready, inspector.queue("emails").delayed) == (0, 1)
-
-
-def test_purge_deletes_dead_letters():
-    bury_many("emails", 3)
-
-    assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
-    assert inspector.queue("emails").dead == 0
 
 
 def test_a_group_is_shown_and_moved(mq_settings):
@@ -393,13 +384,14 @@ def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
         mq("replay", "events:billing")
 
 
-def test_redrive_takes_those_that_fit():
+@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
+def test_dead_letters_that_match_are_taken(verb, said, target):
     bury_many("emails", 3)
     bury("emails", "remind", error="SMTPError: refused")
 
-    assert mq_json("redrive", "emails", "--all", "--name", "REMIND", "--error", "smtp")["redriven"] == 1
-    assert (inspector.queue("emails").ready, inspector.queue("emails").dead) == (1, 3)
-    assert mq("redrive", "emails", "--all", "--name", "nope") == "0 redriven\n"
+    assert mq_json(*verb, "--all", "--name", "REMIND", "--error", "smtp")[said] == 1
+    assert (inspector.queue(target).ready, inspector.queue("emails").dead) == (1, 3)
+    assert mq(*verb, "--all", "--name", "nope") == f"0 {said}\n"
 
 
 def test_a_filter_that_cannot_be_applied_is_refused():
@@ -414,22 +406,25 @@ def test_a_filter_that_cannot_be_applied_is_refused():
     assert (inspector.queue("emails").dead, jobs.look("emails")) == (1, None)
 
 
-def test_redrive_leaves_it_to_consumers_when_that_is_wished():
+@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
+def test_dead_letters_are_left_to_consumers_when_that_is_wished(verb, said, target):
     bury_many("emails", 3)
-
-    assert mq_json("redrive", "emails", "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
+    assert mq_json(*verb, "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
     assert jobs.look("emails").rate == 5
     with pytest.raises(CommandError, match="Another job is running"):
         mq("redrive", "emails", "--all")
     assert inspector.queue("emails").dead == 3
+    while work_here("emails", "w1") != IDLE:
+        pass
+    assert mq("jobs", "watch", "emails") == f"finished: 3 {said}, 3 of 3 scanned\n"
+    assert inspector.queue(target).ready == 3
 
 
 def test_what_is_parked_is_counted_and_shown(mq_settings):
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}})
     for number in range(3):
         publish("emails", "welcome", {"n": number}, key="user:7")
-    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("emails")
     store.take("c1", count=10)
 
     assert mq_json("status", "emails")[0]["parked"] == 2
@@ -490,7 +485,7 @@ def partly_away(mq_settings, tmp_path):
 def test_a_server_that_cannot_be_reached_is_named_beside_what_the_others_have():
     schedules.create("hourly", queue="emails", every=3600, message="m")
     beat("emails", "web-1")
-    open_store(get_config().queue("events:billing"), Session(get_client("chores"))).create_groups()
+    opened("events:billing")
     for verb, shown, named in (
         ("status", "emails", "far"),
         ("topics", "events:billing", "log"),
@@ -541,12 +536,6 @@ def test_a_number_out_of_its_range_is_refused():
     assert [arguments for arguments in every if "a whole number from 1" not in refusal(*arguments)[0]] == []
 
 
-def test_a_background_job_says_what_it_works_on():
-    bury_many("emails", 3)
-    expected = "started, those of 3 dead letters that match\n"
-    assert mq("redrive", "emails", "--all", "--name", "welc", "--background") == expected
-
-
 def test_a_purge_says_before_what_it_would_delete():
     bury_many("emails", 3)
     with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):
@@ -554,3 +543,5 @@ def test_a_purge_says_before_what_it_would_delete():
     expected = r"deletes those of the 3 dead messages that match --name welc and --error x\. Confirm"
     with pytest.raises(CommandError, match=expected):
         mq("purge", "emails", "dead", "--name", "welc", "--error", "x", "--rate", "5")
+    assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
+    assert inspector.queue("emails").dead == 0

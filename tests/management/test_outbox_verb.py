@@ -5,12 +5,10 @@ from uuid import UUID
 import pytest
 from django.core.management import CommandError
 
-from mq_django.conf import get_config
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
-from mq_django.stores import open_store
-from mq_django.transport.connections import open_wire
 from tests.management.test_mq import mq, mq_json
 from tests.outbox_rows import outbox_row, set_aside_row
+from tests.seeding import opened
 
 pytestmark = [pytest.mark.usefixtures("mq_settings"), pytest.mark.django_db(databases="__all__")]
 
@@ -23,7 +21,7 @@ def refused(*args):
 
 def test_the_status_of_a_group_shows_the_outbox_of_its_topic(mq_settings):
     mq_settings(QUEUES={"emails": {"OUTBOX": True}}, TOPICS={"orders": {"OUTBOX": True}})
-    open_store(get_config().queue("orders:billing"), open_wire("produce")).create_groups()
+    opened("orders:billing")
     outbox_row(age=75)
     outbox_row("orders", age=30)
     assert "orders: 1 in the outbox, the oldest for 3" in mq("status", "orders:billing")

@@ -1,13 +1,10 @@
 """The verbs of `mq` for a topic with partitions."""
 
-import json
-from io import StringIO
-
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from mq_django import topics
+from tests.management.test_mq import mq, mq_json
 
 PARTITIONS = 3
 NAMES = [f"events.{number}" for number in range(PARTITIONS)]
@@ -21,16 +18,6 @@ def events(mq_settings):
     for number in range(2 * PARTITIONS):
         topics["events"].publish("paid", number, on_commit=False)
     return topics["events"]
-
-
-def mq(*args):
-    out = StringIO()
-    call_command("mq", *args, stdout=out)
-    return out.getvalue()
-
-
-def mq_json(*args):
-    return json.loads(mq("--json", *args))
 
 
 def test_topics_has_one_row_for_a_group():

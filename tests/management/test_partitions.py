@@ -11,6 +11,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of
+from tests.management.test_mq import mq, mq_json
 from tests.seeding import beat, publish, settle, take
 
 PARTITIONS = 3
@@ -24,16 +25,6 @@ def ids(mq_settings):
     for name in NAMES:
         beat(name, "s1", consumers=1)
     return [publish("payments", "pay", {"n": n}) for n in range(2 * PARTITIONS)]
-
-
-def mq(*args):
-    out = StringIO()
-    call_command("mq", *args, stdout=out)
-    return out.getvalue()
-
-
-def mq_json(*args):
-    return json.loads(mq("--json", *args))
 
 
 def bury_all():

@@ -2,12 +2,8 @@
 
 import pytest
 
-from mq_django.conf import get_config
-from mq_django.stores import open_store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests.management.test_mq import mq, mq_json, refusal
-from tests.seeding import publish, tally
+from tests.seeding import opened, publish, tally
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -37,8 +33,7 @@ def test_limits_show_what_is_used_and_whose_messages_wait(mq_settings):
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"queue": 5, "key": 1}, "RATE_LIMIT": "100/m"}})
     for number in range(3):
         publish("emails", "welcome", {"n": number}, key="user:7")
-    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("emails")
     store.take("c1", count=10)
 
     (row,) = mq_json("limits")

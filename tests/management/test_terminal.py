@@ -1,6 +1,6 @@
 """The output of `manage.py mq`: colours and progress."""
 
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from django.core.management.base import BaseCommand
@@ -41,6 +41,13 @@ def test_headings_have_a_style_on_a_terminal_only(screen, monkeypatch):
     assert without.getvalue() == "queue\nemails\n"
     terminal_on(plain, force_color=True).show(None, rows)
     assert "\x1b[1m" in plain.getvalue()
+
+
+def test_characters_that_an_output_does_not_have_are_escaped():
+    out = TextIOWrapper(BytesIO(), encoding="latin-1")
+    terminal_on(out).show(None, table([{"queue": "é\u2713\ud800"}]))
+    out.flush()
+    assert out.buffer.getvalue() == b"queue\n\xe9\\u2713<U+D800>\n"
 
 
 def test_progress_is_a_bar_on_a_terminal(screen):

@@ -2,7 +2,7 @@
 
 `table.txt` has mutations by topic: each takes one promise out of one file, and names the modules of tests of which one
 must fail. Modules and no single tests, so that the table outlasts a test that is renamed or merged with others. The
-topic `chaos` has the safeguards of `tests/chaos/mutations.py`, half of which are found by playing a scenario.
+topic `chaos` has the safeguards that are found by playing a scenario: three seeds of it, until the checker finds one.
 
     python -m tests.mutations                       all
     python -m tests.mutations lines 'keeps its key' some topics, and mutations with these words in their names

@@ -1,6 +1,7 @@
 """`python -m tests.mutations [WORD]...`: see the package."""
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -10,15 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.chaos import mutations as chaos
+from tests.chaos.surroundings import servers
 from tests.mutations.table import Mutation, mutations
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,6 +26,10 @@ ROOT = Path(__file__).parent.parent.parent
 AT_ONCE = 2
 #: Seconds of one run of pytest, and of one test: a mutation with which they do not end is found.
 LIMIT, TEST_LIMIT = 600, 120
+#: Before the name of a scenario, in the place of tests; and seconds of one, with everything that goes wrong in it.
+SCENARIO, PLAYED = "scenario:", 240
+#: What goes wrong is a matter of moments: a safeguard is missed when none of these shows that it is missing.
+SEEDS = ("mutation", "another", "third")
 NOT_COPIED = (".git", ".venv*", "build", "__pycache__", "node_modules", ".*_cache", "*.egg-info")
 FOUND, MISSED, BROKEN = "found", "MISSED", "BROKEN"
 _FAILED = re.compile(r"^(\S+\.py::.*?) (?:FAILED|ERROR)\b", re.MULTILINE)
@@ -33,39 +37,17 @@ _FAILED = re.compile(r"^(\S+\.py::.*?) (?:FAILED|ERROR)\b", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mutation of either table, and what became of it."""
+    """A mutation, and what became of it."""
 
-    topic: str
-    name: str
-    files: Sequence[str]
-    #: Changes the files in a copy.
-    mutate: Callable[[Path], None]
-    #: Arguments of pytest; empty: a scenario is played.
-    tests: str
-    scenario: str = ""
+    mutation: Mutation
     verdict: str = ""
     #: The test that has found it, or why it was not found.
     by: str = ""
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.verdict:6} {self.topic}: {self.name} ({self.seconds:.0f} s): {self.by}"
-
-
-def all_cases() -> Iterator[Case]:
-    """Yield all mutations."""
-    for row in mutations():
-        yield Case(topic=row.topic, name=row.name, files=[row.file], mutate=partial(apply, row), tests=row.tests)
-    for one in chaos.MUTATIONS:
-        files = [*one.files, *(name for name, _, _ in one.also)]
-        mutate = partial(chaos.mutate, mutation=one)
-        yield Case(topic="chaos", name=one.name, files=files, mutate=mutate, tests=one.test, scenario=one.scenario)
-
-
-def apply(row: Mutation, root: Path) -> None:
-    """Break the promise in a copy."""
-    path = root / row.file
-    path.write_text(row.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
+        row = self.mutation
+        return f"{self.verdict:6} {row.topic}: {row.name} ({self.seconds:.0f} s): {self.by}"
 
 
 def run_tests(root: Path, arguments: Sequence[str]) -> tuple[int, list[str], str]:
@@ -106,10 +88,10 @@ class Runner:
         """Try a mutation, and return it with what became of it."""
         with self._copy() as root:
             began = time.monotonic()
-            before = {name: (root / name).read_text(encoding="utf-8") for name in case.files}
+            before = {name: (root / name).read_text(encoding="utf-8") for name in case.mutation.files}
             try:
-                case.mutate(root)
-                verdict, by = _tested(root, case.tests) if case.tests else _played(root, case.scenario)
+                case.mutation.apply(root)
+                verdict, by = _tried(root, case.mutation.tests)
             except (ValueError, RuntimeError) as error:
                 verdict, by = BROKEN, str(error).replace("\n", " ")
             finally:
@@ -134,24 +116,37 @@ class Runner:
             self._copies.put(root)
 
 
-def _tested(root: Path, tests: str) -> tuple[str, str]:
+def _tried(root: Path, tests: str) -> tuple[str, str]:
+    if scenario := tests.removeprefix(SCENARIO) if tests.startswith(SCENARIO) else "":
+        return FOUND if any(_violations(root, scenario, seed) for seed in SEEDS) else MISSED, f"the scenario {scenario}"
     code, failed, said = run_tests(root, [*shlex.split(tests), "-x"])
     if code == 0:
         return MISSED, tests
     return (FOUND, failed[0] if failed else said) if code == 1 else (BROKEN, said)
 
 
-def _played(root: Path, scenario: str) -> tuple[str, str]:
-    is_found = any(chaos.violations(root, scenario, seed)[0] for seed in chaos.SEEDS)
-    return FOUND if is_found else MISSED, f"the scenario {scenario}"
+def _violations(root: Path, scenario: str, seed: str) -> int:
+    """Play a scenario in a copy, and return how many violations the checker found."""
+    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--store", "stream"]
+    command += ["--server", str(servers()[-1]), scenario]
+    # What never becomes well is not waited for as long as it would be otherwise.
+    env = {**os.environ, "CHAOS_HASTE": "1"}
+    try:
+        played = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=PLAYED, check=False)
+    except subprocess.TimeoutExpired:
+        return 1
+    lines = played.stdout.splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        raise RuntimeError(f"{scenario} did not come to its end: {played.stderr[-2000:]}")
+    return int(json.loads(lines[-1])["violations"])
 
 
-def chosen(words: Sequence[str]) -> list[Case]:
+def chosen(words: Sequence[str]) -> list[Mutation]:
     """Return the mutations of some topics, and those with some words in their names; of no words all."""
-    cases = list(all_cases())
-    topics = {case.topic for case in cases}.intersection(words)
+    rows = list(mutations())
+    topics = {row.topic for row in rows}.intersection(words)
     parts = set(words) - topics
-    return [case for case in cases if not words or case.topic in topics or any(part in case.name for part in parts)]
+    return [row for row in rows if not words or row.topic in topics or any(part in row.name for part in parts)]
 
 
 def main() -> int:
@@ -163,16 +158,16 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="only list the mutations")
     given = parser.parse_args()
-    cases = chosen(given.words)
+    rows = chosen(given.words)
     if given.list:
-        sys.stdout.writelines(f"{case.topic}: {case.name} ({case.tests or case.scenario})\n" for case in cases)
+        sys.stdout.writelines(f"{row.topic}: {row.name} ({row.tests})\n" for row in rows)
         return 0
     with tempfile.TemporaryDirectory(prefix="mq-mutations-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         runner = Runner(Path(folder))
-        running: list[Future[Case]] = [pool.submit(runner.attempt, case) for case in cases]
+        running: list[Future[Case]] = [pool.submit(runner.attempt, Case(mutation=row)) for row in rows]
         try:
             for number, done in enumerate(as_completed(running), 1):
-                _say(f"[{number}/{len(cases)}] {done.result()}")
+                _say(f"[{number}/{len(rows)}] {done.result()}")
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
@@ -180,8 +175,11 @@ def main() -> int:
         anyway = runner.failing_anyway(sorted({case.by for case in tried if case.verdict == FOUND and "::" in case.by}))
     tried = [replace(one, verdict=BROKEN, by=f"{one.by} fails anyway") if one.by in anyway else one for one in tried]
     if given.record:
-        rows = ("\t".join((one.verdict, one.topic, one.name, one.by, f"{one.seconds:.0f}")) for one in tried)
-        given.record.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        told = (
+            "\t".join((one.verdict, one.mutation.topic, one.mutation.name, one.by, f"{one.seconds:.0f}"))
+            for one in tried
+        )
+        given.record.write_text("".join(f"{row}\n" for row in told), encoding="utf-8")
     others = [one for one in tried if one.verdict != FOUND]
     _say(f"\n{len(tried) - len(others)} of {len(tried)} mutations were found, {len(others)} were not")
     for one in others:

@@ -2,16 +2,13 @@
 
 import pytest
 
-from mq_django.conf import get_config
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.producers import queues
 from mq_django.registry import ANY, Handler, register
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled
 from tests.optional import needs_prometheus
+from tests.seeding import opened
 
 pytestmark = needs_prometheus
 
@@ -36,8 +33,7 @@ def values(metric, suffix):
 @pytest.fixture
 def delivery(mq_settings):
     queues["default"].publish("act", {})
-    store = open_store(get_config().queue("default"), Pooled(get_client("produce")))
-    store.create_groups()
+    store = opened("default")
     (found,) = store.take("me", count=1)
     return found
 

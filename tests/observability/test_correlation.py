@@ -19,10 +19,10 @@ from mq_django.observability.correlation import (
     get_correlation_id,
 )
 from mq_django.task_backend.compat import LOGGER
-from mq_django.testing.runs import run
 from mq_django.workflows import workflow
 from tests.observability.conftest import CORRELATION
 from tests.testapp import tasks
+from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("correlating")
 

@@ -15,14 +15,14 @@ from django.core.handlers.wsgi import WSGIHandler
 from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.inspector import actions
-from mq_django.stores import open_store
 from mq_django.stores.counters import Slots
-from mq_django.transport.connections import get_client, open_wire
-from mq_django.transport.sessions import Session, reply_or_raise
+from mq_django.transport.connections import open_wire
+from mq_django.transport.sessions import reply_or_raise
 from tests import places, seeding
 from tests.observability.monitoring_files import ALERTS, ALERTS_TEST, DASHBOARD, panels, rules, with_values
 from tests.observability.prometheus_program import VARIABLE, PrometheusProgram, program
 from tests.optional import needs_prometheus
+from tests.seeding import opened
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -87,8 +87,7 @@ def seed(client: Any) -> None:
     client.hset(keys.control, "damage", f"{now_ms} MOVED 3")
     client.hset(get_config().queue("emails").keys.schedules, "last:digest", now_ms - 3_600_000)
     client.hset(get_config().queue("emails").keys.runtime_schedules, "definition:broken", b"{")
-    group = open_store(get_config().queue("events:billing"), Session(get_client("consume")))
-    group.create_groups()
+    opened("events:billing")
     topics["events"].publish_many([("paid", n) for n in range(90)], on_commit=False)
 
 

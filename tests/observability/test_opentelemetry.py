@@ -12,9 +12,9 @@ from mq_django import Bury, Retry, RetryPolicy, handler, queues, subscriber, top
 from mq_django.errors import MessageTooLarge, QueueFull
 from mq_django.inspector.dead_letters import redrive_messages
 from mq_django.middleware import around_handling, around_publishing
-from mq_django.testing.runs import run
 from tests.testapp import tasks
 from tests.waiting import wait_until
+from tests.working import run
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 

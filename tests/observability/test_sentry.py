@@ -18,11 +18,12 @@ from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain
 from mq_django.stores import open_store
-from mq_django.testing.runs import run
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests.seeding import opened
 from tests.testapp import tasks
 from tests.waiting import wait_until
+from tests.working import run
 
 sentry_sdk = pytest.importorskip("sentry_sdk")
 
@@ -197,7 +198,7 @@ def test_the_queue_of_a_subscriber_is_its_group(sentry, mq_settings, monkeypatch
     monkeypatch.setattr(registry, "_starts", dict(registry._starts))
     subscriber("orders", group="billing", retry=ONCE)(work)
     kept = sentry()
-    open_store(get_config().queue("orders:billing"), Pooled(get_client("consume"))).create_groups()
+    opened("orders:billing")
     sent = topics["orders"].publish("paid", {"fail": "x"})
     handle("orders:billing")
     (event,) = kept.events
@@ -364,6 +365,16 @@ def test_if_the_project_says_so_the_data_is_sent_without_secrets(sentry, options
     assert SECRET not in json.dumps(kept.items)
 
 
+@pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+def test_a_secret_in_the_key_or_the_id_of_a_message_is_not_sent(sentry):
+    kept = sentry(send_default_pii=True)
+    secret = f"redis://:{SECRET}@host"
+    queues["default"].publish("work", {"fail": "x"}, key=secret, message_id=secret)
+    handle("default")
+    (event,) = kept.events
+    assert event["contexts"]["mq message"]["key"] == event["tags"]["mq.message_id"] == "redis://:[redacted]@host"
+
+
 # traces
 
 
@@ -403,8 +414,7 @@ def test_a_handler_continues_the_trace_of_its_publisher(sentry, project):
 
 
 def taken():
-    store = open_store(get_config().queue("default"), Pooled(get_client("consume")))
-    store.create_groups()
+    store = opened("default")
     return [delivery.message for delivery in store.take("c1", count=10)]
 
 
@@ -447,4 +457,4 @@ def test_nothing_is_done_without_init(project):
     queues["default"].publish("work", {"fail": "x"})
     handle("default")
     assert not sentry_sdk.get_client().is_active()
-    assert open_store(get_config().queue("default"), Pooled(get_client("inspect"))).depths().dead == 1
+    assert opened("default").depths().dead == 1

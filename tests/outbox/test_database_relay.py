@@ -3,9 +3,11 @@
 from itertools import chain
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from mq_django import queues, topics
+from mq_django.inspector.outbox_rows import page_of
+from mq_django.inspector.outbox_views import outboxes
 from mq_django.models import OutboxMessage
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rolled_back, rows, run, states
@@ -60,6 +62,36 @@ def test_a_topic_with_partitions_gets_each_message_in_its_partition(alias, mq_se
     found = {part.number: [f[b"id"].decode() for _, f in redis_client.xrange(part.keys.log)] for part in parts}
     assert sorted(chain.from_iterable(found.values())) == sorted(ids)
     assert all(message_id.endswith(f".{number}") for number, some in found.items() for message_id in some)
+
+
+def test_rows_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, redis_client, subtests):
+    """SQLite stores text in columns of numbers, too."""
+    odd = [
+        *[("parts", value) for value in (0, -1, 10**9, "x")],
+        *[("part", value) for value in (-2, 5, "x", 10**15)],
+        *[("size", value) for value in ("x", -1)],
+        *[("due_ms", value) for value in ("x", -1, 10**18)],
+        ("published_ms", "x"),
+    ]
+    for partitions in (1, 4):
+        for column, value in odd:
+            with subtests.test(partitions=partitions, column=column, value=value):
+                name = f"mails{partitions}"
+                mq_settings(QUEUES={name: {"OUTBOX": True, "PARTITIONS": partitions}})
+                first, second = publish(sqlite, name, 2)
+                with connections[sqlite].cursor() as cursor:
+                    cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE message_id = %s", [value, first])
+                run(relay(sqlite))
+                places = [each.name for each in queues[name].config.each_part]
+                published = {message_id for place in places for message_id in ready(redis_client, place)}
+                assert second in published
+                left = list(rows(sqlite).values_list("message_id", "batch"))
+                assert left == ([] if first in published else [(first, 0)])
+                assert (first in published) == (column != "due_ms")
+                views = outboxes(database=sqlite)
+                assert [row.message_id for row in page_of(sqlite, set_aside=True).rows] == [each for each, _ in left]
+                assert sum(view.set_aside for view in views) == len(left)
+                rows(sqlite).delete()
 
 
 def test_an_open_claim_of_another_process_is_continued_only_after_a_time(sqlite, mq_settings, redis_client):

@@ -12,11 +12,10 @@ from mq_django.inspector import actions, dead_letters
 from mq_django.inspector.resubmit import resubmit
 from mq_django.outbox.claims import RETAINED
 from mq_django.outbox.retained_rows import forget, republish, retained_count
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import open_wire
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run
+from tests.seeding import opened
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -37,9 +36,7 @@ def published(alias, count, **options):
 
 
 def store(queue="mails"):
-    found = open_store(get_config().queue(queue), open_wire("consume", ""))
-    found.create_groups()
-    return found
+    return opened(queue)
 
 
 def handle(outcome=ACK, count=100, queue="mails"):

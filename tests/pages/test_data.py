@@ -15,6 +15,7 @@ import yaml
 
 from tests.observability.prometheus_program import program
 from tests.pages.boxes import boxes, pages
+from tests.shell import ran
 
 READERS: dict[str, Callable[[str], Any]] = {
     "yaml": lambda text: list(yaml.safe_load_all(text)),
@@ -39,8 +40,7 @@ def tool(name: str) -> str:
 
 
 def accepts(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ran(command)
 
 
 def pod(document: dict[str, Any], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.optional import needs_croniter, needs_opentelemetry, needs_prometheus, needs_sentry
 from tests.pages.boxes import DOCS, run_here
-from tests.shell import shell_environment
+from tests.shell import ran, shell_environment
 
 HERE = Path(__file__).parent
 
@@ -26,13 +25,5 @@ def test_each_example_runs(tmp_path):
     expected = run_here()
     environment = shell_environment(DJANGO_SETTINGS_MODULE="settings", DOCS=str(DOCS), PAGES=" ".join(expected))
     options = ["-rA", "--tb=short", "-W", "error", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "test_examples.py", *options],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    done = ran([sys.executable, "-m", "pytest", "test_examples.py", *options], cwd=project, env=environment)
     assert sorted(re.findall(r"^PASSED .*\[([\w/-]+)\]$", done.stdout, re.MULTILINE)) == sorted(expected)

@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from tests.shell import ran
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -54,16 +55,7 @@ class Program:
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
     """Run a program to its end and return what it printed."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = ran(command, env={**os.environ, **environment})
     return done.stdout.strip()
 
 

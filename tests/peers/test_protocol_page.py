@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from datetime import timedelta
 
 import pytest
@@ -24,6 +23,7 @@ from mq_django.transport.scripts import load
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.conftest import missing
 from tests.peers.programs import ROOT
+from tests.shell import ran
 from tests.users import user
 from tests.waiting import wait_until
 
@@ -68,17 +68,11 @@ def type_in(redis_url, namespace, tmp_path):
             text = text.replace(old, new)
         if language == "sh" and name != "fetch":
             text = f"cd mq_django/transport/lua\n{WHOLE}{text}"
-        done = subprocess.run(
+        done = ran(
             ["redis-cli"] if language == "redis" else ["sh", "-eu"],
             input=text,
-            cwd=ROOT,
             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
         )
-        assert done.returncode == 0, done.stderr
         assert "ERR" not in done.stdout + done.stderr
         return done.stdout.split("\n")
 

@@ -13,6 +13,7 @@ from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.core.progress import Interrupted, running
+from mq_django.core.reports import ReportSlot
 from mq_django.errors import NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_wire
@@ -33,7 +34,8 @@ class Runs:
         self._number += 1
         self.book = ReportBook(self.config)
         delivery = Delivery(Message("m1", "n", None, "default"), 0, b"%d-0" % self._number, b"null")
-        self.slot = self.book.slot(delivery)
+        self.slot = ReportSlot(delivery, self.book.opened)
+        running.set(self.slot)
         return self
 
     def end(self, outcome):

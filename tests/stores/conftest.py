@@ -41,20 +41,14 @@ def store(emails):
 @pytest.fixture
 def open_queue(mq_settings):
     """Configure the queue `emails` and open it, on connections of their own: one store, or a list of `number` ones."""
-    sessions = []
 
     def open_with(number=1, **options):
         mq_settings(QUEUES={"emails": options})
-        found = []
-        for _ in range(number):
-            sessions.append(Session(get_client("consume")))
-            found.append(open_store(get_config().queue("emails"), sessions[-1]))
+        found = [open_store(get_config().queue("emails"), Session(get_client("consume"))) for _ in range(number)]
         found[0].create_groups()
         return found if number > 1 else found[0]
 
-    yield open_with
-    for session in sessions:
-        session.close()
+    return open_with
 
 
 @pytest.fixture

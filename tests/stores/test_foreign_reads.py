@@ -27,9 +27,7 @@ def store(open_queue):
 @pytest.fixture
 def find(store):
     """Look for damage, as each heartbeat does."""
-    session = Session(get_client("chores"))
-    yield DamageCheck(get_config().queue("emails"), session).find
-    session.close()
+    return DamageCheck(get_config().queue("emails"), Session(get_client("chores"))).find
 
 
 def publish(count, **options):

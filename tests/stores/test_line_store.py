@@ -65,16 +65,19 @@ def test_a_window_that_is_past_gives_its_grants_again(open_queue, redis_client):
 
 
 def test_a_log_that_strangers_or_a_clock_set_back_wrote_stops_nothing(open_queue, redis_client, subtests, forget):
-    for word in ("{digits}:{digits}", "{ahead}:1000", "{ahead}:{digits}", "0:{digits}"):
+    spaces = " " * 20_000
+    for word in ("{digits}:{digits}", "{ahead}:1000", "{ahead}:{digits}", "0:{digits}", "{past}:3" + spaces):
         for field in ("r", "r:a"):
             with subtests.test(word=word, field=field):
                 forget()
                 store = open_queue(RATE_LIMIT={"queue": "3/m", "key": "3/m"})
                 publish("a", "b")
-                ahead = now_us(redis_client) + 20_000_000
-                redis_client.hset(keys().limits, field, word.format(digits="9" * 5000, ahead=ahead))
+                now = now_us(redis_client)
+                text = word.format(digits="9" * 5000, ahead=now + 20_000_000, past=now - 1_000_000)
+                redis_client.hset(keys().limits, field, text)
                 assert data(store.take("c1", count=10)) == ["a", "b"]
                 assert store.rest() == 0.0
+                assert redis_client.hstrlen(keys().limits, field) < 1000
 
 
 def test_eight_consumers_never_take_more_in_any_window(open_queue, redis_client):

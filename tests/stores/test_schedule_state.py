@@ -231,6 +231,12 @@ def test_a_skipped_tick_passes_and_is_forgotten(schedules, keys, redis_client, t
     assert not redis_client.hexists(keys.schedules, "skips:nightly")
 
 
+def test_a_text_that_is_too_long_to_be_parsed_skips_nothing_and_is_dropped(schedules, keys, redis_client, ticks):
+    skipped_in(redis_client, keys, *ticks, *range(5000))
+    assert schedules.fire(REPORT, ticks[2])[0] is Firing.FIRED
+    assert not redis_client.hexists(keys.schedules, "skips:nightly")
+
+
 def test_no_other_tick_is_skipped(schedules, keys, redis_client, ticks):
     skipped_in(redis_client, keys, ticks[1])
     assert schedules.fire(REPORT, ticks[0])[0] is Firing.FIRED

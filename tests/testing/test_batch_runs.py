@@ -9,9 +9,10 @@ from mq_django.inspector import actions
 from mq_django.middleware import around_handling
 from mq_django.testing.faults import crash_at
 from mq_django.testing.idempotence import assert_idempotent
-from mq_django.testing.runs import ensure_groups, run
+from mq_django.testing.runs import ensure_groups
 from tests.seeding import publish, publish_many
 from tests.testapp.models import Tag
+from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers", "only_functions")
 

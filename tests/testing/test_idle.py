@@ -3,6 +3,7 @@
 import math
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,10 +12,15 @@ from mq_django.conf import get_config
 from mq_django.core.schedules import Every, Scheduled
 from mq_django.errors import EndlessRun
 from mq_django.inspector import actions
-from mq_django.testing.idle import fire_due_schedules, next_due_ms, run_until_idle
-from mq_django.testing.runs import run
+from mq_django.testing import idle
+from mq_django.testing.idle import fire_due_schedules, next_due_ms
 from tests.seeding import publish, publish_many
 from tests.waiting import wait_until
+from tests.working import run
+
+#: Most tests here look at the outcomes of what fails.
+run_until_idle = partial(idle.run_until_idle, schedules=True, raise_errors=False)
+
 
 pytestmark = pytest.mark.usefixtures("handlers")
 
@@ -83,8 +89,14 @@ def test_an_error_can_be_raised(clock):
 def test_a_handler_that_never_comes_to_an_end_is_an_error(clock):
     handler("emails", "again", retry=RetryPolicy(max_attempts=1000))(lambda message: Retry(delay=0.001))
     publish("emails", "again")
-    with pytest.raises(EndlessRun, match="After 5 messages"):
+    with pytest.raises(EndlessRun, match=r"After 5 messages.*'again' \(5 times\)"):
         run_until_idle(advance_to=clock, limit=5)
+
+
+def test_a_time_that_is_moved_endlessly_is_an_error(clock):
+    publish("emails", "note", delay=60)
+    with pytest.raises(EndlessRun, match=r"moved 5 times.*Most often handled: none"):
+        run_until_idle(advance_to=clock.moments.append, limit=5)
 
 
 def test_a_paused_queue_is_left_out(clock, depths):
@@ -175,7 +187,8 @@ class TestSchedules:
         schedules.create("often", every=1, message="note")
         clock(fire_due_schedules())
         fire_due_schedules()
-        assert [each.message.name for each in run()] == ["note"]
+        # More than once if the machine stands still for a second.
+        assert {each.message.name for each in run()} == {"note"}
 
     def test_schedules_fire_on_the_way(self, often, clock):
         publish("emails", "note", "due", delay=0.95)
@@ -183,6 +196,10 @@ class TestSchedules:
         # Ticks that a machine misses because it stands still fire as one.
         assert found.count("tick") >= sum(moment % 100 == 0 for moment in clock.moments) >= 1
         assert found.count("due") == 1
+
+    def test_without_being_asked_for_they_do_not_fire(self, often, clock):
+        publish("emails", "note", "due", delay=0.3)
+        assert data_of(idle.run_until_idle(advance_to=clock)) == ["due"]
 
     def test_a_tick_alone_does_not_move_the_time(self, clock):
         rarely = Every(timedelta(hours=1))

@@ -15,10 +15,10 @@ from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
 from mq_django.task_backend.compat import TaskResultStatus, task_finished
-from mq_django.testing.runs import run
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.testapp import tasks
+from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers")
 

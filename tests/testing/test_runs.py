@@ -10,12 +10,14 @@ from django.core.exceptions import SynchronousOnlyOperation
 from mq_django import Ack, Bury, Retry, handler, queues, subscriber, topics
 from mq_django.consumers.worker import databases
 from mq_django.core.outcomes import SetAside
-from mq_django.errors import EndlessRun, UnknownQueue
+from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
 from mq_django.inspector import actions
+from mq_django.testing import runs
 from mq_django.testing.queue_run import Handled
-from mq_django.testing.runs import arun, configs_of, ensure_groups, run
+from mq_django.testing.runs import configs_of, ensure_groups
 from tests.seeding import bury, publish, publish_many
 from tests.waiting import wait_until
+from tests.working import arun, run
 
 pytestmark = pytest.mark.usefixtures("handlers")
 
@@ -128,6 +130,13 @@ def test_a_message_without_a_handler_is_set_aside_until_there_is_one(depths):
     assert run() == []
     handler("emails", "later")(lambda message: None)
     assert [type(each.outcome) for each in run()] == [Ack]
+
+
+def test_a_message_without_a_handler_is_an_error_unless_it_is_expected(depths):
+    publish_many("emails", [("later", 1), ("note", 2)])
+    with pytest.raises(TestKitError, match=r"'emails' has no handler of 'later'\. Known: .*note"):
+        runs.run()
+    assert (depths("emails").unhandled, depths("emails").ready) == (1, 1)
 
 
 def test_a_paused_queue_is_not_run(seen, depths):

@@ -5,9 +5,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from mq_django import Ack, Retry, handler, queues
-from mq_django.testing.runs import arun, run
 from tests.seeding import publish, publish_many
 from tests.testapp.models import Tag
+from tests.working import arun, run
 
 pytestmark = pytest.mark.usefixtures("handlers")
 

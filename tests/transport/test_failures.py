@@ -26,18 +26,13 @@ from mq_django.transport.connections import TIMEOUTS
 from mq_django.transport.failures import translate, translate_connecting
 from mq_django.transport.private_server import PrivateServer
 from tests.certificates import TLSServer
+from tests.shell import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.versions
 
 SECRET = "t0p-s3cret"
 SETTING = r'MQ_DJANGO\["CONNECTION"\]'
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

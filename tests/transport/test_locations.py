@@ -1,7 +1,6 @@
 """What CONNECTION says about the server is kept, and what it says about everything else is not."""
 
 import os
-import subprocess
 import sys
 import threading
 from inspect import signature
@@ -17,6 +16,7 @@ from mq_django.producers.queues import queues
 from mq_django.transport import locations
 from mq_django.transport.connections import TIMEOUTS, get_client
 from mq_django.transport.sessions import Session
+from tests.shell import ran
 
 pytestmark = pytest.mark.versions
 
@@ -280,7 +280,4 @@ from mq_django import queues
 print(queues["default"].publish("welcome", 1), queues["alias"].publish("welcome", 1))
 """
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280, env=environment
-    )
-    assert answer.returncode == 0, answer.stderr
+    ran([sys.executable, "-c", code], env=environment)

@@ -3,7 +3,6 @@
 import contextlib
 import re
 import shutil
-import socket
 
 import pytest
 from redis.connection import SSLConnection
@@ -19,15 +18,10 @@ from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sentinel_urls import MasterFinder
 from tests.certificates import TLSServer
 from tests.sentinel_rig import MASTER, running_sentinel
+from tests.shell import free_port
 from tests.waiting import wait_until
 
 FILES = {"cert": "server.pem", "key": "server.key", "ca-cert": "ca.pem"}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from mq_django.transport.servers import find_server
 from tests.install.wheels import build, copy_source
+from tests.shell import free_port
 from tests.waiting import wait_until
 from tests.walkthrough.browser import Browser
 
@@ -35,12 +35,6 @@ LOADED = {
 }
 
 
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
-
-
 class Newcomer:
     """Somebody with an empty folder, a new environment and a few terminals."""
 
@@ -52,7 +46,7 @@ class Newcomer:
         self._tools.mkdir()
         for name in TOOLS:
             self._lend(name)
-        self._ports = {port: free_port() for port in PORTS}
+        self._ports = {port: str(free_port()) for port in PORTS}
         #: What cannot be typed as it is: no index has the package, nobody answers questions, ports may be taken.
         self._adapted = {
             '"mq-django': f'"{wheel}',

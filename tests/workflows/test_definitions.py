@@ -1,13 +1,15 @@
 """Definitions of workflows: what they become, and what is refused before anything is written."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import transaction
 
-from mq_django.core.flow_graph import FlowGraph, numbers_of, ranges
+from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, numbers_of, ranges, values_taken
 from mq_django.errors import InvalidArguments, InvalidWorkflow, UnknownRun, WorkflowError
 from mq_django.workflows import Flow, chain, current_flow, parallel, workflow
+from tests.testapp import tasks
 
 
 @pytest.fixture
@@ -21,6 +23,18 @@ def test_numbers_are_written_as_ranges():
     assert ranges([5, 1, 2, 3, 9]) == "1-3,5,9"
     assert numbers_of("1-3,5,9") == [1, 2, 3, 5, 9]
     assert (ranges([]), numbers_of("")) == ("", [])
+
+
+def test_what_a_step_takes_is_bounded_before_a_list_is_made():
+    assert len(values_taken({"0": f"2-{MAX_STEPS}", "name": 1})["0"]) == MAX_STEPS - 1
+    for which in (
+        *("1-60000000", f"1-{MAX_STEPS + 1}", "1," * MAX_STEPS + "1", "9" * 100_000, 10**12, -1, "-5", "1-", "²", "x"),
+        *([1], None, 10**5000),
+    ):
+        with pytest.raises(ValueError, match=r"no ranges|Exceeds"):
+            values_taken({"0": which})
+    with pytest.raises(ValueError, match="no ranges"):
+        values_taken({str(place): f"1-{MAX_STEPS}" for place in range(1000)})
 
 
 def test_steps_that_wait_for_the_same_steps_share_a_join():
@@ -194,7 +208,7 @@ def test_only_plain_functions_are_workflows(untouched):
     def generator(flow):
         yield
 
-    for function in (coroutine, generator):
+    for function in (coroutine, generator, tasks.noop, partial(print)):
         with pytest.raises(InvalidWorkflow, match="plain function"):
             workflow(function)
 

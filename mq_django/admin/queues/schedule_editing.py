@@ -12,6 +12,7 @@ from mq_django.admin.dead_letters.dead_letter_editing import editable
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
+from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import loads
 from mq_django.core.redaction import redact, restored
 from mq_django.core.visible import escape
@@ -91,7 +92,7 @@ def _options(asked: Mapping[str, Any], original: Mapping[str, Any]) -> Any:
             number = float(given[option])
             found[option] = int(number) if number.is_integer() else number
         except (ValueError, OverflowError) as error:
-            raise InvalidSchedule(f"{option!r} must be a number, not {given[option]!r:.80}") from error
+            raise InvalidSchedule(f"{option!r} must be a number, not {repr_of(given[option], 80)}") from error
     for option in given.keys() & {*JSON}:
         try:
             edited = loads(given[option].encode(errors="surrogatepass"))

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -15,7 +14,7 @@ from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.admin.ui.tabs import tabs
-from mq_django.conf import get_config
+from mq_django.conf import current_time_zone, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.visible import escape
@@ -76,7 +75,7 @@ def _place(asked: dict[str, str]) -> Offset | None:
 def said(place: Offset) -> str:
     """Return a position as text."""
     if isinstance(place, datetime):
-        return timezone.localtime(place).isoformat(sep=" ", timespec="seconds")
+        return place.astimezone(current_time_zone()).isoformat(sep=" ", timespec="seconds")
     return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, escape(place))
 
 

@@ -167,6 +167,21 @@ def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueVie
         for topic in found
         if topic.error
     ]
+    unreadable += [
+        {
+            "queue": topic.name,
+            "url": page.queue_url(topic.name),
+            "sentence": ngettext(
+                "has %(count)s more group, which is not shown",
+                "has %(count)s more groups, which are not shown",
+                topic.left_out,
+            )
+            % {"count": text.number(topic.left_out)},
+            "what": "unreadable",
+        }
+        for topic in found
+        if topic.left_out
+    ]
     places = [
         {"queue": group.queue, "url": page.queue_url(group.queue), **alarm}
         for topic in found

@@ -16,16 +16,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, get_urlconf, reverse
-from django.utils.timezone import get_current_timezone_name
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from mq_django.admin.ui.live import LiveParts, LiveRows, Rendered, shared
-from mq_django.conf import get_config
+from mq_django.conf import current_time_zone, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.visible import escape
+from mq_django.discovery import import_declaring
 from mq_django.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -118,7 +118,7 @@ class Page:
         """
         rights = self.can(VIEW), self.can(SEE_DATA), self.can(OPERATE), self.can(OPERATE, PURGE)
         where = self.model_admin.admin_site.name, self.url("changelist"), self.request.get_full_path()
-        return shared((name, rights, where, get_language(), get_current_timezone_name()), compute)
+        return shared((name, rights, where, get_language(), str(current_time_zone())), compute)
 
     def _frame(self) -> dict[str, Any]:
         return {
@@ -175,6 +175,7 @@ def needs(*permissions: str) -> Callable[[View], View]:
 
 def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
     """Return the response of a view, or an error page."""
+    import_declaring()
     wants_json, load = page.request.path.endswith(".json"), _Load()
     try:
         with within(SECONDS):

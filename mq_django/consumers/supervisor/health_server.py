@@ -15,7 +15,8 @@ from mq_django.core.logs import get_logger
 
 logger = get_logger(__name__)
 
-#: Requests at once; further ones are refused.
+#: Connections at once. For a further one, that which has sent nothing for longest is dropped; without any it is
+#: refused.
 MOST = 16
 #: Seconds that a request may take from its connection to its answer.
 REQUEST = 5.0
@@ -56,6 +57,8 @@ class HealthServer(Service):
         self._routes = routes
         #: The thread of each request -> its connection, and when that was accepted, on the monotonic clock.
         self._requests: dict[threading.Thread, tuple[socket.socket, float]] = {}
+        #: The threads whose requests are complete.
+        self._answering: set[threading.Thread] = set()
 
     def run_once(self) -> float:
         """Accept a connection, if there is one soon."""
@@ -82,7 +85,7 @@ class HealthServer(Service):
     def _serve(self, connection: socket.socket, client: Any) -> None:
         self._requests = {thread: request for thread, request in self._requests.items() if thread.is_alive()}
         connection.settimeout(REQUEST)
-        if len(self._requests) >= MOST:
+        if len(self._requests) >= MOST and not self._drop_idle():
             with connection, suppress(OSError):
                 connection.sendall(REFUSED)
             return
@@ -92,10 +95,21 @@ class HealthServer(Service):
         self._requests[thread] = connection, time.monotonic()
         thread.start()
 
+    def _drop_idle(self) -> bool:
+        """Break the oldest connection whose request is not complete, and return whether there is one."""
+        idle = next((thread for thread in self._requests if thread not in self._answering), None)
+        if idle is None:
+            return False
+        connection, _ = self._requests.pop(idle)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        return True
+
     def _handle(self, connection: socket.socket, client: Any) -> None:
         # The peer may go away at any moment.
         with connection, suppress(OSError):
-            RequestHandler(connection, client, self._routes)
+            RequestHandler(connection, client, self._routes, self._answering.add)
+        self._answering.discard(threading.current_thread())
 
     def _end_late(self, before: float) -> None:
         """Break the connections of requests that began before a time: one byte a second would hold them for ever."""
@@ -111,8 +125,15 @@ class RequestHandler(BaseHTTPRequestHandler):
     server_version, sys_version = "mq_django", ""
     timeout = REQUEST
 
-    def __init__(self, connection: socket.socket, client: Any, routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        client: Any,
+        routes: Mapping[str, Route],
+        begin: Callable[[threading.Thread], None],
+    ) -> None:
         self._routes = routes
+        self._begin = begin
         # It handles the request in its constructor. The server is for subclasses.
         super().__init__(connection, client, None)  # type: ignore[arg-type]
 
@@ -125,6 +146,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
+        self._begin(threading.current_thread())
         route = self._routes.get(self.path.partition("?")[0])
         try:
             found = Answer(404, "text/plain", b"Not found.\n") if route is None else route()

@@ -1,8 +1,12 @@
 """Check that Redis can be reached and is suitable, before `runconsumer` starts anything."""
 
 import math
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from django.db import Error as DatabaseError
 from django.db import connections
@@ -17,6 +21,7 @@ from mq_django.errors import (
     ConnectionLost,
     ConnectionRejected,
     NotPermitted,
+    QueueClosed,
     StoreError,
     UnknownGroup,
 )
@@ -37,6 +42,32 @@ logger = get_logger(__name__)
 RETRY_AFTER = 1.0
 #: Seconds for which `--drain` tries to reach Redis at its start. Somebody waits for it to end.
 PATIENCE = 10.0
+
+
+def passes_in_child(check: Callable[[], None]) -> bool:
+    """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
+    tasks = Path("/proc/self/task")
+    if not tasks.exists() or len(list(tasks.iterdir())) > 1:
+        return False  # a fork would copy locks that other threads hold
+    connections.close_all()  # the child would use the same
+    _flush()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            check()
+            _flush()
+            os._exit(0)
+        os._exit(1)
+    with suppress(ChildProcessError):  # whoever has started this ignores SIGCHLD
+        return os.waitpid(child, 0)[1] == 0
+    return False
+
+
+def _flush() -> None:
+    """Write out what the child would write again, or leave behind. A stream may be closed, or None."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def await_server(queues: Sequence[QueueConfig], signals: SignalPipe, *, patience: float = math.inf) -> bool:
@@ -110,18 +141,33 @@ def require_groups(names: Sequence[str]) -> None:
             )
 
 
-def check_partitions(queues: Sequence[QueueConfig]) -> None:
-    """Check that queues have as many partitions in Redis as in the settings. What cannot be read is left out.
+def with_known_partitions(queues: Sequence[QueueConfig], *, all_of_them: bool = False) -> list[QueueConfig]:
+    """Return the queues that have as many partitions in Redis as in the settings, or that cannot be read.
+
+    The consumers of another one would look for messages where they are not, so it is logged as an error.
+
+    Args:
+        queues: queues, and partitions.
+        all_of_them: raise the error of the first one with another number.
 
     Raises:
-        QueueClosed: one has another number, so its consumers would look for messages where they are not.
+        QueueClosed: none is left.
     """
     names = dict.fromkeys(config.public_name for config in queues if config.store != "rsmq")
     wholes = [get_config().queue(name) for name in names]
-    wires = open_wires("chores", [whole.connection for whole in wholes])
+    wires, refused = open_wires("chores", [whole.connection for whole in wholes]), dict[str, QueueClosed]()
     for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):
-        if not isinstance(reply, Exception):
-            check_reply(whole, reply)
+        try:
+            if not isinstance(reply, Exception):
+                check_reply(whole, reply)
+        except QueueClosed as error:
+            refused[whole.name] = error
+    left = [config for config in queues if config.public_name not in refused]
+    if refused and (all_of_them or not left):
+        raise next(iter(refused.values()))
+    for refusal in refused.values():
+        logger.error("%s. It is not handled until the next start", refusal)
+    return left
 
 
 def check_inbox(queues: Sequence[QueueConfig]) -> None:

@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import RoundShares, Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import SharedState
 from mq_django.core.ids import token
@@ -130,7 +131,8 @@ def reclaim_supervisor(
         )
     members.leave(consumers, supervisor=supervisor)
     logger.log(
-        logging.WARNING if moved else logging.INFO,
+        # Without consumers, all of them have left in order, as with --autoreload at each change.
+        logging.WARNING if moved else logging.INFO if consumers else logging.DEBUG,
         "Supervisor %s of queue %s is dead: reassigned %d messages of its %d consumers",
         *(supervisor, store.config.name, moved, len(consumers)),
     )
@@ -240,8 +242,13 @@ class Reclaimer(Service):
             unknown, self._unknown = self._unknown, set()
             unresponsive, self._unresponsive = self._unresponsive, {}
         self._hand_back(unresponsive)
-        self._each_case(self._evict, [(*found, membership) for found, membership in dead.items()])
-        self._each_case(self._remove_unknown, unknown)
+        # One that was not reached is reported again by the next heartbeat.
+        self._each_case(
+            self._evict, RoundShares([(*found, membership) for found, membership in dead.items()], itemgetter(0))
+        )
+        self._each_case(self._remove_unknown, cases := RoundShares(unknown, itemgetter(0)))
+        with self._lock:
+            self._unknown.update(cases.left)
         self._each_case(self._count, [(number, 0) for number in +self._uncounted])
         next_check = (
             min((dead_worker.next_check for dead_worker in self._dead_workers), default=math.inf) - time.monotonic()

@@ -8,11 +8,9 @@ from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Self
 
-from django.utils import timezone
-
-from mq_django.conf import get_config
+from mq_django.conf import default_time_zone, get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import RoundShares, Service
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.schedules import NEVER, Scheduled
@@ -58,6 +56,8 @@ class Scheduler(Service):
         self._queues = sorted({*stores, *runtime})
         #: Those that were created at run time, by queue and name, with the time up to which their ticks have fired.
         self._loaded: dict[tuple[str, str], tuple[Scheduled, int]] = {}
+        #: By queue and name: those whose definitions are to be parsed.
+        self._unread: dict[str, dict[str, Loaded]] = {}
         #: Schedule -> its next tick. Without the schedules of queues that could not be read.
         self._next: dict[tuple[str, str], int] = {}
         #: Queue -> the time of its next check, on the monotonic clock. Other threads only write to `_changed`.
@@ -96,9 +96,14 @@ class Scheduler(Service):
                 self._checks[queue] = min(self._checks[queue], self._checked[queue] + MIN_PAUSE)
         now = time.monotonic()
         self.each([queue for queue in self._queues if self._checks[queue] <= now], self._check, called=str)
-        entries = [*self._schedules, *(entry for entry, _last_ms in self._loaded.values())]
-        due = (entry for entry in entries if self._next.get(entry.id, NEVER) <= self._now_ms())
-        self.each(due, self._fire, called=lambda entry: f"schedule {entry.name}")
+        is_read = self._read_on()
+        now_ms, entries = self._now_ms(), [*self._schedules, *(entry for entry, _last_ms in self._loaded.values())]
+        due = [entry for entry in entries if self._next.get(entry.id, NEVER) <= now_ms]
+        due.sort(key=lambda entry: self._next[entry.id])
+        firing = RoundShares(due, lambda entry: entry.queue)
+        self.each(firing, self._fire, called=lambda entry: f"schedule {entry.name}")
+        if firing.left or not is_read:
+            return 0.001
         tick = self.next_tick_ms()
         wait = min((tick - self._now_ms()) / 1000, min(self._checks.values()) - time.monotonic(), CHECK_EVERY)
         return max(0.001, wait)
@@ -130,18 +135,32 @@ class Scheduler(Service):
         existing = {(queue, loaded.name) for loaded in found}
         for gone in [each for each in self._loaded if each[0] == queue and each not in existing]:
             self._drop(gone)
-        firing = [loaded for loaded in found if loaded.name not in hidden]
+        self._unread[queue] = {
+            loaded.name: loaded for loaded in found if loaded.name not in hidden and not self._is_known(queue, loaded)
+        }
+
+    def _read_on(self) -> bool:
+        """Parse what was loaded, and return whether that is all."""
+        unread = [(queue, loaded) for queue, found in self._unread.items() for loaded in found.values()]
+        shares = RoundShares(unread, lambda pair: pair[0])
         self.each(
-            firing, lambda loaded: self._expect_loaded(queue, loaded), called=lambda each: f"schedule {line(each.name)}"
+            shares,
+            lambda pair: self._expect_loaded(*pair),
+            called=lambda pair: f"schedule {line(pair[1].name)}",
         )
+        return not shares.left
+
+    def _is_known(self, queue: str, loaded: Loaded) -> bool:
+        """Return whether the next tick of a schedule is known: computing those of thousands takes seconds."""
+        which = queue, loaded.name
+        entry, last_ms = self._loaded.get(which, (None, None))
+        return entry is not None and which in self._next and (entry.definition, last_ms) == loaded[1:3]
 
     def _expect_loaded(self, queue: str, loaded: Loaded) -> None:
-        entry, which, known = loaded.parsed.entry, (queue, loaded.name), self._loaded.get((queue, loaded.name))
+        self._unread[queue].pop(loaded.name, None)
+        entry, which = loaded.parsed.entry, (queue, loaded.name)
         if entry is not None and entry.queue != queue:
             entry = replace(entry, queue=queue)
-        if known is not None and which in self._next and known == (entry, loaded.last_ms):
-            # Its next tick is known: computing those of thousands takes seconds.
-            return
         self._drop(which)
         if entry is None:
             raise InvalidSchedule(f"Its definition is not valid: {loaded.parsed.problem}")
@@ -154,11 +173,11 @@ class Scheduler(Service):
 
     def _expect(self, found: tuple[Scheduled, int]) -> None:
         entry, last_ms = found
-        self._next[entry.id] = entry.next_ms(last_ms, timezone.get_default_timezone())
+        self._next[entry.id] = entry.next_ms(last_ms, default_time_zone())
 
     def _fire(self, entry: Scheduled) -> None:
         # Removed first: a tick that cannot be fired is retried only after the next check of its queue.
-        tick_ms, zone = self._next.pop(entry.id), timezone.get_default_timezone()
+        tick_ms, zone = self._next.pop(entry.id), default_time_zone()
         next_check, self._checks[entry.queue] = self._checks[entry.queue], time.monotonic() + TRY_AGAIN
         firing, now_ms, made = self._propose(entry, tick_ms)
         self._set_clock(now_ms)
@@ -181,7 +200,7 @@ class Scheduler(Service):
     def _propose(self, entry: Scheduled, first_ms: int) -> Fired:
         """Fire the last tick since the first missed one that is not skipped: its message may still be in time."""
         store = (self._stores if entry.definition is None else self._runtime)[entry.queue]
-        now_ms, zone = max(first_ms, int(self._now_ms())), timezone.get_default_timezone()
+        now_ms, zone = max(first_ms, int(self._now_ms())), default_time_zone()
         for tick_ms in entry.due_ms(first_ms, now_ms, zone):
             fired = store.fire(entry, tick_ms, is_first=tick_ms == first_ms)
             if fired.firing is not Firing.SKIPPED:

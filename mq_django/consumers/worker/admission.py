@@ -1,5 +1,7 @@
 """Decide whether a delivery may run now."""
 
+import math
+import time
 from collections.abc import Sequence
 
 from mq_django.conf import QueueConfig
@@ -44,10 +46,32 @@ class Admission:
         self._settler = settler
         self.cancels = cancels
 
+    def admit(self, lane: int, delivery: Delivery, handler: Handler, timeout: float | None) -> float | Outcome:
+        """Note that a lane runs a delivery, and return the time; or settle it if it must not run."""
+        message, state, number, now = delivery.message, self._shared_state, self._number, time.monotonic()
+        # Noted before held_until is read: the supervisor sets that first, then hands back what a suspended process has
+        # not noted. What is not held another consumer may have. The clock is read again, because this thread may have
+        # been suspended meanwhile. A hand-back is fenced.
+        deadline = math.inf if timeout is None else now + timeout
+        state.run(lane, number, delivery.stream, delivery.entry, now, deadline)
+        if (
+            not state.may_run(number, delivery.read_at)
+            or message.expires_ms is not None
+            or (self.cancels is not None and self.cancels.ids)
+        ):
+            outcome = self.refusal(delivery)
+            if outcome is not None:
+                state.idle(lane)
+                self.refuse(delivery, handler, outcome)
+                return outcome
+        if handler_started.receivers:
+            self.announce(message)
+        return now
+
     def refusal(self, delivery: Delivery) -> Outcome | None:
         """Return the outcome of a delivery that must not run now, or None. It is in the shared state already."""
         message = delivery.message
-        if not self._shared_state.holds(self._number, delivery.read_at) or self._shared_state.paused(self._number):
+        if not self._shared_state.may_run(self._number, delivery.read_at):
             return HandBack()
         if self.cancels is not None and message.id in self.cancels.ids:
             is_asked = self.cancels.has(message.id)
@@ -61,12 +85,12 @@ class Admission:
     def admits(self, deliveries: Sequence[Delivery]) -> bool:
         """Return whether all these deliveries may run now, as nearly always. If not, refusal() says which."""
         state, number = self._shared_state, self._number
-        if state.paused(number) or (self.cancels is not None and self.cancels.ids):
+        if self.cancels is not None and self.cancels.ids:
             return False
         # A list is faster than a generator.
         if any([delivery.message.expires_ms is not None for delivery in deliveries]):  # noqa: C419
             return False
-        return all(state.holds(number, read_at) for read_at in {delivery.read_at for delivery in deliveries})
+        return all(state.may_run(number, read_at) for read_at in {delivery.read_at for delivery in deliveries})
 
     def refuse(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> None:
         """Pass on the outcome of a delivery that must not run."""

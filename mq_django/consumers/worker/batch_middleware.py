@@ -7,6 +7,7 @@ from mq_django.consumers.worker.batch_endings import BatchEnd, judge_batch, judg
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import LoopLane, ThreadLane
 from mq_django.core.batch_outcomes import outcomes_of, worst_of
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, Bury, Outcome, Retry
 from mq_django.middleware import Handling
@@ -68,7 +69,7 @@ class BatchHandling:
         if self._end is not None and returned is self._shown:
             return self._end
         if not isinstance(returned, Ack | Retry | Bury):
-            raise TypeError(f"Middleware must return the outcome of handle(handling), not {returned!r:.200}")
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
         return BatchEnd(
             outcomes_of(returned, len(self._messages)), None, None if self._end is None else self._end.raised
         )

@@ -81,9 +81,13 @@ class Databases:
 
     def is_disturbed(self) -> bool:
         """Return whether a handler has left a connection in another state. For any thread."""
-        # A loop is faster than a generator, and this runs for every message.
-        for held in self.held:  # noqa: SIM110
-            if held.connection.errors_occurred or not held.is_as_found():
+        # A loop is faster than a generator, and than is_as_found(): this runs for every message.
+        for held in self.held:
+            connection = held.connection
+            if connection.errors_occurred or (
+                connection.connection is not None
+                and (len(connection.atomic_blocks) != held.depth or connection.autocommit is not held.autocommit)
+            ):
                 return True
         return False
 

@@ -50,7 +50,8 @@ class Fetcher(Service):
         """Fetch as many messages as the pools have room for."""
         if not self._may_fetch():
             return PAUSED
-        room = self._room.messages(self._settler.seconds, len(self._settler.in_hand))
+        in_hand = len(self._settler.in_hand)
+        room = self._reader.at_once(self._room.messages(self._settler.seconds, in_hand, self._reader.ahead))
         if room < 1:
             # While all handlers run, a message of a quiet key gets its turn.
             return 0.0 if self._store.line_up(self._reader.consumer) else NO_ROOM

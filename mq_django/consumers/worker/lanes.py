@@ -109,5 +109,5 @@ class RunningState(Protocol):
     def holds(self, queue: int, read_at: float) -> bool:
         """Return whether the consumer holds a delivery now that it has read at a time; 0: it was not read."""
 
-    def paused(self, queue: int) -> bool:
-        """Return whether a queue is paused."""
+    def may_run(self, queue: int, read_at: float) -> bool:
+        """Return whether a delivery may start: the consumer holds it, and its queue is not paused."""

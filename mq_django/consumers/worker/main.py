@@ -10,11 +10,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
+
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
+from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import OVERTIME, SharedState
 from mq_django.consumers.worker import forks
 from mq_django.consumers.worker.consumer import Consumer
@@ -24,6 +27,7 @@ from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
 from mq_django.errors import StoreError
+from mq_django.signals import consumer_started, consumer_stopping
 
 logger = get_logger(__name__)
 
@@ -85,6 +89,8 @@ class ChildProcess:
     def run(self) -> int:
         """Run the consumer until it must stop; return the exit code: 1 if a handler outlasted the grace period."""
         self._listen()
+        names = list(dict.fromkeys(queue.public_name for queue in self._queues))
+        send(consumer_started, Consumer, consumer=self._consumer.id, queues=names)
         # The objects of the start stay for good: the garbage collector need not check all of Django each time.
         gc.collect()
         gc.freeze()
@@ -96,6 +102,7 @@ class ChildProcess:
         self._wait()
         if not self._drained:
             self._shared_state.leave()
+        send(consumer_stopping, Consumer, consumer=self._consumer.id, queues=names)
         if self._orphaned:
             self._consumer.inherit_backlog()
         orphan_heartbeats = [
@@ -148,7 +155,10 @@ class ChildProcess:
             self._shared_state.tick()
             readable, _, _ = select.select([self._spec.lifeline], [], [], CHECK_EVERY)
             if readable and not os.read(self._spec.lifeline, 1):
-                logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
+                if os.environ.get(DJANGO_AUTORELOAD_ENV):
+                    logger.info("Consumer %s stops: the code has changed, or --autoreload ends", self._consumer.id)
+                else:
+                    logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)
                 self._orphaned = True
                 return
             if self._shared_state.must_become_quiet():

@@ -9,6 +9,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.worker.coroutine_in_thread import call_in_thread
 from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.core.batch_outcomes import outcomes_of
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.errors import InvalidOutcomes
@@ -20,7 +21,7 @@ from mq_django.registry import Handler
 
 ONE_TRANSACTION = (
     "The messages of a batch with @exactly_once are handled in one transaction, so their handler returns None or one "
-    "outcome for all, not {returned!r:.200}"
+    "outcome for all, not {returned}"
 )
 
 
@@ -101,5 +102,5 @@ def _outcome_of(returned: object) -> Outcome:
         InvalidOutcomes: it is something else than None or one outcome.
     """
     if returned is not None and not isinstance(returned, Ack | Retry | Bury):
-        raise InvalidOutcomes(ONE_TRANSACTION.format(returned=returned))
+        raise InvalidOutcomes(ONE_TRANSACTION.format(returned=repr_of(returned, 200)))
     return outcomes_of(returned, 1)[0]

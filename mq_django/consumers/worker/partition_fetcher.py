@@ -102,7 +102,8 @@ class PartitionFetcher(Service):
         active = [part for part in self._parts if part.may_fetch()]
         if not active:
             return PAUSED
-        self._left = self._room.messages(self._seconds(), self._held())
+        ahead = min(part.reader.ahead for part in active)
+        self._left = self._room.messages(self._seconds(), self._held(), ahead)
         now = time.monotonic()
         due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]
         if self._left < 1 or not due:
@@ -166,7 +167,7 @@ class PartitionFetcher(Service):
             return
         # What comes while there is something to fetch needs no notification.
         part.wire.sleeps = not reader.busy
-        taken = reader.take(min(self._left, self._share))
+        taken = reader.take(reader.at_once(min(self._left, self._share)))
         self._left -= taken
         if not taken and part.wire.sleeps:
             part.look_at = now + self._pause(part)

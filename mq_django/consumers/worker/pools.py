@@ -59,12 +59,15 @@ class Pool(abc.ABC):
     def hand_back_waiting(self) -> None:
         """Hand back the jobs that have not started."""
 
-    def room(self, seconds: float) -> int:
-        """Return how many more messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken."""
+    def room(self, seconds: float, ahead: int = MAX_PREFETCH) -> int:
+        """Return how many more messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken.
+
+        `ahead`: the most messages beside those that can start at once.
+        """
         # Set before the places are counted: a place that becomes free meanwhile is counted or wakes the fetcher.
         self._fetcher_waits = True
         places, free = self.places()
-        prefetch = 0 if self._slow else min(MAX_PREFETCH, int(places * PREFETCH_SECONDS / max(seconds, 1e-6)))
+        prefetch = 0 if self._slow else min(ahead, int(places * PREFETCH_SECONDS / max(seconds, 1e-6)))
         self._low = prefetch - prefetch * REFILL // 100
         room = free + prefetch - self.waiting()
         if room * 100 <= prefetch * REFILL:

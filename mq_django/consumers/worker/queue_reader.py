@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from mq_django.consumers.receipts import stored_entry
 from mq_django.consumers.worker.dispatcher import Dispatcher
+from mq_django.consumers.worker.pools import MAX_PREFETCH
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK
@@ -19,6 +20,8 @@ STRANDED = 5000
 #: Seconds after a failure at which to check for stranded deliveries. Redis may still execute a command that was sent
 #: over a connection that is closed by now.
 CHECK_AFTER = (0.0, 1.0, 5.0, 15.0, 60.0)
+#: Bytes of the messages of a queue that wait in a process beside those that can start at once, and of one fetch; about.
+FETCH_BYTES = 16 * 1024 * 1024
 
 
 class QueueReader:
@@ -48,6 +51,9 @@ class QueueReader:
         self._handled = handled
         #: There may be more to take.
         self.busy = True
+        #: How many messages FETCH_BYTES hold, as large as the latest ones were.
+        self.ahead = MAX_PREFETCH
+        self._bytes_each = 0
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
         self._moves = session.moves
@@ -56,6 +62,10 @@ class QueueReader:
     def next_check(self) -> float | None:
         """When to check for stranded deliveries, on the monotonic clock; None: not at all."""
         return self._checks[0] if self._checks else None
+
+    def at_once(self, room: int) -> int:
+        """Return how many messages to fetch at once, if there is room for so many."""
+        return room if self.ahead == MAX_PREFETCH else min(room, max(1, self.ahead))
 
     def check_if_due(self) -> bool:
         """Run deliveries whose reply was lost, if it is time to look for them, and return whether it was."""
@@ -84,10 +94,19 @@ class QueueReader:
             # What a master executes after another one took its place is lost: also acks that it has confirmed.
             self._moves = self._session.moves
             self.check_soon()
+        if taken:
+            self._measure(taken)
         # Only a new master, which does not have the last writes of the old one, delivers something again.
         if self._checks and taken:
             taken = self.settler.not_again(taken)
         self._dispatcher.dispatch(taken)
+
+    def _measure(self, taken: Sequence[Delivery | Undecodable]) -> None:
+        """Note how large messages are."""
+        sizes = [len(item.data_text) if isinstance(item, Delivery) else sum(map(len, item.fields)) for item in taken]
+        # A few small ones among large ones do not count.
+        self._bytes_each = max(sum(sizes) // len(sizes), self._bytes_each // 2, 1)
+        self.ahead = min(MAX_PREFETCH, FETCH_BYTES // self._bytes_each)
 
     def _take_stranded(self) -> None:
         """Run deliveries whose reply was lost."""

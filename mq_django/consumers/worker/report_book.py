@@ -4,9 +4,8 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from mq_django.conf import QueueConfig
-from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Outcome
-from mq_django.core.progress import Interrupted, running
+from mq_django.core.progress import Interrupted
 from mq_django.core.reports import Report, ReportSlot
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.progress_reports import ended_command
@@ -27,12 +26,6 @@ class ReportBook:
 
     def __len__(self) -> int:
         return len(self._reports)
-
-    def slot(self, delivery: Delivery) -> ReportSlot:
-        """Set the slot of a handler that now starts in this context, and return it."""
-        slot = ReportSlot(delivery, self._opened)
-        running.set(slot)
-        return slot
 
     def end(self, slot: ReportSlot, outcome: Outcome) -> None:
         """Note that a handler has ended. What it has reported is saved when its delivery is settled."""
@@ -67,7 +60,8 @@ class ReportBook:
             for receipt in receipts:
                 self.ended.pop(receipt, None)
 
-    def _opened(self, slot: ReportSlot) -> Report:
+    def opened(self, slot: ReportSlot) -> Report:
+        """Return the report of a run, which is made when its handler reports for the first time."""
         with self._lock:
             if slot.report is None:
                 slot.report = Report(delivery=slot.delivery, config=self.config, stopping=self.stopping)

@@ -18,7 +18,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, StepEnd
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import StoreError
-from mq_django.signals import delivery_stale, message_buried, message_retried
+from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.handled import handled_commands
@@ -281,13 +281,14 @@ class Settler:
             stale = [stale_id for stale_id in stale if stale_id not in repeated]
         with self._lock:
             self.settled += len(batch)
-            self.ended.update([type(s.outcome) for s in batch if not stale or message_id(s.delivery) not in stale])
+            counted = [s for s in batch if message_id(s.delivery) not in stale] if stale else batch
+            self.ended.update([type(s.outcome) for s in counted])
             self._stale += len(stale)
             self._counting.pop(id(batch), None)
             before, self._steps = self._steps, sum(self.ended[kind] for kind in STEP_ENDS)
         if self._steps != before and self.steps_ended is not None:
             self._notify_runs(batch, stale)
-        if message_retried.receivers or message_buried.receivers:
+        if message_retried.receivers or message_buried.receivers or message_cancelled.receivers:
             send_signals(self._public_name, batch, stale)
         for stale_id in stale:
             logger.warning(

@@ -57,7 +57,7 @@ def _of_unused(project: ProjectFacts) -> Iterator[DoctorFinding]:
             code="D404",
             level="warning",
             seen=f"Nothing in this project handles messages of {named(found)}: there is no handler and no task.",
-            advice="Write a handler, or import its module from handlers.py or tasks.py of an app. If other programs "
+            advice="Write a handler in an installed app, or name its module in MQ_DJANGO['MODULES']. If other programs "
             "handle the queue, set its CONSUME to False.",
         )
 

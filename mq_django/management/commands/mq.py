@@ -6,6 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from mq_django.core.exceptions import repr_of
+from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
 from mq_django.management import (
@@ -104,6 +106,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
+        import_declaring()
         terminal = Terminal(self, as_json=options["json"], force_color=bool(options.get("force_color")))
         try:
             for queue in (options.get("queue"), *(options.get("queues") or ())):
@@ -118,6 +121,8 @@ class Command(BaseCommand):
             # Of a check, 1 means that there are problems.
             is_argument = isinstance(error, (ValueError, TypeError, *([UnknownQueue] if options.get("check") else [])))
             raise CommandError(str(error), returncode=2 if is_argument else 1) from error
+        except UnicodeEncodeError as error:
+            raise CommandError(f"An argument is no UTF-8 text: {repr_of(error.object)}", returncode=2) from error
         if result is not None and result.error:
             raise CommandError(result.error)
         if result is not None and result.code:

@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
@@ -22,9 +24,10 @@ from mq_django.consumers.supervisor.preflight import (
     PATIENCE,
     await_server,
     check_inbox,
-    check_partitions,
     examine_servers,
+    passes_in_child,
     require_groups,
+    with_known_partitions,
 )
 from mq_django.consumers.supervisor.reload import Probe, execute_again, show
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
@@ -36,6 +39,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
+from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
@@ -77,7 +81,7 @@ class Command(BaseCommand):
         """See BaseCommand.add_arguments()."""
         parser.add_argument("queues", nargs="*", help="Queues, topics and topic:groups. Default: all.")
         parser.add_argument("--processes", type=whole, default=1, help="Number of consumer processes.")
-        parser.add_argument("--threads", type=whole, default=8, help="Concurrent handlers per process.")
+        parser.add_argument("--threads", type=whole, default=DEFAULT_THREADS, help="Concurrent handlers per process.")
         parser.add_argument(
             "--grace", type=duration, default=30.0, help="Seconds for running handlers to finish at shutdown."
         )
@@ -130,12 +134,18 @@ class Command(BaseCommand):
             LogStream(logging.ERROR).write(str(error))
             raise SystemExit(error.returncode) from error
 
+    def check(self, *args: Any, **options: Any) -> None:
+        """See BaseCommand.check(). The checks load the URLs and all views, so that they run in a process that ends."""
+        if not passes_in_child(partial(super().check, *args, **options)):
+            super().check(*args, **options)
+
     def handle(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.handle()."""
         if not hasattr(os, "fork"):
             raise CommandError(NEEDS_POSIX)
         if test_mode.is_on():
             self._use_test_databases()
+        import_declaring_loudly()
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
         try:
@@ -228,15 +238,18 @@ class Command(BaseCommand):
         if not await_server(queues, signals, patience=PATIENCE if options["drain"] else math.inf):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
-        check_partitions(queues)
+        every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
+        worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
         check_inbox(queues)
+        for sentence in small_pools(worker_options.threads):
+            logger.warning("%s", sentence)
         examine_servers(queues)
         supervisor = Supervisor(
             queues,
             processes=options["processes"],
             worker_options=worker_options,
             signals=signals,
-            probe=Probe(queues, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
+            probe=Probe(every, [*options["queues"], *(["--housekeeping"] if options["housekeeping"] else [])]),
             health=health,
             watchers=[*watchers(), *([] if options["no_relay"] else outbox_services())],
         )

@@ -12,6 +12,7 @@
 
 -- with types
 -- with clock
+-- with short_texts
 -- with waiters
 -- The most bytes of results that are read.
 local MOST_READ = 4194304
@@ -38,7 +39,7 @@ local now = now_ms()
 -- Return the valid registrations of a result, without those of this process.
 local function valid(registered)
   local kept, number = '', 0
-  for expires, other in string.gmatch(registered, '(%d+) (%w+)') do
+  for expires, other in string.gmatch(short(registered), '(%d+) (%w+)') do
     if other ~= process and tonumber(expires) > now and number < MOST_PROCESSES then
       kept, number = kept .. expires .. ' ' .. other .. '\n', number + 1
     end

@@ -13,6 +13,7 @@
 --   'AHEAD'    the last id is far in the future
 
 -- with clock
+-- with short_texts
 -- with types
 -- with stream_state
 local control, group = KEYS[1], ARGV[1]
@@ -100,7 +101,7 @@ end
 
 local function parsed(text)
   local values = {}
-  for word in string.gmatch(text or '', '%S+') do
+  for word in string.gmatch(short(text), '%S+') do
     values[#values + 1] = word
   end
   local function id(at)

@@ -75,11 +75,16 @@ def test_dead_letters_are_grouped_by_name_and_error(operator):
 
 def test_dead_letters_are_exported_as_json_lines(operator):
     ids = bury_many("emails", 60)
-    bury("emails", "welcome", {"password": "hunter2", "text": "x" * 50_000})
+    other = bury("emails", "other", {"password": "hunter2", "text": "x" * 50_000})
 
     response = operator.get(f"{DEAD}export/")
     lines = [json.loads(line) for line in b"".join(response.streaming_content).splitlines()]
 
-    assert [line["id"] for line in lines[:-1]] == ids
+    assert [line["id"] for line in lines] == [*ids, other]
     assert lines[-1]["data"] == {"password": "[redacted]", "text": "x" * 50_000}
     assert lines[0]["error"] == "ValueError: no"
+    assert not LogEntry.objects.get().change_message.count("name contains")
+
+    chosen = operator.get(operator.get(DEAD, {"name": "other"}).context["export_url"])
+    assert [json.loads(line)["id"] for line in b"".join(chosen.streaming_content).splitlines()] == [other]
+    assert LogEntry.objects.latest("pk").change_message == "Exported the dead letters: name contains “other”"

@@ -6,7 +6,7 @@ from django.contrib.admin.models import LogEntry
 from mq_django import inspector
 from mq_django.inspector import dead_letters
 from tests.admin.conftest import BASE
-from tests.seeding import bury, bury_garbage, bury_many, dead_entry, publish
+from tests.seeding import bury, bury_garbage, bury_many, dead_entry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -148,14 +148,3 @@ def test_long_data_is_left_out_of_the_list_and_shown_on_its_page(operator):
 
     assert "long: 49 KiB" in operator.get(DEAD).content.decode()
     assert "x" * 50_000 in operator.get(f"{DEAD}{dead_entry('emails')}/").content.decode()
-
-
-def test_a_redriven_message_is_deliverable_again(operator):
-    publish("emails", "other", 1, delay=60)
-    message_id = bury("emails", "welcome", {"user_id": 7})
-    fields = {"action": "redrive", "_selected_action": dead_entry("emails"), "confirmed": "yes"}
-
-    operator.post(CHOSEN, fields)
-
-    places = dict(inspector.ids("emails"))
-    assert places["ready"] == [message_id]

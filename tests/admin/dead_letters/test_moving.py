@@ -123,11 +123,3 @@ def test_moving_is_offered_where_there_is_another_queue(operator, viewer, mq_set
     mq_settings(QUEUES={"emails": {}}, TOPICS={})
     for address in (DEAD, letter, f"{DEAD}groups/"):
         assert "Move" not in operator.get(address).content.decode()
-
-
-def test_who_may_only_look_moves_nothing(viewer):
-    bury("emails")
-    fields = {"action": "move", "_selected_action": dead_entry("emails"), "target": "default", "confirmed": "yes"}
-    assert viewer.post(CHOSEN, fields).status_code == 403
-    assert viewer.post(ALL, {"target": "default", "confirmed": "yes"}).status_code == 403
-    assert numbers() == (1, 0)

@@ -4,12 +4,8 @@ import pytest
 
 from mq_django import inspector
 from mq_django.admin.ui.text import to_url
-from mq_django.conf import get_config
-from mq_django.stores import open_store
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests.admin.conftest import BASE
-from tests.seeding import beat, publish
+from tests.seeding import beat, opened, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -21,8 +17,7 @@ def ids(mq_settings):
     """Messages of one key of which one is handled at a time: one is, three are parked."""
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}, "default": {}})
     found = [publish("emails", "welcome", {"n": n}, key="user:<b>7") for n in range(4)]
-    store = open_store(get_config().queue("emails"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("emails")
     assert len(store.take("c1", count=10)) == 1
     beat("emails")
     return found

@@ -48,13 +48,6 @@ def test_a_message_that_is_gone_is_told(operator):
     assert operator.get(f"{BASE}emails/entry/nonsense/5-5/cancel/").status_code == 404
 
 
-def test_who_may_only_look_cannot(viewer, held):
-    _, url = held
-    assert "cancel/" not in viewer.get(url).content.decode()
-    assert viewer.post(f"{url}cancel/", {"confirmed": "yes"}).status_code == 403
-    assert store("emails").cancel_requests() == {}
-
-
 def test_a_group_of_a_topic_offers_nothing(operator):
     topics["orders"].group("billing").subscribe("beginning")
     assert [actions.can_cancel_running(name) for name in ("emails", "orders:billing")] == [True, False]

@@ -12,7 +12,7 @@ from mq_django.inspector import actions
 from mq_django.inspector import scan as scanning
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import CONSUMER, beat, bury, dead_entry, publish, publish_many, take
+from tests.seeding import CONSUMER, beat, bury, publish, publish_many, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -48,13 +48,6 @@ def test_a_pending_message_says_who_holds_it(operator):
     assert f"Consumer {CONSUMER} holds it and is gone" in operator.get(row["url"]).content.decode()
 
 
-@pytest.mark.parametrize(("delay", "why"), [(3600, "Delayed: due in 59 min.")])
-def test_a_waiting_message_says_why_too(operator, delay, why):
-    publish("emails", "welcome", 1, delay=delay, message_id="m1")
-
-    assert why in page(operator, "waiting/delayed/m1/")
-
-
 def test_ready_messages_have_pages(operator):
     publish_many("emails", [("welcome", n) for n in range(70)])
 
@@ -63,17 +56,6 @@ def test_ready_messages_have_pages(operator):
 
     assert (len(first.context["rows"]), len(second.context["rows"])) == (50, 20)
     assert second.context["go_on"] == ""
-
-
-def test_an_id_is_found_wherever_the_message_is(operator):
-    ready = publish("emails", "welcome", 1)
-    publish("emails", "welcome", 1, delay=60, message_id="later")
-
-    assert operator.get(f"{BASE}emails/ready/", {"id": "later"}).url == f"{BASE}emails/waiting/delayed/later/"
-    (row,) = operator.get(f"{BASE}emails/ready/", {"id": ready}).context["rows"]
-    assert ready in row["id"]
-    dead = bury("emails")
-    assert operator.get(f"{BASE}emails/ready/", {"id": dead}).url == f"{BASE}emails/dead/{dead_entry('emails')}/"
 
 
 def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkeypatch):
@@ -207,11 +189,12 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespa
 
 
 def test_every_list_leads_to_an_id_that_is_somewhere_else(operator, redis_client):
+    dead = bury("emails")
     publish("emails", "welcome", 1)
     ranked = publish("emails", "welcome", 1, priority=9)
     nameless = redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "welcome", "data": "1"}).decode()
     waits = publish("emails", "welcome", 1, delay=60)
-    places = {ranked: "entry/priority/", nameless: "entry/ready/", waits: "waiting/delayed/"}
+    places = {ranked: "entry/priority/", nameless: "entry/ready/", waits: "waiting/delayed/", dead: "dead/"}
 
     lists = ("ready", "pending", "waiting/delayed", "waiting/unhandled", "dead")
     for page, (message_id, place) in product(lists, places.items()):

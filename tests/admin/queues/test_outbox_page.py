@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 
 from mq_django.models import OutboxMessage
 from tests.admin.conftest import BASE
@@ -49,6 +50,20 @@ def test_the_page_counts_what_waits_and_lists_what_was_set_aside(operator):
     page = main_of(operator.get(f"{URL}?show=waiting&destination=emails"))
     assert "waiting-one" in page
     assert "aside-one" not in page
+
+
+def test_the_page_shows_rows_with_values_that_nobody_writes(operator, subtests):
+    """SQLite stores text in columns of numbers, too."""
+    for column in ("part", "parts", "batch", "size", "due_ms", "published_ms", "failed_ms"):
+        for value in ("x", -1, 2**62):
+            for row in (outbox_row(message_id="odd"), set_aside_row(message_id="odd")):
+                with subtests.test(column=column, value=value, batch=row.batch):
+                    with connection.cursor() as cursor:
+                        cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [value, row.pk])
+                    for url in (BASE, URL, f"{URL}?show=waiting&destination=emails"):
+                        assert operator.get(url).status_code == 200
+                    act(operator, "retry", row)
+            OutboxMessage.objects.all().delete()
 
 
 def test_rows_that_are_kept_have_a_column(mq_settings, operator):

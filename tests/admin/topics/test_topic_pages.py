@@ -7,18 +7,19 @@ from itertools import takewhile
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mq_django import inspector, topics
+from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.inspector import topics as inspected
-from mq_django.stores import open_store
+from mq_django.registry import subscriber
+from mq_django.stores import open_log
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Session
+from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
-from tests.seeding import beat, publish
+from tests.seeding import beat, opened, publish
 
 pytestmark = pytest.mark.django_db
 
@@ -37,8 +38,7 @@ def events(mq_settings):
 @pytest.fixture
 def billing(events):
     """Ten messages, of which the group was given six: it holds two, retries one and has buried one."""
-    store = open_store(get_config().queue("events:billing"), Session(get_client("consume")))
-    store.create_groups()
+    store = opened("events:billing")
     events.publish_many([("paid", {"n": n, "password": "x"}) for n in range(10)], on_commit=False)
     one, two, *others = store.take(ME, count=4)
     settlements = [Settlement(one, Bury("ValueError: no")), Settlement(two, Retry(), 60_000)]
@@ -265,13 +265,6 @@ def test_a_range_that_cannot_be_read_is_refused(operator, events):
     assert operator.get(LOG, {"from": "yesterday"}).status_code == 400
 
 
-def test_a_viewer_is_offered_nothing_to_press(viewer, billing, events, redis_client):
-    for address in (TOPIC, GROUP, LOG, f"{LOG}{offsets(events, redis_client)[0]}/"):
-        page = main_of(viewer.get(address))
-        assert 'method="post"' not in page, address
-        assert "seek" not in page, address
-
-
 def test_hostile_messages_and_groups_of_strangers_are_harmless(operator, billing, events, redis_client):
     log = events.config.keys.log
     redis_client.xadd(log, {"id": NASTY, "type": NASTY, "data": json.dumps(NASTY), NASTY: NASTY})
@@ -312,18 +305,6 @@ def test_pages_of_many_groups_send_few_commands(operator, mq_settings, redis_cli
         assert sum(seen["client_type"] != "lua" for seen in sent) <= 20 + 2 * shown, address
 
 
-def test_the_live_numbers_are_those_of_the_page(operator, billing):
-    html = operator.get(TOPIC).content.decode()
-    answer = operator.get(f"{BASE}events/topic.json").json()
-
-    assert answer["summary"] in html
-    assert all(f'data-mq-part="{name}"' in html for name in answer["parts"])
-    group = operator.get(GROUP).content.decode()
-    parts = operator.get(f"{BASE}events:billing/stats.json").json()["parts"]
-    assert "place" in parts
-    assert all(f'data-mq-part="{name}"' in group for name in parts)
-
-
 def test_a_topic_that_is_not_configured_leads_to_the_overview(operator, log_in, events):
     assert operator.get(f"{BASE}nope/log/").url == BASE
     assert operator.get(f"{BASE}nope:billing/change/").url == BASE
@@ -331,5 +312,19 @@ def test_a_topic_that_is_not_configured_leads_to_the_overview(operator, log_in, 
     assert log_in().get(f"{BASE}nope/log/").status_code == 403
 
 
-def test_groups_are_counted_among_the_queues(billing):
-    assert [view.name for view in inspector.groups_of("events")] == ["events:billing"]
+def test_a_page_says_how_many_groups_it_leaves_out(mq_settings, operator, redis_client, handlers, monkeypatch):
+    for module in ("stores.topic_stats", "stores.log", "inspector.queues"):
+        monkeypatch.setattr(f"mq_django.{module}.MAX_GROUPS", 3)
+    mq_settings(QUEUES={"default": {}}, TOPICS={"orders": {"RETENTION_COUNT": 10}})
+    subscriber("orders", group="zebra")(lambda message: None)
+    log = get_config().topic("orders").keys.log
+    redis_client.xadd(log, {"id": "1"})
+    for name in ("a", "b", "c", "d", "zebra"):
+        redis_client.xgroup_create(log, name, "0")
+    for url in (BASE, f"{BASE}orders/change/"):
+        page = main_of(operator.get(url))
+        assert "has 2 more groups, which are not shown" in page
+        # Those with a subscriber in this project come first.
+        assert "zebra" in page
+    assert {group.position.name for group in topics["orders"].groups()} == {"zebra", "a", "b"}
+    assert open_log(get_config().topic("orders"), open_wire("chores", "")).trim().removed == 0

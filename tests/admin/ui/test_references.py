@@ -12,13 +12,10 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Retry
 from mq_django.inspector import dead_letters, jobs, messages
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, main_of, world
-from tests.seeding import CONSUMER, beat, bury, bury_garbage, dead_entry, publish, set_aside, store, take
+from tests.seeding import CONSUMER, beat, bury, bury_garbage, dead_entry, opened, publish, set_aside, store, take
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixtures("mq_settings")]
 
@@ -193,8 +190,7 @@ def test_parked_messages_are_named_by_their_place(clerk, mq_settings):
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"key": 1}}})
     for number in range(3):
         publish("emails", "welcome", {"n": number}, key=CANARY)
-    found = open_store(get_config().queue("emails"), Session(get_client("consume")))
-    found.create_groups()
+    found = opened("emails")
     found.take("c1", count=10)
 
     rows = clerk.get(f"{BASE}emails/waiting/parked/").context["rows"]

@@ -17,7 +17,7 @@ def test_the_right_side(mq, monkeypatch, capfd):
     def work_or_sleep(seconds):
         """Let the consumers work while a box waits for a result."""
         if sys._getframe(1).f_globals["__name__"] == "box":
-            mq.run()
+            mq.run(raise_errors=False)
         else:
             sleep(seconds)
 
@@ -25,10 +25,10 @@ def test_the_right_side(mq, monkeypatch, capfd):
     shown = ""
     for code, expected in BOXES:
         exec(compile(code, "<box>", "exec"), {"__name__": "box"})
-        mq.run_until_idle()
+        mq.run_until_idle(schedules=True, raise_errors=False)
         if not code:
             mq.advance(minutes=1, seconds=1)
-            mq.run()
+            mq.run(raise_errors=False)
         shown += "".join(capfd.readouterr())
         assert [text for text in expected if text not in shown] == [], f"{code}\n{shown}"
     assert [f"{letter.message.name}: {letter.error}" for letter in mq.dead] == []

@@ -61,46 +61,35 @@ def test_before_its_main_loop_runs_it_is_alive_and_not_ready(clock):
     assert state(Health()) == (True, False, False)
 
 
-def test_it_is_ready_when_all_consumers_have_started_and_redis_has_answered(site):
+def test_what_its_main_loop_reports_decides_whether_it_is_alive_ready_and_has_started(site, clock, subtests):
+    """One ready consumer is enough once all have started, also if nobody has asked at that time."""
     found, report = site
-    report(2, answered=False)
-    assert failing(found.ready()) == {"redis": "Redis has not answered yet."}
-    report(1)
-    assert failing(found.ready()) == {"consumers": "1 of 2 consumers are ready."}
-    report(2)
-    assert state(found) == (True, True, True)
-
-
-def test_once_it_has_started_one_ready_consumer_is_enough(site):
-    found, report = site
-    report(2)
-    report(1)
-    assert state(found) == (True, True, True)
-    report(0)
-    assert state(found) == (True, False, True)
-
-
-def test_it_has_started_also_if_nobody_has_asked_at_that_time(site, clock):
-    found, report = site
-    report(2)
-    clock.now += 60
-    report(0, answered=False)
-    assert state(found) == (True, False, True)
+    for seconds, ready, options, states, said in [
+        (0, 2, {"answered": False}, (True, False, False), {"redis": "Redis has not answered yet."}),
+        (0, 1, {}, (True, False, False), {"consumers": "1 of 2 consumers are ready."}),
+        (0, 2, {}, None, None),
+        (0, 1, {}, (True, True, True), {}),
+        (0, 0, {}, (True, False, True), {"consumers": "0 of 2 consumers are ready."}),
+        (0, 0, {"processes": 0}, (True, True, True), {}),
+        (0, 2, {"stopping": True}, (True, False, True), {"running": "It is shutting down."}),
+        (
+            SHORTEST + 1,
+            2,
+            {"answered": False},
+            (True, False, True),
+            {"redis": "Redis has not answered a heartbeat for 6.0 s."},
+        ),
+    ]:
+        clock.now += seconds
+        report(ready, **options)
+        with subtests.test(ready=ready, options=options):
+            assert states is None or (state(found), failing(found.ready())) == (states, said)
 
 
 def test_a_supervisor_without_consumers_is_ready_when_redis_has_answered(site):
     found, report = site
     report(0, processes=0)
     assert state(found) == (True, True, True)
-
-
-def test_in_an_outage_of_redis_it_is_alive_and_not_ready(site, clock):
-    found, report = site
-    report(2)
-    clock.now += SHORTEST + 1
-    report(2, answered=False)
-    assert state(found) == (True, False, True)
-    assert failing(found.ready()) == {"redis": "Redis has not answered a heartbeat for 6.0 s."}
 
 
 def test_of_several_servers_one_is_enough_and_the_others_are_named_by_their_queues(site, clock):
@@ -110,14 +99,6 @@ def test_of_several_servers_one_is_enough_and_the_others_are_named_by_their_queu
     assert state(found) == (True, True, True)
     (redis,) = [check for check in found.ready() if check.name == "redis"]
     assert redis.sentence == "Redis (orders, emails) has not answered yet."
-
-
-def test_while_it_shuts_down_it_is_alive_and_not_ready(site):
-    found, report = site
-    report(2)
-    report(2, stopping=True)
-    assert failing(found.ready()) == {"running": "It is shutting down."}
-    assert state(found) == (True, False, True)
 
 
 def test_a_stuck_service_is_a_reason_to_end_the_process(site):

@@ -45,9 +45,24 @@ class Watch:
         return self.silence.observe(signs, self.now, blind=blind)
 
 
-def test_who_stands_still_for_the_whole_time_is_silent():
-    watch = Watch()
-    assert [watch.look({"a": 1}) for _ in range(6)] == [[], [], [], [], [], ["a"]]
+#: By what happens, the looks at one that does not change, as (seconds after the last one, of these without an answer of
+#: Redis), and whether it is silent at the end. Trouble gives it a full time.
+LOOKS = {
+    "it stands still for the whole time": ([(2.0, 0.0)] * 6, True),
+    "nearly the whole time": ([(2.0, 0.0)] * 5, False),
+    "redis did not answer": ([(2.0, 0.0), (30.0, 29.0), *[(2.0, 0.0)] * 4], False),
+    "redis did not answer, and then it stands still": ([(2.0, 0.0), (30.0, 29.0), *[(2.0, 0.0)] * 5], True),
+    "we were stopped": ([(2.0, 0.0), (3600.0, 0.0), *[(2.0, 0.0)] * 3], False),
+    "we were stopped, and then it stands still": ([(2.0, 0.0), (3600.0, 0.0), *[(2.0, 0.0)] * 4], True),
+}
+
+
+def test_who_stands_still_for_the_whole_time_is_silent(subtests):
+    for name, (looks, is_silent) in LOOKS.items():
+        with subtests.test(name):
+            watch = Watch()
+            found = [watch.look({"a": 1}, after, blind) for after, blind in looks]
+            assert found == [[]] * (len(looks) - 1) + [["a"] if is_silent else []]
 
 
 def test_a_sign_that_changes_is_alive_also_when_it_goes_back():
@@ -55,34 +70,13 @@ def test_a_sign_that_changes_is_alive_also_when_it_goes_back():
     assert not any(watch.look({"a": number}) for number in [5, 6, 7, 1, 2, 3, 9, 9, 9])
 
 
-def test_time_in_which_redis_did_not_answer_does_not_count():
-    watch = Watch()
-    watch.look({"a": 1})
-    assert watch.look({"a": 1}, after=30.0, blind=29.0) == []
-    assert [watch.look({"a": 1}) for _ in range(4)] == [[], [], [], []]
-    assert watch.look({"a": 1}) == ["a"]
-
-
-def test_time_in_which_we_ourselves_were_stopped_does_not_count():
-    watch = Watch()
-    watch.look({"a": 1})
-    assert watch.look({"a": 1}, after=3600.0) == []
-    assert [watch.look({"a": 1}) for _ in range(3)] == [[], [], []]
-    assert watch.look({"a": 1}) == ["a"]
-
-
-def test_after_trouble_everybody_gets_a_full_time():
-    watch = Watch()
-    [watch.look({"a": 1}) for _ in range(5)]
-    watch.silence.forget()
-    assert not any(watch.look({"a": 1}) for _ in range(5))
-
-
-def test_who_goes_and_comes_back_begins_anew():
+def test_who_goes_and_comes_back_or_is_forgotten_begins_anew():
     watch = Watch()
     [watch.look({"a": 1}) for _ in range(5)]
     assert watch.look({}) == []
-    assert watch.look({"a": 1}) == []
+    [watch.look({"a": 1}) for _ in range(5)]
+    watch.silence.forget()
+    assert not any(watch.look({"a": 1}) for _ in range(5))
 
 
 def test_the_next_decision_is_known_beforehand():

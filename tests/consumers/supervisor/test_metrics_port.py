@@ -16,18 +16,13 @@ from django.core.management import CommandError
 from mq_django.management.consumer_ports import serving_ports
 from tests.consumers.trees import kill
 from tests.optional import needs_prometheus
+from tests.shell import free_port
 from tests.waiting import wait_until
 
 pytestmark = needs_prometheus
 
 #: Seconds: each process of the tree imports Django and prometheus_client, which takes long on a busy machine.
 PATIENCE = 45.0
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Scraper:

@@ -22,7 +22,7 @@ from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost
 from mq_django.stores.base import Settlement
-from mq_django.stores.members import Members
+from mq_django.stores.members import Members, Membership
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.waiting import wait_until
@@ -42,21 +42,34 @@ def judge(config, evidence, attempt=1, *, suspect=False):
     return settlement(config, 0, delivery, evidence)
 
 
-def test_what_was_handled_is_acked(config):
-    evidence = Evidence(results={RECEIPT: HANDLED}, running=[RECEIPT])
-    assert isinstance(judge(config, evidence).outcome, Ack)
+DIED = Retry(timedelta(0), "running when its process died")
+BOTH = [RECEIPT, OTHER]
+#: What is known of a delivery, its attempt, and what becomes of it: an outcome, or its class, and more.
+JUDGED = {
+    "it was handled": (Evidence(results={RECEIPT: HANDLED}, running=[RECEIPT]), 1, Ack, {}),
+    "it failed": (Evidence(results={RECEIPT: FAILED}), 1, Retry, {"alone": False}),
+    "it ran": (Evidence(running=[RECEIPT]), 1, DIED, {"alone": True, "delay_ms": 0}),
+    "it ran beside others": (Evidence(running=BOTH), 3, HandBack(suspect=True), {}),
+    "it lay ready": (Evidence(running=[OTHER]), 1, HandBack(), {}),
+    # Of a late handler's process only the late one is charged, and of a late batch each is a suspect.
+    "it was late": (Evidence(running=BOTH, late=[RECEIPT]), 1, Retry, {}),
+    "another one was late": (Evidence(running=BOTH, late=[OTHER]), 1, HandBack(), {}),
+    "its batch was late": (Evidence(running=BOTH, late=BOTH, together=BOTH), 1, HandBack(suspect=True), {}),
+    "of its batch another one was late": (Evidence(running=BOTH, late=[OTHER], together=BOTH), 1, HandBack(), {}),
+    "its machine is lost": (Evidence(lost=True), 1, HandBack(lost=True), {}),
+    # What a quarantine held was what it ran.
+    "its quarantine is lost": (Evidence(lost=True, alone=True), 1, Retry, {}),
+}
 
 
-def test_what_failed_is_retried_by_its_policy(config):
-    found = judge(config, Evidence(results={RECEIPT: FAILED}))
-    assert isinstance(found.outcome, Retry)
-    assert not found.alone
-    assert found.delay_ms > 0
-
-
-def test_what_ran_beside_others_runs_alone_uncharged(config):
-    found = judge(config, Evidence(running=[RECEIPT, OTHER]), attempt=3)
-    assert found.outcome == HandBack(suspect=True)
+def test_the_evidence_decides(config, subtests):
+    for name, (evidence, attempt, outcome, more) in JUDGED.items():
+        with subtests.test(name):
+            found = judge(config, evidence, attempt)
+            assert (type(found.outcome) if isinstance(outcome, type) else found.outcome) == outcome
+            assert {field: getattr(found, field) for field in more} == more
+    assert judge(config, JUDGED["it failed"][0]).delay_ms > 0
+    assert "HandlerTimeout" in judge(config, JUDGED["it was late"][0]).outcome.error
 
 
 def test_a_suspect_that_kills_alone_is_charged_twice(config):
@@ -79,29 +92,6 @@ def test_what_had_just_ended_was_nobodys_company(config):
     assert isinstance(found.outcome, Retry)
 
 
-def test_what_ran_is_charged_and_runs_alone_at_once(config):
-    found = judge(config, Evidence(running=[RECEIPT]))
-    assert (found.outcome, found.alone) == (Retry(timedelta(0), "running when its process died"), True)
-    assert found.delay_ms == 0
-
-
-def test_what_lay_ready_goes_back_uncharged(config):
-    assert judge(config, Evidence(running=[OTHER])).outcome == HandBack()
-
-
-def test_of_a_late_handlers_process_only_the_late_one_is_charged(config):
-    late = judge(config, Evidence(running=[RECEIPT, OTHER], late=[RECEIPT]))
-    assert isinstance(late.outcome, Retry)
-    assert "HandlerTimeout" in late.outcome.error
-    assert judge(config, Evidence(running=[RECEIPT, OTHER], late=[OTHER])).outcome == HandBack()
-
-
-def test_of_a_late_batch_each_message_is_a_suspect(config):
-    both = [RECEIPT, OTHER]
-    assert judge(config, Evidence(running=both, late=both, together=both)).outcome == HandBack(suspect=True)
-    assert judge(config, Evidence(running=both, late=[OTHER], together=both)).outcome == HandBack()
-
-
 def test_what_ran_in_a_batch_is_a_suspect_and_nothing_else_is(config):
     shared_state = SharedState.create(2, batches=2, batch=10)
     shared_state.run_batch(0, 0, [RECEIPT, OTHER], 1.0, 2.0)
@@ -121,14 +111,6 @@ def test_the_last_attempt_is_buried_with_its_reason(config, evidence, reason):
     outcome = judge(config, evidence, attempt=3).outcome
     assert isinstance(outcome, Bury)
     assert outcome.reason == reason
-
-
-def test_of_a_lost_machine_nobody_knows_what_ran(config):
-    assert judge(config, Evidence(lost=True)).outcome == HandBack(lost=True)
-
-
-def test_what_a_lost_quarantine_held_was_what_it_ran(config):
-    assert isinstance(judge(config, Evidence(lost=True, alone=True)).outcome, Retry)
 
 
 def test_what_is_no_message_is_buried_and_what_was_deleted_is_forgotten(config):
@@ -189,6 +171,13 @@ def test_who_has_beaten_since_is_left_alone(store, take, members):
     assert reclaim_supervisor(store, members, 0, "late", membership, gone := []) == 0
     assert gone == []
     assert store.depths().pending == 2
+
+
+def test_a_supervisor_whose_consumers_have_left_is_no_news(store, members, caplog):
+    membership = members.beat("reloaded", {}, {})
+    with caplog.at_level("INFO"):
+        reclaim_supervisor(store, members, 0, "reloaded", membership, [])
+    assert caplog.messages == []
 
 
 def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(config, store, publish, members):
@@ -282,6 +271,27 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_the_others(mq_set
     reclaimer.run_once()
     assert done == [1, 0]
     assert reclaimer.is_done()
+
+
+def test_thousands_of_forged_members_of_one_queue_do_not_hold_up_the_others(mq_settings, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.service.BUDGET", 0.0)
+    mq_settings(QUEUES={"a": {}, "b": {}})
+    configs = dict(enumerate(get_config().queues.values()))
+    reclaimer = Reclaimer(configs, settled=lambda number, consumer: None)
+    client = get_client("consume")
+    forged = {f"s{number}": number for number in range(5)}
+    for number, config in configs.items():
+        client.hset(config.keys.consumers, mapping={f"beat:{name}": count for name, count in forged.items()})
+        names = forged if number == 0 else ["s0"]
+        membership = Membership(forged, {}, {}, {})
+        for name in names:
+            reclaimer.supervisor_died(number, name, membership)
+            reclaimer.consumer_unknown(number, name)
+    reclaimer.run_once()
+    left = [client.hkeys(config.keys.consumers) for config in configs.values()]
+    assert [b"beat:s0" in fields for fields in left] == [False, False]
+    assert [len(fields) for fields in left] == [4, 4]
+    assert {number for number, _ in reclaimer._unknown} == {0}
 
 
 def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):

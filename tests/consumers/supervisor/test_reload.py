@@ -244,6 +244,8 @@ def test_with_autoreload_a_new_module_is_found_and_what_cannot_be_loaded_is_wait
     site.write("fresh/triggers/__init__.py", broken)
     wait_until(lambda: tree.logged().count(waiting) == 2, timeout=30)
     assert tree.stop() == 0
+    assert "stops: the code has changed" in tree.logged()
+    assert "has died" not in tree.logged()
 
 
 @pytest.mark.versions

@@ -14,7 +14,7 @@ from mq_django.inspector import messages
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.chaos.surroundings import FAKETIME, Unavailable, hidden_processes
+from tests.chaos.surroundings import FAKETIME
 from tests.consumers.trees import kill, stop
 from tests.processes import processes
 from tests.seeding import set_aside
@@ -211,36 +211,6 @@ def test_a_machine_gone_others_reclaim_what_it_held(trees, publish, history):
     assert {line["id"] for line in starts[8:]} == set(ids)
 
 
-@pytest.mark.slow
-def test_a_tree_that_was_stopped_for_long_runs_nothing_that_others_took_over(trees, publish, history, store):
-    """It stands still for longer than the visibility timeout, with messages lying ready in it, and then goes on."""
-    first = trees("--threads", "2", QUEUES=FAST)
-    publish()
-    history.wait_for("effect")
-    ids = [publish(["sleep", 0.2]) for _ in range(40)]
-    history.wait_for("start", 6)
-    frozen = [first.pid, *first.children()]
-    for pid in frozen:
-        stop(pid)
-    (consumer,) = re.findall(r"Consumer (\S+) handles", first.logged())
-    held = {item.message.id for item in store.held_by(consumer, limit=100)}
-    begun = held & set(history.counts("start"))
-    second = trees("--threads", "2", QUEUES=FAST)
-    wait_until(lambda: len(set(history.counts()) | begun) == 1 + 40, timeout=40)
-    for pid in frozen:
-        kill(pid, signal.SIGCONT)
-    publish_after = [publish() for _ in range(10)]
-    wait_until(lambda: set(history.counts()) >= {*ids, *publish_after}, timeout=30)
-    wait_until(lambda: empty(store))
-    # Only what ran when it was stopped, or had ended and was not settled yet, may have its effect twice.
-    assert {message_id for message_id, count in history.counts().items() if count > 1} <= begun
-    assert max(history.counts().values()) <= 2
-    wait_until(lambda: "was taken for dead" in first.logged())
-    assert second.stop() == 0
-    assert first.stop() == 0
-    assert store.depths().pending == 0
-
-
 def test_an_orphan_gives_back_what_outlives_the_grace_and_ends(trees, publish, history, store):
     first = trees("--threads", "2", "--grace", "1")
     ids = [publish(["once", ["wait", "never"]]) for _ in range(2)]
@@ -289,35 +259,10 @@ def test_steps_of_the_consumers_clock_change_nothing(trees, publish, history, st
     assert len({line["pid"] for line in history.lines("effect")}) == 2
 
 
-@pytest.fixture
-def hidden():
-    try:
-        with hidden_processes(None) as found:
-            return found.wraps
-    except Unavailable as why:
-        pytest.skip(str(why))
-
-
 def beats(client, store):
     """Return how often each supervisor has beaten."""
     found = client.hgetall(store.keys.consumers)
     return {name.partition(b":")[2].decode(): int(count) for name, count in found.items() if name[:5] == b"beat:"}
-
-
-@pytest.mark.slow
-def test_supervisors_that_cannot_see_one_another_leave_one_another_alone(
-    trees, publish, history, store, redis_client, hidden
-):
-    """As with hidepid=2, or with ProtectProc=invisible of systemd."""
-    both = [trees("--threads", "2", wrap=wrap, QUEUES=FAST) for wrap in hidden]
-    ids = [publish(["sleep", 1]) for _ in range(8)]
-    wait_until(lambda: len(found := beats(redis_client, store)) == 2 and min(found.values()) > 5, timeout=20)
-    history.wait_for("effect", 8)
-    assert history.counts("start") == dict.fromkeys(ids, 1)
-    assert [tree.stop() for tree in both] == [0, 0]
-    logged = "".join(tree.logged() for tree in both)
-    assert "is gone" not in logged
-    assert "was taken for dead" not in logged
 
 
 #: Runs a command in a PID namespace of its own, as a container does, which all of it dies with.

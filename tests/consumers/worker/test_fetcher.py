@@ -54,6 +54,23 @@ def test_it_asks_for_no_more_than_there_is_room_for(rig, publish):
     assert waiting(rig) == 6
 
 
+def test_it_fetches_no_more_bytes_than_it_may(rig, publish, monkeypatch):
+    monkeypatch.setattr("mq_django.consumers.worker.queue_reader.FETCH_BYTES", 10_000)
+    for _ in range(30):
+        publish("x" * 4000)
+    rig.settler.seconds = 1e-6
+    rig.reader._measure(rig.store.take("others", count=1))
+    turn(rig)
+    assert len(rig.settler.in_hand) == 2
+    # And no more wait than two beside those that can start.
+    turn(rig, 5)
+    assert len(rig.settler.in_hand) == 2 + 2
+    # A message of any size is fetched if it can start.
+    monkeypatch.setattr("mq_django.consumers.worker.queue_reader.FETCH_BYTES", 1000)
+    rig.reader._measure(rig.store.take("others", count=1))
+    assert (rig.reader.ahead, rig.reader.at_once(2), rig.reader.at_once(0)) == (0, 1, 0)
+
+
 @pytest.mark.parametrize("slow", [1.0, 60.0])
 def test_of_slow_work_it_takes_what_is_idle(rig, publish, slow):
     for _ in range(10):

@@ -51,7 +51,7 @@ class PartitionRig:
             executor = Executor(part, number, self.shared_state, settler)
             pools = {"threads": self.threads, "loop": self.loop, "batches": self.batches}
             self.dispatchers.append(Dispatcher("default", settler=settler, executor=executor, **pools))
-            self.dispatchers[-1]._handlers["act"] = Handler(name="act", queue="default", call=lambda message: None)
+            self.dispatchers[-1].remember("act", Handler(name="act", queue="default", call=lambda message: None))
             self.shared_state.hold_until(number, time.monotonic() + NEVER)
         room = lambda name: Room(name, self.threads, self.loop, self.batches)  # noqa: E731
         (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, room).open()
@@ -137,7 +137,7 @@ def test_it_takes_no_more_than_can_run_and_from_all_in_turn(rig):
             publish(part)
     seen = []
     for _ in range(PARTITIONS):
-        rig.fetcher._room.messages = lambda seconds, in_hand: 50
+        rig.fetcher._room.messages = lambda seconds, in_hand, ahead: 50
         rig.fetcher.run_once()
         seen.append({number: len(ids) for number, ids in rig.taken().items()})
     assert seen[:3] == [{0: 30, 1: 20}, {0: 30, 1: 20, 2: 30, 3: 20}, {0: 30, 1: 30, 2: 30, 3: 30}]

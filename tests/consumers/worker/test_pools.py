@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -32,9 +33,8 @@ def rig(mq_settings):
 def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
     entry = b"1-%d" % next(_entries)
     delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
-    handler = Handler(name="n", queue="default", call=call, is_async=is_async, where=where)
-    if timeout is not None:
-        rig.executor.timeout = lambda handler: timeout
+    limit = None if timeout is None else timedelta(seconds=timeout)
+    handler = Handler(name="n", queue="default", call=call, timeout=limit, is_async=is_async, where=where)
     return WorkItem(delivery, handler, rig.executor)
 
 
@@ -94,13 +94,12 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
         while time.monotonic() < until:
             pass
 
-    rig.executor.timeout = lambda handler: 0.001 if handler.name == "n" else None
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     innocent = Handler(name="innocent", queue="default", call=lambda message: sum(range(200)))
     try:
         for _ in range(120):
-            timed = job(rig, handler)
+            timed = job(rig, handler, timeout=0.001)
             rig.threads.put(timed)
             rig.threads.put(timed._replace(handler=innocent))
         outcomes = []

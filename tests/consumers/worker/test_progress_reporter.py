@@ -7,8 +7,8 @@ from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.consumers.worker.running_tasks import RunningTasks
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
-from mq_django.core.progress import progress
-from mq_django.core.reports import Progress
+from mq_django.core.progress import progress, running
+from mq_django.core.reports import Progress, ReportSlot
 from mq_django.transport.connections import open_session
 from tests.commands import script_calls
 from tests.waiting import wait_until
@@ -43,10 +43,17 @@ def reporter_of(book, holding):
     return ProgressReporter({0: book}, RunningTasks({}, "me", holding, []), holding, open_session("chores"))
 
 
+def slot_of(book, delivery):
+    """Begin to handle a delivery, and return the place for its report."""
+    slot = ReportSlot(delivery, book.opened)
+    running.set(slot)
+    return slot
+
+
 def run(book, number):
     """Begin to handle a message that reports."""
     delivery = Delivery(Message(f"m{number}", "n", None, "default"), 0, b"%d-0" % number, b"null", read_at=1.0)
-    slot = book.slot(delivery)
+    slot = slot_of(book, delivery)
     progress(number)
     return slot
 
@@ -54,7 +61,7 @@ def run(book, number):
 def test_nothing_is_sent_for_handlers_that_do_not_report(mq_settings, redis_client):
     config = get_config().queue("default")
     book = ReportBook(config)
-    slot = book.slot(Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
+    slot = slot_of(book, Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
     before = redis_client.info("stats")["total_commands_processed"]
     reporter = reporter_of(book, Holding())
     reporter.run_once()

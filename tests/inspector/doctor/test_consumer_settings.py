@@ -4,9 +4,8 @@ import pytest
 
 from mq_django import registry
 from mq_django.conf import get_config
-from mq_django.stores import open_store
-from mq_django.transport.connections import open_wire
 from tests.inspector.doctor.conftest import announce
+from tests.seeding import opened
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -36,7 +35,7 @@ def test_consumers_with_other_options(found, mq_settings):
 
 def test_the_retention_of_a_topic_belongs_to_its_groups(found, mq_settings):
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION": 3600}})
-    open_store(get_config().queue("orders:billing"), open_wire("produce", "")).create_groups()
+    opened("orders:billing")
     before = digests("orders:billing")
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION": 7200}})
     announce("orders:billing", options=before)

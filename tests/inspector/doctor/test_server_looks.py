@@ -13,8 +13,8 @@ from mq_django.inspector.doctor import server_looks
 from mq_django.transport.connections import close_clients, open_wire
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
-from tests.consumers.proxy import Proxy
 from tests.inspector.doctor.conftest import levels
+from tests.proxy import Proxy
 from tests.transport.impostor import Impostor
 from tests.waiting import wait_until
 
@@ -155,8 +155,8 @@ def test_memory_that_is_nearly_full(server_with, found):
 
 def test_a_server_that_is_far_away(server_with, found, mq_settings, monkeypatch):
     monkeypatch.setattr(server_looks, "SLOW_TRIP", 0.002)
-    proxy = Proxy(server_with().port)
-    proxy.latency = 0.004
+    proxy = Proxy(server_with().url)
+    proxy.latency = 0.008
     mq_settings(CONNECTION=proxy.url)
     (finding,) = found("D1")
     assert (finding.code, finding.level) == ("D107", "warning")

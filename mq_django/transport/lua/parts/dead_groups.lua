@@ -11,6 +11,7 @@ local function group_of(fields, from, to)
       name = fields[at + 1]
     end
   end
+  error = string.sub(error, 1, 256)
   -- Ruby separates the names of a class by '::', and PHP by a backslash.
   local dotted = string.gsub(string.gsub(error, '::([%a_])', '..%1'), '\\', '.')
   local class, rest = string.match(dotted, '^([%a_][%w_.]*)(.?)')

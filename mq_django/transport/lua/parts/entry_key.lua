@@ -7,12 +7,13 @@ local function text_after(text, at)
   if not first then
     return string.match(text, '^%s*:%s*(%-?%d+)%s*[,}]', at)
   end
-  local last = first
+  -- A key has at most 255 characters. No text is read much further.
+  local last, left = first, 1000
   repeat
     local _, found, mark = string.find(text, '(["\\])', last + 1)
-    last = mark == '\\' and found + 1 or found
-  until mark ~= '\\' or not last
-  local is_done, decoded = pcall(cjson.decode, last and '[' .. string.sub(text, first, last) .. ']')
+    last, left = mark == '\\' and found + 1 or found, left - 1
+  until mark ~= '\\' or not last or left == 0
+  local is_done, decoded = pcall(cjson.decode, last and last - first < 65536 and '[' .. string.sub(text, first, last) .. ']')
   return is_done and decoded[1] or nil
 end
 

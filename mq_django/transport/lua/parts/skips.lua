@@ -1,9 +1,10 @@
+-- with short_texts
 -- The ticks that a schedule skips are lines in its field 'skips:': the tick, and when it was skipped, in ms; and who.
 -- Return the lines of those after a time, whether a tick is one of all, and whether there are any.
 local function skips_of(schedules, name, after, tick)
   local text = redis.call('hget', schedules, 'skips:' .. name)
   local kept, is_skipped = {}, false
-  for entry in string.gmatch(text or '', '[^\n]+') do
+  for entry in string.gmatch(short(text), '[^\n]+') do
     local skipped = tonumber(string.match(entry, '^%d+')) or 0
     is_skipped = is_skipped or skipped == tick
     -- A time after the year 9999 was not written by a schedule.

@@ -1,3 +1,4 @@
+-- with short_texts
 -- Tell the processes that wait for a result that it has ended.
 
 -- The most bytes of a result that are sent along. A process reads a longer one itself.
@@ -21,7 +22,7 @@ local function tell_waiters(waiters, channel, key)
     local value = redis.pcall('getrange', key, 0, -1)
     told = type(value) == 'string' and key .. '\n' .. value or key
   end
-  for process in string.gmatch(registered, '%d+ (%w+)') do
+  for process in string.gmatch(short(registered), '%d+ (%w+)') do
     redis.pcall('publish', channel .. process, told)
   end
 end

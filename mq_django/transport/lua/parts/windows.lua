@@ -1,4 +1,5 @@
 -- with numbers
+-- with short_texts
 -- Rate limits over a sliding window of `width` microseconds. A grant log has words 'time:count'.
 
 -- Return the number of free grants, the words inside the window, and when the first of them leaves it. A word with a
@@ -6,7 +7,7 @@
 -- queue.
 local function window(log, most, width, now)
   local words, used, first = {}, 0, nil
-  for when, many in string.gmatch(log or '', '(%d+):(%d+)') do
+  for when, many in string.gmatch(short(log), '(%d+):(%d+)') do
     local at, count = number_of(when), math.min(number_of(many), most)
     if at >= now - width and at <= now then
       words[#words + 1] = { at, count }

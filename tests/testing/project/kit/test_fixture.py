@@ -118,17 +118,17 @@ class TestRunning:
 
     def test_a_failure_is_retried_and_then_buried(self, mq, failing):
         emails.publish("welcome", ANN)
-        (handled,) = mq.run()
+        (handled,) = mq.run(raise_errors=False)
         assert isinstance(handled.outcome, Retry)
         assert isinstance(handled.exception, ZeroDivisionError)
         assert mq.run() == []
-        assert [type(each.outcome) for each in mq.run_until_idle()] == [Retry, Bury]
+        assert [type(each.outcome) for each in mq.run_until_idle(raise_errors=False)] == [Retry, Bury]
         assert [(letter.queue, letter.message.data, letter.attempts) for letter in mq.dead] == [("emails", ANN, 3)]
 
     def test_an_error_can_be_that_of_the_test(self, mq, failing):
         emails.publish("welcome", ANN)
         with pytest.raises(ZeroDivisionError):
-            mq.run(raise_errors=True)
+            mq.run()
         assert len(mq.delayed) == 1
 
     def test_each_group_of_a_topic_gets_what_is_published_after_the_start_of_the_test(self, mq, db):
@@ -189,7 +189,7 @@ class TestTime:
         mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
         assert len(mq.run("default")) == 1
         emails.publish("welcome", ANN, delay=timedelta(days=2))
-        assert [handled.message.name for handled in mq.run_until_idle()] == ["tick", "tick", "welcome"]
+        assert [handled.message.name for handled in mq.run_until_idle(schedules=True)] == ["tick", "tick", "welcome"]
         assert len(mq.published("default", "tick")) == 3
 
     def test_a_new_message_in_a_log_survives_its_retention_after_a_move(self, mq):
@@ -305,4 +305,4 @@ def test_messages_of_ticks_do_not_move_the_time(mq, monkeypatch):
     )
     mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
     emails.publish("welcome", ANN, delay=timedelta(days=3))
-    assert [handled.message.name for handled in mq.run_until_idle(limit=50)][-1] == "welcome"
+    assert [handled.message.name for handled in mq.run_until_idle(schedules=True, limit=50)][-1] == "welcome"

@@ -7,7 +7,8 @@ from django.test import LiveServerTestCase, SimpleTestCase, TestCase, Transactio
 from shop.handlers import emails
 from shop.models import Order
 
-from mq_django.testing import MQTestMixin
+from mq_django.errors import TestKitError
+from mq_django.testing import MQTestMixin, including
 
 ANN = {"email": "ann@shop.example"}
 
@@ -50,6 +51,31 @@ class Committing(MQTestMixin, TransactionTestCase):
             emails.publish("welcome", ANN)
             self.assertEqual(self.mq.published(), [])
         self.assertEqual(len(self.mq.run()), 1)
+
+
+class Immediately(MQTestMixin, TestCase):
+    def test_what_is_committed_has_run(self):
+        with self.mq.running(), self.captureOnCommitCallbacks(execute=True):
+            self.client.post("/checkout/", ANN)
+            self.assertFalse(Order.objects.get().confirmed)
+        self.assertTrue(Order.objects.get().confirmed)
+        self.mq.assert_published("emails", data=including(email="ann@shop.example"))
+        self.mq.assert_published("emails", data=including(email="bob@shop.example"), count=0)
+
+    def test_an_error_of_a_handler_is_raised_at_the_end(self):
+        with self.assertRaisesMessage(TestKitError, "no handler of 'nobody'"), self.mq.running():
+            emails.publish("nobody", ANN, on_commit=False)
+            emails.publish("welcome", ANN, on_commit=False)
+        self.assertEqual([queued.message.name for queued in self.mq.messages("emails")], ["nobody"])
+
+
+class ImmediatelyCommitting(MQTestMixin, TransactionTestCase):
+    def setUp(self):
+        self.enterContext(self.mq.running())
+
+    def test_what_is_committed_has_run(self):
+        self.client.post("/checkout/", ANN)
+        self.assertTrue(Order.objects.get().confirmed)
 
 
 class Live(MQTestMixin, LiveServerTestCase):

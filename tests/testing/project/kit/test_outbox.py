@@ -91,7 +91,7 @@ def test_a_handler_may_publish_through_the_outbox(mq, monkeypatch):
     monkeypatch.setattr("shop.tasks.Order", Publishing())
     confirm.enqueue(7)
     mq.commit()
-    mq.run()
+    mq.run("default")
     assert mq.published("emails", "welcome", data=7)
     assert mq.outbox == []
 

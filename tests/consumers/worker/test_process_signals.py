@@ -1,0 +1,47 @@
+"""The signals of the start and the stop of a consumer process."""
+
+from unittest import mock
+
+import pytest
+
+from mq_django.conf import get_config
+from mq_django.consumers.worker import main
+from mq_django.signals import consumer_started, consumer_stopping
+from tests.signal_docs import arguments_of
+
+
+@pytest.fixture
+def child(mq_settings, monkeypatch):
+    """A consumer process whose steps are only noted."""
+    mq_settings(QUEUES={"default": {}, "parts": {"PARTITIONS": 2}})
+    monkeypatch.setattr(main, "gc", mock.Mock())
+    made = mock.MagicMock()
+    made._queues = [part for name in ("default", "parts") for part in get_config().queue(name).each_part]
+    made._spec.queues, made._consumer.id, made._orphaned = [queue.name for queue in made._queues], "web-1", False
+    return made
+
+
+def test_receivers_are_called_before_anything_is_fetched_and_before_handlers_are_waited_for(child, caplog):
+    def note(sender, signal, **given):
+        which = "started" if signal is consumer_started else "stopping"
+        assert {"sender", "signal", *given} == arguments_of(signal)
+        getattr(child, which)(**given)
+        raise SystemExit  # it ends nothing
+
+    for signal in (consumer_started, consumer_stopping):
+        signal.connect(note)
+    try:
+        assert main.ChildProcess.run(child) == 0
+    finally:
+        for signal in (consumer_started, consumer_stopping):
+            signal.disconnect(note)
+    about = {"consumer": "web-1", "queues": ["default", "parts"]}
+    names = ("started", "_consumer.start", "_wait", "stopping", "_stop")
+    assert [each for each in child.mock_calls if each[0] in names] == [
+        mock.call.started(**about),
+        mock.call._consumer.start(),
+        mock.call._wait(),
+        mock.call.stopping(**about),
+        mock.call._stop(),
+    ]
+    assert caplog.text.count("A receiver of a signal failed") == 2
