@@ -20,6 +20,7 @@ from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import handler_context
+from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome, SetAside
 from mq_django.core.step_ids import STEP_NAME
@@ -63,7 +64,7 @@ class Handled:
 def mostly(handled: Sequence[Handled]) -> str:
     """Return which messages were handled most often, for an error."""
     names = Counter(each.message.name for each in handled if each.message is not None)
-    listed = ", ".join(f"{name!r:.100} ({count} times)" for name, count in names.most_common(3))
+    listed = ", ".join(f"{repr_of(name)} ({count} times)" for name, count in names.most_common(3))
     return f"Most often handled: {listed or 'none'}"
 
 
@@ -151,7 +152,7 @@ class QueueRun:
             listed = sorted(each for each in names(self._name) if not each.startswith(STEP_NAME))
             known = ", ".join(listed) or "none"
             raise TestKitError(
-                f"Queue {self._name!r} has no handler of {name!r:.300}. Known: {known:.1000}. With "
+                f"Queue {self._name!r} has no handler of {repr_of(name, 300)}. Known: {known:.1000}. With "
                 "raise_errors=False it is set aside, as by a consumer"
             )
 

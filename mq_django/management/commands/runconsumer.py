@@ -44,6 +44,7 @@ from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.consumer_ports import check_ports, serving_ports
 from mq_django.management.watchers import watchers
+from mq_django.middleware import publishing_chain
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
 from mq_django.testing import test_databases
@@ -244,6 +245,8 @@ class Command(BaseCommand):
         for sentence in small_pools(worker_options.threads):
             logger.warning("%s", sentence)
         examine_servers(queues)
+        # This imports all middleware: what a supervisor logs may be reported by it, as to Sentry.
+        publishing_chain()
         supervisor = Supervisor(
             queues,
             processes=options["processes"],
