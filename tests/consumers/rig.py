@@ -26,12 +26,18 @@ from mq_django.transport.sessions import Session
 
 
 class Rig:
-    """A consumer's pools, settler, dispatcher and fetcher for the queue `default`, with `handlers` by name."""
+    """A consumer's pools, settler, dispatcher and fetcher for a queue or a group, with `handlers` by name."""
 
     def __init__(
-        self, *, threads: int = 2, batch: int = 0, isolate: Callable[[Delivery], None] | None = None, **handlers: Any
+        self,
+        *,
+        threads: int = 2,
+        batch: int = 0,
+        queue: str = "default",
+        isolate: Callable[[Delivery], None] | None = None,
+        **handlers: Any,
     ) -> None:
-        self.config = get_config().queue("default")
+        self.config = get_config().queue(queue)
         self.shared_state = SharedState.create(threads + 100, batches=threads + 16, batch=batch)
         self.threads = ThreadPool(threads, self.shared_state)
         self.loop = LoopPool(threads, self.shared_state)
@@ -39,10 +45,10 @@ class Rig:
         self.settling = SettleService()
         self.session = Session(get_client("consume"))
         self.store = open_store(self.config, self.session)
-        self.settler = Settler(self.store, "default", "me", self.settling.due, self.settling.full)
+        self.settler = Settler(self.store, queue, "me", self.settling.due, self.settling.full)
         self.executor = Executor(self.config, 0, self.shared_state, self.settler)
         self.dispatcher = Dispatcher(
-            "default",
+            queue,
             settler=self.settler,
             executor=self.executor,
             threads=self.threads,
@@ -64,7 +70,7 @@ class Rig:
         self.threads.wake_fetchers = self.loop.wake_fetchers = self.fetcher.wake
 
     def handle(self, name: str, call: Any, **options: Any) -> None:
-        self.dispatcher.remember(name, Handler(name=name, queue="default", call=call, **options))
+        self.dispatcher.remember(name, Handler(name=name, queue=self.settler.queue, call=call, **options))
 
     def start(self) -> None:
         self.threads.start()
@@ -90,9 +96,9 @@ class Rig:
 
 
 @contextmanager
-def running(*, threads: int, batch: int = 0) -> Iterator[Rig]:
+def running(*, threads: int, batch: int = 0, queue: str = "default") -> Iterator[Rig]:
     """Start a rig's pools, and end them."""
-    rig = Rig(threads=threads, batch=batch)
+    rig = Rig(threads=threads, batch=batch, queue=queue)
     rig.start()
     try:
         yield rig

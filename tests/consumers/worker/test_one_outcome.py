@@ -109,20 +109,31 @@ RETURNS = {
     "a class": lambda: Retry,
 }
 
-FORMS = ("function", "coroutine", "batch", "coroutine of batches", "once", "once, coroutine")
+#: Forms of handlers, and the queue of each if it is not `default`.
+FORMS = {
+    "function": "default",
+    "coroutine": "default",
+    "batch": "default",
+    "coroutine of batches": "default",
+    "once": "default",
+    "once, coroutine": "default",
+    "subscriber": "orders:billing",
+    "handler of a queue in RSMQ's format": "theirs",
+}
 
 
 @pytest.fixture(params=FORMS)
 def consumer(request, mq_settings):
     """One thread and one event loop: returns the outcomes of a message whose handler does `act`, and of the next."""
-    mq_settings(QUEUES={"default": {"RETRY": RetryPolicy(max_attempts=3, bury_on=[Mute])}})
+    policy = {"RETRY": RetryPolicy(max_attempts=3, bury_on=[Mute])}
+    mq_settings(QUEUES={"default": policy, "theirs": {**policy, "STORE": "rsmq"}}, TOPICS={"orders": policy})
     form = request.param
     options = {"batch": 10} if "batch" in form else {}
     if "coroutine" in form:
         options["is_async"] = True
     if "once" in form:
         options["once"] = "default"
-    with running(threads=1, batch=10) as rig:
+    with running(threads=1, batch=10, queue=FORMS[form]) as rig:
         yield lambda act: run(rig, act, options)
 
 
@@ -136,7 +147,7 @@ def run(rig, act, options):
     name, found = f"n{len(rig.dispatcher._handlers)}", {}
     rig.handle(name, acall if options.get("is_async") else call, **options)
     for number, what in enumerate(["act", "neighbour"]):
-        message = Message(f"m{number}-{name}", name, what, "default", 1)
+        message = Message(f"m{number}-{name}", name, what, rig.settler.queue, 1)
         rig.dispatcher.dispatch([Delivery(message, 0, b"%d-1" % (number + 1), b"1")])
         rig.batches.ready()
         wait_until(lambda: found.update(rig.settled()) or what in found)  # noqa: B023 - called at once
