@@ -1,8 +1,7 @@
 """The patterns that the documentation has for the keys and channels of each feature suffice, and each is needed."""
 
-import re
-
 import pytest
+import redis
 
 from mq_django import CancelResult, get_result, inspector, queues, schedules, topics, wait
 from mq_django.conf import get_config
@@ -14,11 +13,10 @@ from mq_django.outbox.notifier import Notifier
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.shares import Shares
-from mq_django.transport import scripts
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.workflows import chain
 from tests.testapp import tasks
-from tests.users import line_of, rules_of, user
+from tests.users import granted_to, line_of, noting_commands, rules_of, user
 from tests.working import work
 
 pytestmark = pytest.mark.single_server(why="a user is made on one server")
@@ -155,35 +153,18 @@ def use_outbox_as_publisher():
     assert Notifier._send("", outbox_channel(get_config().namespace))
 
 
-#: What a client says at its beginning, and what it sends if the server does not know a script.
-BEGINNING = {"auth", "hello", "ping", "select", "client|setname", "eval", "evalsha", "script|load"}
-CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'(?:,\s*'([a-z]+)')?")
-
-
-def commands_run(client):
-    """Return how often the server ran each command, also those of scripts. The client's own INFO does not count."""
-    stats = client.info("commandstats")
-    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items() if name != "cmdstat_info"}
-
-
-def commands_in(script):
-    """Return the commands in a script, also those of cases that do not happen here."""
-    subcommands = {"xgroup", "xinfo", "object"}
-    return {f"{name}|{sub}" if name in subcommands else name for name, sub in CALL.findall(scripts.load(script).text)}
-
-
 def test_the_commands_of_a_process_that_only_publishes_suffice_and_each_is_needed(
-    mq_settings, redis_client, redis_url, namespace, monkeypatch
+    mq_settings, redis_client, redis_url, namespace
 ):
-    line, names, make = line_of("web"), set(), scripts.command
-    monkeypatch.setattr(scripts, "command", lambda name, **given: names.add(name) or make(name, **given))
-    with user(redis_client, redis_url, [*line, f"~{namespace}:*", f"&{namespace}:*"]) as url:
+    needed = set()
+    with user(redis_client, redis_url, [*line_of("web"), f"~{namespace}:*", f"&{namespace}:*"]) as url:
         more = {"default": {}, "ordered": {"ORDERED": True}, "full": {"MAX_DEPTH": 9, "RESULT_TTL": 0}}
         mq_settings(CONNECTION=url, QUEUES={**SETTINGS["QUEUES"], **more}, TOPICS={**SETTINGS["TOPICS"], "orders": {}})
-        before = commands_run(redis_client)
-        publish_and_look()
-        after = commands_run(redis_client)
-    ran = {name for name, calls in after.items() if calls > before.get(name, 0)}
-    needed = ran.union(*map(commands_in, names)) - BEGINNING
-    granted = {rule[1:] for rule in line if rule.startswith("+")} - BEGINNING
-    assert sorted(granted) == sorted(needed)
+        with noting_commands(redis_client, needed):
+            publish_and_look()
+    assert sorted(granted_to("web")) == sorted(needed)
+
+
+def test_a_rule_that_no_server_knows_is_an_error(redis_client, redis_url):
+    with pytest.raises(redis.ResponseError, match="no-such"), user(redis_client, redis_url, ["+no-such"]):
+        pass
