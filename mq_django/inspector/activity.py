@@ -49,6 +49,8 @@ class Activity:
     elapsed: float
     #: Minutes of a step.
     minutes: int = 1
+    #: The start of the first step.
+    since_ms: int = 0
     #: Percentiles of the whole period, and of each step.
     took: Spread = Spread()
     waited: Spread = Spread()
@@ -69,9 +71,13 @@ NONE = Activity(
 
 
 def activity_of_hour(
-    this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, hour: int, now_ms: int, of: str = ""
+    this_hour: Mapping[bytes, bytes], last_hour: Mapping[bytes, bytes], *, now_ms: int, of: str = ""
 ) -> Activity:
-    """Return the activity of the last hour from the counters of an hour since 1970 and of the one before."""
+    """Return the activity of the last hour from the counters of the hour of `now_ms` and of the one before.
+
+    `now_ms` is by the clock of this machine: programs count by the clocks of theirs, not by that of Redis.
+    """
+    hour = now_ms // 3_600_000
     hours = ((hour * 60, this_hour), (hour * 60 - 60, last_hour))
     elapsed = now_ms % 60_000 / 60_000
     return _activity(hours, now=now_ms // 60_000, steps=WINDOW, minutes=1, elapsed=elapsed, of=of)
@@ -88,9 +94,10 @@ def _activity(
     found: Iterable[tuple[int, Mapping[bytes, bytes]]], *, now: int, steps: int, minutes: int, elapsed: float, of: str
 ) -> Activity:
     found = [(start, fields) for start, fields in found if fields]
-    if not found and steps == WINDOW:
-        return replace(NONE, elapsed=elapsed, minutes=minutes)
     first = now - steps + 1
+    since_ms = first * minutes * 60_000
+    if not found and steps == WINDOW:
+        return replace(NONE, elapsed=elapsed, minutes=minutes, since_ms=since_ms)
     each: list[Counter[str]] = [Counter() for _ in range(steps)]
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for start, fields in found:
@@ -112,6 +119,7 @@ def _activity(
         buried=tuple(step["buried"] for step in each),
         elapsed=elapsed,
         minutes=minutes,
+        since_ms=since_ms,
         took=took,
         waited=waited,
         took_each=tuple(map(_took, each)) if took != Spread() else nothing,

@@ -4,11 +4,12 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.ids import token as new_token
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.moves import check_target
@@ -41,6 +42,8 @@ class Begun:
     word: Literal["begun", "nothing", "busy"]
     #: Messages that the job will check.
     total: int = 0
+    #: What look() finds it by.
+    token: str = field(default="", compare=False)
 
 
 def begin(
@@ -62,10 +65,10 @@ def begin(
         check_target(name, target)
     found = dead_letters.count(name, until=until)
     counts = {name: found.count}
-    if parts := get_config().queue(name).parts:
+    if (parts := get_config().queue(name).parts) and found.count:
         counts = {part.name: dead_letters.count(part.name, until=found.until).count for part in parts}
     which: dict[str, Any] = {"criteria": criteria, "until": found.until, "target": target if what == "move" else ""}
-    return _begun("dead", counts, rate, what=what, who=who, **which)
+    return _begun(name, "dead", counts, rate, what=what, who=who, **which)
 
 
 def begin_deleting(
@@ -88,22 +91,30 @@ def begin_deleting(
     after_now = view.now_ms + 1
     counts = {part.name: part.own(place) for part in view.each_part}
     until = f"{after_now if until_ms is None else min(until_ms, after_now)}-0"
-    return _begun("messages", counts, rate, what="delete", who=who, criteria=criteria, until=until, place=place)
+    return _begun(name, "messages", counts, rate, what="delete", who=who, criteria=criteria, until=until, place=place)
 
 
-def _begun(kind: Kind, counts: Mapping[str, int], rate: int, **which: Any) -> Begun:
-    """Start a job of a queue, or one of each partition that has messages, which share the rate."""
+def _begun(queue: str, kind: Kind, counts: Mapping[str, int], rate: int, **which: Any) -> Begun:
+    """Start a job of a queue, or one of each partition that has messages, which share the rate.
+
+    A queue has one job of a kind: none is started while any of its partitions has one.
+    """
     counts = {name: count for name, count in counts.items() if count}
     if not counts:
         return Begun("nothing")
-    share = -(-rate // len(counts))
-    begun = [_job(name, kind).begin(total=count, rate=share, **which) for name, count in counts.items()]
-    return Begun("begun" if any(begun) else "busy", sum(counts.values()))
+    if any(job.state == "running" for job in _found(queue, kind)):
+        return Begun("busy")
+    which |= {"rate": -(-rate // len(counts)), "token": new_token()}
+    begun = [count for name, count in counts.items() if _job(name, kind).begin(total=count, **which)]
+    return Begun("begun", sum(begun), which["token"]) if begun else Begun("busy")
 
 
-def look(name: str, kind: Kind = "dead") -> BackgroundJob | None:
-    """Return the running job, or the last one of the past week, or None; of partitions the sums over their jobs."""
-    found = [job for part in _jobs(name, kind) if (job := part.look()) is not None]
+def look(name: str, kind: Kind = "dead", *, token: str = "") -> BackgroundJob | None:
+    """Return the running job, or the last one of the past week, or None; of partitions the sums over their jobs.
+
+    With the `token` of what was begun, return that job, or None if another one has been begun since.
+    """
+    found = [job for job in _found(name, kind) if not token or job.token == token]
     if len(found) < 2:
         return found[0] if found else None
     latest = max(found, key=lambda job: (job.state == "running", job.since_ms))
@@ -112,7 +123,7 @@ def look(name: str, kind: Kind = "dead") -> BackgroundJob | None:
 
 def _which(job: BackgroundJob) -> tuple[Any, ...]:
     """Return what the jobs of the partitions have in common that were started together."""
-    return job.what, job.who, job.criteria, job.until, job.place, job.target
+    return job.token, job.what, job.who, job.criteria, job.until, job.place, job.target
 
 
 def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
@@ -148,6 +159,10 @@ def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
         return None
     per_second = job.looked * 1000 / ms
     return per_second, round(max(0, job.total - job.looked) * 1000 / per_second)
+
+
+def _found(name: str, kind: Kind) -> list[BackgroundJob]:
+    return [job for part in _jobs(name, kind) if (job := part.look()) is not None]
 
 
 def _jobs(name: str, kind: Kind = "dead") -> list[BackgroundJobs]:

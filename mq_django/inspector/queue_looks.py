@@ -35,12 +35,12 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
 
     Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics.
     """
-    now = int(clock.now()) // 60
-    hours = minute_fields(now, minutes)
+    now_ms = clock.now_ms()
+    hour, hours = now_ms // 3_600_000, minute_fields(now_ms // 60_000, minutes)
     readers = list(map(reader_of, configs, wires))
-    trips = [[reader.look_command(now // 60, *hours)] for reader in readers]
+    trips = [[reader.look_command(hour, *hours)] for reader in readers]
     replies = [reply for (reply,) in fan_out(wires, trips)]
-    views = [_view(config, reply, now // 60, hours) for config, reply in zip(configs, replies, strict=True)]
+    views = [_view(config, reply, now_ms, hours) for config, reply in zip(configs, replies, strict=True)]
     # A group is on the server of its topic.
     by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
@@ -67,15 +67,15 @@ def look_closely(
     The activity is that of messages named `of`, or of all. Includes the activity by name if there are at most `longest`
     counters. Each partition also has its totals.
     """
-    hour = int(clock.now()) // 3600
+    now_ms = clock.now_ms()
+    hour = now_ms // 3_600_000
     views = look(configs, wires, minutes=0 if len(configs) == 1 else WINDOW)
     readable_ones = [number for number, view in enumerate(views) if isinstance(view, QueueView)]
     if not readable_ones:
         return views, NONE
     keys = [[configs[number].keys.minutes(hour - ago) for ago in (0, 1)] for number in readable_ones]
     found = counted(keys, [wires[number] for number in readable_ones], slots=60, longest=longest)
-    now_ms = max(view.now_ms for view in views if isinstance(view, QueueView))
-    return views, activity_of_hour(*found, hour=hour, now_ms=now_ms, of=of)
+    return views, activity_of_hour(*found, now_ms=now_ms, of=of)
 
 
 def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | StoreError) -> QueueView | StoreError:
@@ -93,7 +93,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 
 
 @readable
-def _view(config: QueueConfig, reply: Any, hour: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
+def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
     counted, (pause, running, *damage) = more[:2], more[2:]
@@ -118,7 +118,7 @@ def _view(config: QueueConfig, reply: Any, hour: int, hours: Sequence[Sequence[b
         consumers=consumers_of(membership, now_ms=now_ms),
         consume=config.consume,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
-        activity=activity_of_hour(this_hour, last_hour, hour=hour, now_ms=now_ms) if any(hours) else NONE,
+        activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
     )
 
 

@@ -68,6 +68,7 @@ def _activity(found: Sequence[Activity]) -> Activity:
         buried=_added(each.buried for each in found),
         elapsed=first.elapsed,
         minutes=first.minutes,
+        since_ms=first.since_ms,
     )
 
 

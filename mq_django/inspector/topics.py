@@ -150,7 +150,7 @@ def _view(config: TopicConfig, found: TopicStats) -> TopicView:
         last=found.last,
         groups=tuple(sorted(every, key=lambda group: group.name)),
         in_code=in_code,
-        activity=activity_of_hour(found.this_hour, found.last_hour, hour=found.hour, now_ms=found.now_ms),
+        activity=activity_of_hour(found.this_hour, found.last_hour, now_ms=found.counted_ms),
         parts=tuple(map(_view, config.parts, found.parts)),
         left_out=found.left_out,
     )

@@ -95,7 +95,7 @@ def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) ->
         return result_of(Outcome(), done)
     if options["background"]:
         return _started(begun.total, place, criteria)
-    return _work(queue, terminal, begun.total, done, "dead" if place == "dead" else "messages")
+    return _work(queue, terminal, begun.token, done, "dead" if place == "dead" else "messages")
 
 
 def _started(total: int, place: str, criteria: Filter) -> VerbResult:
@@ -104,18 +104,19 @@ def _started(total: int, place: str, criteria: Filter) -> VerbResult:
     return VerbResult({"begun": True, "total": total}, [f"started, {which}"])
 
 
-def _work(queue: str, terminal: Terminal, total: int, done: str, kind: jobs.Kind) -> VerbResult:
+def _work(queue: str, terminal: Terminal, begun: str, done: str, kind: jobs.Kind) -> VerbResult:
     worker, pause = f"mq-{token()}", 0.0
     try:
-        while (found := jobs.look(queue, kind)) is not None and found.state == "running":
-            terminal.progress(found.looked, total, f"{found.done} {done}, {found.looked} of {total} scanned")
+        while (found := jobs.look(queue, kind, token=begun)) is not None and found.state == "running":
+            line = f"{found.done} {done}, {found.looked} of {found.total} scanned"
+            terminal.progress(found.looked, found.total, line)
             time.sleep(pause)
             pause = min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind]))
     except KeyboardInterrupt:
         jobs.cancel(queue, kind)
         terminal.report("cancelled")
     terminal.end_progress()
-    found = jobs.look(queue, kind)
+    found = jobs.look(queue, kind, token=begun)
     if found is None:
         return result_of(Outcome(), done)
     return result_of(Outcome(done=found.done, missing=found.missing, refused=found.refused), done)

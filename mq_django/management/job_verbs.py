@@ -84,6 +84,7 @@ def _watch(queue: str, kind: Kind, terminal: Terminal) -> VerbResult:
     if found is None:
         raise CommandError("There is no job.")
     line = f"{found.state}: {found.done} {_done(found)}, {found.looked} of {found.total} scanned"
+    line += "".join(f", {count} {word}" for word in ("missing", "refused") if (count := getattr(found, word)))
     return VerbResult(_row(queue, found), [line], code=1 if found.state == "cancelled" else 0)
 
 

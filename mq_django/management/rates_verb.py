@@ -10,6 +10,7 @@ from mq_django import inspector
 from mq_django.inspector.activity import Activity, NameActivity, Spread
 from mq_django.inspector.queue_view import RECENT, QueueView
 from mq_django.management.argument_types import whole
+from mq_django.management.as_dict import moment_text
 from mq_django.management.tables import away_text, table
 from mq_django.management.terminal import Terminal
 from mq_django.management.verb import Options, Verb, VerbResult
@@ -26,9 +27,8 @@ MAX_HOURS = 168
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("queues", nargs="*", help="Count these by name. Default: all queues, not by name.")
-    parser.add_argument(
-        "--hours", type=whole, help="With queues: the counts of the last hours, up to 168. Default: 1 hour."
-    )
+    counted = "this hour and those before, up to 168 in all. Default, and 1: the last 60 minutes."
+    parser.add_argument("--hours", type=whole, help=f"With queues: the counts of {counted}")
 
 
 def rates(options: Options, _: Terminal) -> VerbResult:
@@ -38,18 +38,21 @@ def rates(options: Options, _: Terminal) -> VerbResult:
         raise CommandError("--hours needs a queue." if hours <= MAX_HOURS else "--hours: at most 168.", returncode=2)
     if not options["queues"]:
         return _all()
-    rows = []
+    rows, since = list[dict[str, Any]](), None
     for name in options["queues"]:
-        found = inspector.activity(name, hours=hours) if hours else inspector.queue(name).activity
+        # The counters of one hour are by the minute.
+        found = inspector.activity(name, hours=hours) if hours and hours > 1 else inspector.queue(name).activity
         rows += [_total(name, found), *(_of_name(name, each) for each in found.names)]
-    return VerbResult(rows, table([{**row, "name": row["name"] or TOTAL} for row in rows]))
+        since = moment_text(found.since_ms)
+    lines = table([{**row, "name": row["name"] or TOTAL} for row in rows])
+    return VerbResult([{**row, "since": since} for row in rows], [*lines, f"Since {since}."])
 
 
 def _all() -> VerbResult:
     views = inspector.overview()
     rows: list[dict[str, Any]] = [_per_minute(view) for view in views if not view.error]
     lines = table(rows) or ["No queue is configured."]
-    away = {view.name: view.error for view in views if view.error}
+    away = {name: error for view in views for name, error in view.errors.items()}
     rows += ({"queue": name, "error": error} for name, error in away.items())
     return VerbResult(rows, lines, away_text(away))
 

@@ -58,7 +58,7 @@ class BackgroundJob:
     target: str = ""
     #: Messages per second; 0: no limit.
     rate: int
-    #: Dead letters to check, and checked.
+    #: Dead letters to check, and checked. Those that were gone when it finished count as checked.
     total: int
     looked: int
     done: int
@@ -69,6 +69,8 @@ class BackgroundJob:
     changed_ms: int
     #: Empty until a worker has claimed it.
     worker: str
+    #: Of the jobs of partitions that were begun together; empty if an older version began it.
+    token: str
 
 
 class BackgroundJobs:
@@ -95,6 +97,7 @@ class BackgroundJobs:
         rate: int = 0,
         place: MessagePlace | Literal[""] = "",
         target: str = "",
+        token: str = "",
     ) -> bool:
         """Start a job for the messages up to the entry `until` that match; False: another job is running.
 
@@ -112,6 +115,7 @@ class BackgroundJobs:
             "rate": rate,
             **({"place": place} if place else {}),
             **({"target": target} if target else {}),
+            **({"token": token} if token else {}),
         }
         args: list[Argument] = [self._wake, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
@@ -240,7 +244,9 @@ def job_of(flat: object) -> BackgroundJob | None:
         return None
     numbers = ("total", "looked", "done", "missing", "refused")
     known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
-    known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker")}
+    known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker", "token")}
+    # Messages that came after they were counted are looked at, too.
+    known["total"] = max(known["total"], known["looked"])
     return BackgroundJob(
         **known,
         what=what,  # type: ignore[arg-type]  # checked by get_args()

@@ -42,17 +42,17 @@ def topic_stats(
     lag of a group, its messages are counted, 5000 per round trip, up to about `at_most`; beyond that `behind` is
     estimated by time.
     """
-    now = int(clock.now()) // 60
+    now_ms = clock.now_ms()
     parts, part_wires = _parts(configs, wires)
     names = _names(parts, part_wires)
     trips = [
-        [] if isinstance(found, StoreError) else [_command(config.keys, found[:MAX_GROUPS], now, minutes)]
+        [] if isinstance(found, StoreError) else [_command(config.keys, found[:MAX_GROUPS], now_ms, minutes)]
         for config, found in zip(parts, names, strict=True)
     ]
     each = iter(
         found
         if isinstance(found, StoreError)
-        else _with_rest(_topic_stats(config, wire, replies[0], now, minutes, at_most), len(found) - MAX_GROUPS)
+        else _with_rest(_topic_stats(config, wire, replies[0], now_ms, minutes, at_most), len(found) - MAX_GROUPS)
         for config, wire, found, replies in zip(parts, part_wires, names, fan_out(part_wires, trips), strict=True)
     )
     return [_whole(config, list(islice(each, len(config.each_part)))) for config in configs]
@@ -72,9 +72,9 @@ def groups_of(config: TopicConfig, wire: Wire, *, at_most: float = math.inf) -> 
 
 def stats_of_group(keys: TopicKeys, name: str, wire: Wire) -> TopicStats:
     """Return a log with only the given group, if it exists, without its share of the retention."""
-    now = int(clock.now()) // 60
-    (reply,) = wire.trip([_command(keys, [name], now, 0)])
-    log, groups = _log(reply, now, 0)
+    now_ms = clock.now_ms()
+    (reply,) = wire.trip([_command(keys, [name], now_ms, 0)])
+    log, groups = _log(reply, now_ms, 0)
     return log._replace(groups=[_group(keys, wire, log, row, math.inf) for row in groups])
 
 
@@ -121,7 +121,8 @@ def _whole(config: TopicConfig, found: Sequence[TopicStats | StoreError]) -> Top
     return summed(config.name, read)
 
 
-def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> Command:
+def _command(keys: TopicKeys, names: Sequence[str], now_ms: int, minutes: int) -> Command:
+    now = now_ms // 60_000
     this_hour, last_hour = minute_fields(now, minutes, what=PUBLISHED)
     controls = [keys.group(name).control for name in names]
     return scripts.command(
@@ -132,8 +133,8 @@ def _command(keys: TopicKeys, names: Sequence[str], now: int, minutes: int) -> C
 
 
 @readable
-def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now: int, minutes: int, at_most: float) -> TopicStats:
-    log, groups = _log(reply, now, minutes)
+def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now_ms: int, minutes: int, at_most: float) -> TopicStats:
+    log, groups = _log(reply, now_ms, minutes)
     return log._replace(groups=[_with_retention(config, wire, log, row, at_most) for row in groups])
 
 
@@ -141,13 +142,13 @@ def _with_rest(found: TopicStats | StoreError, left_out: int) -> TopicStats | St
     return found if isinstance(found, StoreError) or left_out <= 0 else found._replace(left_out=left_out)
 
 
-def _log(reply: Any, now: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]:
+def _log(reply: Any, counted_ms: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]:
     """Return the log in a reply, and the rows of its groups."""
     now_ms, length, *ids, size, this_hour, last_hour = reply_or_raise(reply)[:9]
     first, last, generated, deleted = (entry.decode() for entry in ids)
-    this_fields, last_fields = minute_fields(now, minutes, what=PUBLISHED)
+    this_fields, last_fields = minute_fields(counted_ms // 60_000, minutes, what=PUBLISHED)
     hours = there(this_fields, this_hour), there(last_fields, last_hour)
-    return TopicStats(now_ms, length, first, last, generated, deleted or "0-0", size, *hours, now // 60), reply[9:]
+    return TopicStats(now_ms, length, first, last, generated, deleted or "0-0", size, *hours, counted_ms), reply[9:]
 
 
 def _with_retention(config: TopicConfig, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:

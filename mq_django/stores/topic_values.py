@@ -64,10 +64,10 @@ class TopicStats(NamedTuple):
     deleted: str
     #: Approximate bytes of memory in Redis.
     size: int
-    #: Counters of this hour and of the one before, and this hour as hours since 1970.
+    #: Counters of this hour and of the one before, and the time when they were read, by the clock of this machine.
     this_hour: Mapping[bytes, bytes]
     last_hour: Mapping[bytes, bytes]
-    hour: int
+    counted_ms: int
     groups: Sequence[GroupStats] = ()
     #: Those of its partitions, by number.
     parts: "Sequence[TopicStats]" = ()
@@ -91,7 +91,7 @@ def summed(name: str, parts: Sequence[TopicStats]) -> TopicStats:
         size=sum(part.size for part in parts),
         this_hour=added(part.this_hour for part in parts),
         last_hour=added(part.last_hour for part in parts),
-        hour=parts[0].hour,
+        counted_ms=parts[0].counted_ms,
         groups=_groups(name, [group for part in parts for group in part.groups]),
         parts=tuple(parts),
         left_out=max(part.left_out for part in parts),

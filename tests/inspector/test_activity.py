@@ -12,7 +12,7 @@ HOUR = 500_000
 
 def happened(*, minute: int, second: int = 0, this_hour=None, last_hour=None) -> Activity:
     now_ms = (HOUR * 3600 + minute * 60 + second) * 1000
-    return activity_of_hour(this_hour or {}, last_hour or {}, hour=HOUR, now_ms=now_ms)
+    return activity_of_hour(this_hour or {}, last_hour or {}, now_ms=now_ms)
 
 
 def test_minutes_of_two_hours_make_one_window():
@@ -29,6 +29,7 @@ def test_minutes_of_two_hours_make_one_window():
     assert found.handled[-12] == 7
     assert found.handled[0] == 9
     assert sum(found.handled) == 4 + 5 + 7 + 9
+    assert found.since_ms == happened(minute=10).since_ms == (HOUR * 60 - 49) * 60_000
 
 
 def test_fields_that_make_no_sense_break_nothing(subtests):
@@ -74,6 +75,7 @@ def test_days_are_counted_by_the_hour_with_the_running_one_last():
 
     assert (len(found.handled), found.minutes, found.elapsed) == (24, 60, 0.25)
     assert found.handled[-2:] == (7, 5)
+    assert found.since_ms == 99 * 24 * hour + 3 * hour
     # One o'clock yesterday is 25 hours ago.
     assert (found.published[0], sum(found.published)) == (1, 1)
     assert [name.name for name in found.names] == ["welcome"]

@@ -5,14 +5,17 @@ import pytest
 from mq_django import inspector, subscriber
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.redriver import work_here
-from mq_django.core.filters import NOTHING
+from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.outcomes import Bury
+from mq_django.core.partitions import partition_of
 from mq_django.errors import NotSupported
 from mq_django.inspector import actions, dead_letters, entries, jobs, moves, plans
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.messages import waiting
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.producers import queues
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs
+from mq_django.transport.connections import open_wire
 from mq_django.transport.sessions import Session
 from tests.seeding import beat, settle, take
 
@@ -98,6 +101,62 @@ def test_a_job_on_a_queue_is_one_in_each_partition_that_has_messages():
     assert inspector.queue("payments").ready == 6
     assert jobs.begin("payments", "delete", who="ann").word == "nothing"
     assert not jobs.cancel("payments")
+
+
+def bury_in(counts):
+    """Bury that many messages in each partition, by its number."""
+    for number, count in counts.items():
+        key = next(key for key in map(str, range(1000)) if partition_of(key, PARTITIONS) == number)
+        queues["payments"].publish_many([("pay", {})] * count, key=key)
+        settle(f"payments.{number}", take(f"payments.{number}", count), Bury(error="ValueError: no", reason="attempts"))
+
+
+def test_a_job_over_partitions_accounts_for_every_message_that_it_counted(subtests):
+    def redrive(**criteria):
+        begun = jobs.begin("payments", "redrive", who="ann", criteria=Filter(**criteria))
+        assert jobs.look("payments").total == begun.total
+
+    def work_off():
+        while work_here("payments", "w") < 1:
+            pass
+        found = jobs.look("payments")
+        return found.state, found.total, found.looked, found.done, found.missing
+
+    bury_in({0: 30, 1: 15, 3: 5})
+    with subtests.test("some are deleted, and others buried, while it runs"):
+        redrive()
+        gone = [letter.message.id for letter in dead_letters.every("payments.0")][:7]
+        dead_letters.delete_messages("payments", gone)
+        bury_in({1: 2, 2: 3})
+        assert work_off() == ("finished", 50, 50, 43, 7)
+    with subtests.test("it was cancelled when some partitions were empty, and is repeated"):
+        jobs.begin("payments", "redrive", who="ann", rate=4)
+        for part in get_config().queue("payments").parts[:2]:
+            while BackgroundJobs(part, open_wire("inspect", part.connection)).work("w") != IDLE:
+                pass
+        assert jobs.cancel("payments")
+        found = jobs.look("payments")
+        assert (found.state, found.total, found.looked, found.done) == ("cancelled", 5, 2, 2)
+        redrive()
+        assert work_off() == ("finished", 3, 3, 3, 0)
+    with subtests.test("no message matches"):
+        bury_in({0: 4, 3: 1})
+        redrive(name="other")
+        assert work_off() == ("finished", 5, 5, 0, 0)
+
+
+def test_a_queue_has_one_job_though_only_a_partition_has_it():
+    bury_in({0: 3, 1: 2})
+    assert jobs.begin("payments.1", "redrive", who="bob", rate=1).total == 2
+
+    assert jobs.begin("payments", "redrive", who="ann") == jobs.Begun("busy")
+
+    assert jobs.cancel("payments")
+    begun = jobs.begin("payments", "redrive", who="ann")
+    bury_in({2: 1})
+    jobs.begin("payments.2", "redrive", who="bob", rate=1)
+    found = jobs.look("payments", token=begun.token)
+    assert (found.who, found.total) == ("ann", begun.total)
 
 
 def test_waiting_messages_of_all_partitions_are_deleted_by_a_job():

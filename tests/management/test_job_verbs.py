@@ -64,6 +64,15 @@ def test_a_job_is_watched_until_it_ends(monkeypatch):
     assert jobs.look("emails").state == "finished"
 
 
+def test_what_was_gone_before_the_job_came_to_it_is_told():
+    first, *_ = bury_many("emails", 3)
+    mq("redrive", "emails", "--all", "--background")
+    mq("delete", "emails", first, "--yes")
+    while work_here("emails", "w1") != IDLE:
+        pass
+    assert mq("jobs", "watch", "emails") == "finished: 2 redriven, 3 of 3 scanned, 1 missing\n"
+
+
 def test_without_a_job_there_is_nothing_to_watch():
     with pytest.raises(CommandError, match="There is no job"):
         mq("jobs", "watch", "emails", "messages")

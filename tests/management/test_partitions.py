@@ -11,7 +11,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of
-from tests.management.test_mq import mq, mq_json
+from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import beat, publish, settle, take
 
 PARTITIONS = 3
@@ -42,6 +42,11 @@ def test_status_has_a_row_for_a_queue_and_for_the_partitions_of_one_that_is_name
     assert [line.split()[0] for line in shown.splitlines()[1:]] == ["payments", *NAMES]
     assert mq_json("top", "payments")[0]["ready"] == 6
     assert mq_json("rates", "payments")[0]["published"] == 6
+
+
+def test_rates_name_the_partition_that_they_leave_out(redis_client):
+    redis_client.set(get_config().queue("payments.1").keys.unhandled, "of another program")
+    assert refusal("rates")[0].startswith("Cannot read payments.1: ")
 
 
 def test_partitions_are_listed_with_where_they_are_and_who_looks_first():

@@ -2,6 +2,9 @@
 
 import pytest
 
+from mq_django import topics
+from mq_django.core import clock
+from mq_django.inspector import topics as inspected
 from tests.management.test_mq import mq, mq_json, refusal
 from tests.seeding import opened, publish, tally
 
@@ -21,6 +24,36 @@ def test_rates_of_a_queue_are_by_name():
     assert [(row["name"], row["handled"]) for row in rows] == [(None, 6), ("welcome", 4), ("remind", 2)]
     assert mq("rates", "emails").splitlines()[1].split()[:2] == ["emails", "(all)"]
     assert mq_json("rates", "emails", "--hours", "2")[0]["name"] is None
+
+
+@pytest.fixture
+def shifted():
+    yield clock.set_shift
+    clock.set_shift(0)
+
+
+def test_what_is_shown_as_now_is_now_by_the_clock_by_which_programs_count(mq_settings, shifted, subtests):
+    mq_settings(QUEUES={"emails": {}, "payments": {"PARTITIONS": 2}}, TOPICS={"events": {}})
+    for shift in (-5400, -300, 300, 5400):
+        shifted(shift)
+        for queue in ("emails", "payments.0", "payments.1"):
+            tally(queue, {("handled", "welcome"): 3})
+        topics["events"].publish("happened")
+        with subtests.test(shift=shift):
+            assert {row["queue"]: row["handled_min"] for row in mq_json("rates")} == {"emails": 3, "payments": 6}
+            assert [round(view.activity.per_minute("published"), 1) for view in inspected.topics()] == [1]
+
+
+def test_counts_are_of_the_period_that_is_said(shifted):
+    shifted(-3700)
+    tally("emails", {("handled", "welcome"): 5})
+    shifted(0)
+    for args, handled in (((), 0), (("--hours", "1"), 0), (("--hours", "3"), 5)):
+        (total, *_) = mq_json("rates", "emails", *args)
+        assert total["handled"] == handled
+        assert mq("rates", "emails", *args).splitlines()[-1].startswith(f"Since {total['since'][:10]}")
+    _, emails = mq_json("rates")
+    assert (emails["handled_min"], emails["handled_30min"], emails["failed_share"]) == (0, 0, None)
 
 
 def test_hours_need_a_queue_and_have_a_range():
