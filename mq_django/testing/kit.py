@@ -158,7 +158,11 @@ class MQ(Recorder):
             UnknownQueue, TestKitError, SynchronousOnlyOperation: as run().
         """
         return idle.run_until_idle(
-            queues, advance_to=moved_clock.move_to, schedules=schedules, raise_errors=raise_errors, limit=limit
+            queues,
+            advance_to=partial(moved_clock.move_to, schedules=schedules),
+            schedules=schedules,
+            raise_errors=raise_errors,
+            limit=limit,
         )
 
     arun_until_idle = asynchronous(run_until_idle)

@@ -192,6 +192,13 @@ class TestTime:
         assert [handled.message.name for handled in mq.run_until_idle(schedules=True)] == ["tick", "tick", "welcome"]
         assert len(mq.published("default", "tick")) == 3
 
+    def test_schedules_do_not_fire_unless_they_are_asked_for(self, mq):
+        mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
+        assert len(mq.run("default")) == 1
+        emails.publish("welcome", ANN, delay=timedelta(days=2))
+        assert [handled.message.name for handled in mq.run_until_idle()] == ["welcome"]
+        assert len(mq.published("default", "tick")) == 1
+
     def test_a_new_message_in_a_log_survives_its_retention_after_a_move(self, mq):
         mq.advance(days=365)
         topics["orders"].publish("order.placed", {"order": 1})
