@@ -35,7 +35,7 @@ from mq_django.errors import MQError, UnknownRun
 from mq_django.inspector.found_problems import problems
 from mq_django.rsmq import RSMQ
 from mq_django.task_backend.compat import InvalidTask, TaskResultDoesNotExist
-from mq_django.workflows import get_run, workflow
+from mq_django.workflows import chain, get_run, workflow
 from tests.testapp import tasks
 
 
@@ -158,6 +158,7 @@ PLACES = {
         "call": lambda value: tasks.note.enqueue_many([value]),
         "pairs": lambda value: enqueue_many(tasks.note, [value]),
         "no task": lambda value: enqueue_many(value, [[1]]),
+        "unique of a run": lambda value: chain((tasks.noop,)).start(unique=value),
     },
     "results": {
         "get": get_result,

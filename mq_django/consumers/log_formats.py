@@ -5,10 +5,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from textwrap import indent
 from types import TracebackType
 
-from mq_django.core.visible import escape
+from mq_django.core.exceptions import traceback_of
+from mq_django.core.logs import lines_of
 
 #: Attributes of records about messages, see failure_logs. `mq_django.observability.correlation` has a filter that sets
 #: the last one.
@@ -26,7 +26,7 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: _Caught) -> str:  # noqa: N802 - the name is logging's
         """Return the lines of a traceback."""
-        return indent(escape(super().formatException(ei), lines=True), "  ", lambda _: True)
+        return lines_of(ei[1]) if ei[1] is not None else ""
 
 
 class JsonFormatter(logging.Formatter):
@@ -44,7 +44,7 @@ class JsonFormatter(logging.Formatter):
         }
         found |= {name: value for name in EXTRA if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
-            found["traceback"] = self.formatException(record.exc_info)
+            found["traceback"] = traceback_of(record.exc_info[1]) if record.exc_info[1] else ""
         return json.dumps(found)
 
 

@@ -65,6 +65,14 @@ def traceback_of(error: BaseException) -> str:
     return text[-MAX_TRACEBACK:]
 
 
+def has_usual_traceback(error: BaseException) -> bool:
+    """Return whether Python can format an exception, in no more characters than are kept."""
+    try:
+        return sum(map(len, traceback.format_exception(error))) <= MAX_TRACEBACK
+    except BaseException:  # noqa: BLE001 - to find a name, Python asks objects for their attributes
+        return False
+
+
 def _frames(error: BaseException) -> list[str]:
     try:
         return traceback.format_tb(error.__traceback__)

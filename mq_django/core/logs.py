@@ -8,20 +8,30 @@ import logging
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
+from textwrap import indent
 from typing import Any
 
-from mq_django.core.exceptions import path_of, text_of
-from mq_django.core.visible import line
+from mq_django.core.exceptions import has_usual_traceback, path_of, text_of, traceback_of
+from mq_django.core.visible import escape, line
 from mq_django.errors import HandlerTimeout
 
 
-class _OneLine(logging.Filter):
-    """Escapes unprintable characters in the arguments of a record."""
+class _Harmless(logging.Filter):
+    """Escapes unprintable characters in a record's arguments, and replaces a traceback that formatters cannot make."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
             record.args = tuple(map(_one_line, record.args))
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not has_usual_traceback(error):
+            # Formatters use a text that is there.
+            record.exc_text = lines_of(error)
         return True
+
+
+def lines_of(error: BaseException) -> str:
+    """Return an exception's traceback for a log. It is indented, because it may quote messages."""
+    return indent(escape(traceback_of(error), lines=True), "  ", lambda _: True).rstrip("\n")
 
 
 def _one_line(value: Any) -> Any:
@@ -32,7 +42,7 @@ def _one_line(value: Any) -> Any:
     return line(value) if isinstance(value, bytes) else value
 
 
-_ONE_LINE = _OneLine()
+_HARMLESS = _Harmless()
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -58,5 +68,5 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 def get_logger(name: str) -> SafeLogger:
     """Return the logger of a module. All modules of this package use this function."""
     logger = logging.getLogger(name)
-    logger.addFilter(_ONE_LINE)
+    logger.addFilter(_HARMLESS)
     return SafeLogger(logger)

@@ -59,7 +59,7 @@ _BLOCK = re.compile(rf"(?:[|>][-+\d]{{0,2}})?[ \t]{{0,8}}(?={_LINE_END})")
 _NEXT_LINE = re.compile(
     rf"(?:{_LINE_END}[ \t]{{0,200}}(?={_LINE_END}))*+(?P<end>{_LINE_END})(?P<indent>[ \t]{{0,200}})(?P<list>- )?"
 )
-_INDENT = re.compile(r"[ \t]*(?:-[ \t]+)?")
+_INDENT = re.compile(r"^[ \t]*(?:-[ \t]+)?")
 _REST, _QUOTED_LINE = re.compile(r"[^\r\n]+"), re.compile(r"(?:(?!\\{1,64}[rn])[^\r\n])+")
 _LINE = re.compile(r"""(?:=\\{0,64}["'][^"'\r\n]*["']|(?!\\{1,64}[rn"'])[^\r\n"'])+""")
 
@@ -169,7 +169,7 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
 def _end_of_block(text: str, start: int, at: int) -> int:
     """Return the end of the lines that are the value of a key at `start`, as in YAML: a list, or a deeper indent."""
     before = re.split(r"\n|\\n", text[max(0, start - 200) : start])[-1]
-    own = len(_INDENT.match(before)[0])  # type: ignore[index]  # it matches every text
+    own = len(before) - len(_INDENT.sub("", before, count=1))
     while (line := _NEXT_LINE.match(text, at)) and len(line["indent"]) >= own + (line["list"] is None):
         value = (_QUOTED_LINE if "\\" in line["end"] else _REST).match(text, line.end())
         at = (value or line).end()

@@ -69,7 +69,7 @@ class BackgroundJob:
     changed_ms: int
     #: Empty until a worker has claimed it.
     worker: str
-    #: Of the jobs of partitions that were begun together; empty if an older version began it.
+    #: The same for the jobs of partitions that were begun together.
     token: str
 
 

@@ -96,7 +96,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             backend: an alias in TASKS.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
-            headers: a dict of text by lower-case name; replaces earlier ones.
+            headers: a dict of text by name, of 1 to 64 lower-case letters and digits; replaces earlier ones.
             timeout: seconds or a timedelta; replaces that of the task and the queue.
             retry: a RetryPolicy; replaces that of the task and the queue.
 

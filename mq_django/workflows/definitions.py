@@ -111,12 +111,13 @@ class Workflow:
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
-        run = Run(new_run_id(unique=None if unique is None else f"{self.name}:{unique}"), name=self.name)
+        key = None if unique is None else f"{self.name}:{_text('unique', unique)}"
+        run = Run(new_run_id(unique=key), name=self.name)
         records = flow._records(run.id)  # noqa: SLF001 - how a flow is written is no part of its API
         flow._close()  # noqa: SLF001 - as above
         fields = dict(self._fields, next=len(records))
-        if unique is not None:
-            fields["unique"] = f"{self.name}:{_text('unique', unique)}"
+        if key is not None:
+            fields["unique"] = key
         for kind, task in self._callbacks.items():
             headers = headers_of(task, message_id_of(run.id, kind, 1))
             data = {"args": [run.id], "kwargs": {FAILURE: None} if _accepts_failure(task) else {}}

@@ -5,7 +5,8 @@ import logging
 import subprocess
 import sys
 
-from mq_django.consumers.log_formats import TextFormatter
+from mq_django.consumers.log_formats import JsonFormatter, TextFormatter
+from mq_django.core.exceptions import MAX_TRACEBACK
 from mq_django.core.logs import get_logger
 
 logger = get_logger("mq_django.tests")
@@ -33,6 +34,32 @@ def test_the_text_of_an_exception_stays_inside_its_record():
     assert head == "ERROR failed"
     assert len(rest) == 2
     assert all(line.startswith("  ") and line.isprintable() for line in rest)
+
+
+def test_any_exception_has_a_traceback_of_a_bounded_length(caplog):
+    """With the formatter of any project, too."""
+
+    class Nameless:
+        def __getattr__(self, name):
+            raise KeyError(name)
+
+        def look(self):
+            return missing_name  # noqa: F821
+
+    def long():
+        raise ValueError("x" * 3_000_000)
+
+    for act, last in ((Nameless().look, "NameError: "), (long, "xxx")):
+        try:
+            act()
+        except Exception:
+            logger.exception("It failed")
+        record = caplog.records[-1]
+        for formatter in (logging.Formatter("%(message)s"), TextFormatter("%(message)s"), JsonFormatter()):
+            text = formatter.format(record)
+            assert "It failed" in text
+            assert last in text
+            assert len(text) < 2 * MAX_TRACEBACK
 
 
 LOG_AS_JSON = """

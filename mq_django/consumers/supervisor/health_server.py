@@ -107,9 +107,11 @@ class HealthServer(Service):
 
     def _handle(self, connection: socket.socket, client: Any) -> None:
         # The peer may go away at any moment.
-        with connection, suppress(OSError):
-            RequestHandler(connection, client, self._routes, self._answering.add)
-        self._answering.discard(threading.current_thread())
+        try:
+            with connection, suppress(OSError):
+                RequestHandler(connection, client, self._routes, self._answering.add)
+        finally:
+            self._answering.discard(threading.current_thread())
 
     def _end_late(self, before: float) -> None:
         """Break the connections of requests that began before a time: one byte a second would hold them for ever."""

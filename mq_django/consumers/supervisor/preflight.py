@@ -58,7 +58,8 @@ def passes_in_child(check: Callable[[], None]) -> bool:
             _flush()
             os._exit(0)
         os._exit(1)
-    with suppress(ChildProcessError):  # whoever has started this ignores SIGCHLD
+    # As long as the checks take, as in this process. SIGCHLD may be ignored by whoever has started it.
+    with suppress(ChildProcessError):
         return os.waitpid(child, 0)[1] == 0
     return False
 
