@@ -247,12 +247,13 @@ class TestForking:
             "    os.open(os.devnull, os.O_RDONLY)\n"  # takes the number that the lock had
             "    embedded.url(directory)\n"
             "    print(os.getpid(), flush=True)\n"
-            "    import signal; signal.pause()"
+            "    import signal; signal.pause()\n"
+            "sys.stdin.read()"  # until the child has joined: without a user the server would end
         )
         parent = join(code)
         pid = parent.server_pid
         child = int(parent.stdout.readline())
-        parent.wait()
+        parent.leave()
         guard_looks(directory)
         assert parent.server_pid == pid
         os.kill(child, signal.SIGKILL)
