@@ -166,3 +166,12 @@ def test_a_value_in_a_message_is_shown_by_one_function():
     own = {"core/exceptions", "testing/published"}
     found = {path.relative_to(ROOT).with_suffix("").as_posix() for path in PATHS if shown.search(path.read_text())}
     assert found - own == set()
+
+
+def test_the_name_of_a_class_is_shown_by_one_function(nodes):
+    found = [
+        f"{module}:{node.lineno}"
+        for module, node in nodes(ast.Attribute)
+        if node.attr in ("__name__", "__qualname__") and re.match(r"type\(.*\)$", ast.unparse(node.value))
+    ]
+    assert found == [], "A metaclass may show another name, or raise: class_name() and path_of() cannot fail."

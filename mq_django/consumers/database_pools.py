@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from django.db import connections
 
+from mq_django.core.exceptions import path_of
+
 #: Handlers that a consumer process runs at once, unless it is started with another number.
 DEFAULT_THREADS = 8
 #: Connections of a pool without `min_size` and `max_size`, as psycopg_pool makes it.
@@ -35,8 +37,8 @@ def small_pools(threads: int) -> list[str]:
 def pool_hint(error: BaseException) -> str:
     """Return what to look at if an error says that a pool had no free connection; "" for any other error."""
     # Not error.__cause__, which a class may let fail.
-    cause = type(vars(BaseException)["__cause__"].__get__(error))
-    if cause.__name__ != "PoolTimeout" or not cause.__module__.startswith("psycopg_pool"):
+    cause = path_of(type(vars(BaseException)["__cause__"].__get__(error)))
+    if not (cause.startswith("psycopg_pool") and cause.endswith(".PoolTimeout")):
         return ""
     sizes = [f"that of DATABASES[{alias!r}] has at most {most}" for alias, most in pools()]
     return f" The pool had no free connection ({', '.join(sizes)}): raise its max_size, or start with fewer --threads."

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
+from mq_django.core.exceptions import class_name
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
 from mq_django.transport.failures import concerns_one_slot
@@ -172,7 +173,7 @@ class Service:
 
     def _may_log(self, what: str, error: BaseException) -> bool:
         """Return whether such an error has not been logged recently, nor many others, and note that it is now."""
-        now, which = time.monotonic(), (what, type(error).__name__)
+        now, which = time.monotonic(), (what, class_name(type(error)))
         if now - self._logged.get(which, -LOG_AGAIN) < LOG_AGAIN:
             return False
         if len(self._logged) >= MAX_LOGGED:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from mq_django.core.exceptions import exception_of, path_of, repr_of
+from mq_django.core.exceptions import class_name, exception_of, path_of, repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.retries import RetryPolicy
@@ -32,7 +32,7 @@ def call_headers(timeout: timedelta | None, retry: RetryPolicy | None) -> dict[s
         found[TIMEOUT_HEADER] = str(math.ceil(timeout / timedelta(milliseconds=1)))
     if retry is not None:
         if type(retry) is not RetryPolicy:
-            raise ConfigurationError(f"The retry policy of one call is a RetryPolicy, not a {type(retry).__qualname__}")
+            raise ConfigurationError(f"The retry policy of one call is a RetryPolicy, not a {class_name(type(retry))}")
         found[RETRY_HEADER] = text = dumps(_arguments_of(retry)).decode()
         if len(text) > MAX_TEXT:
             raise ConfigurationError("The retry policy of one call names too many exceptions in bury_on")

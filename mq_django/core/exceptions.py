@@ -20,9 +20,20 @@ MAX_TEXT, MAX_TRACEBACK = 10_000, 100_000
 MAX_URL = 1000
 
 
-def path_of(kind: type[BaseException]) -> str:
-    """Return the path of an exception's class as tracebacks show it."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+#: What Python keeps of a class. A metaclass may show something else, or raise.
+_NAME, _QUALNAME, _MODULE = (vars(type)[name].__get__ for name in ("__name__", "__qualname__", "__module__"))
+
+
+def class_name(kind: type) -> str:
+    """Return the name of a class."""
+    return str.__str__(_NAME(kind))
+
+
+def path_of(kind: type) -> str:
+    """Return the path of a class as tracebacks show it. A module that is no text is left out."""
+    name, module = str.__str__(_QUALNAME(kind)), _MODULE(kind)
+    place = str.__str__(module) if issubclass(type(module), str) else "builtins"
+    return name if place == "builtins" else f"{place}.{name}"
 
 
 def text_of(value: object) -> str:
@@ -32,7 +43,7 @@ def text_of(value: object) -> str:
     try:
         return str(value)[:MAX_TEXT]
     except BaseException:  # noqa: BLE001 - its __str__ may even exit
-        return f"{path_of(type(value))} without a text"  # type: ignore[arg-type] # any class has a path
+        return f"{path_of(type(value))} without a text"
 
 
 def repr_of(value: object, limit: int = 100) -> str:

@@ -9,12 +9,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn, cast
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.errors import DecodeError, InvalidMessage
 
 
 def _refuse(value: object) -> NoReturn:
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    raise TypeError(f"Object of type {class_name(type(value))} is not JSON serializable")
 
 
 _form_of: Callable[[Any], Any] = _refuse
@@ -152,5 +152,5 @@ def loads(text: bytes) -> Any:
         valid = _without_lone_surrogates(text)
         if valid != text:
             return loads(valid)
-        reason = str(error) or type(error).__name__
+        reason = str(error) or class_name(type(error))
         raise DecodeError(f"not JSON: {reason[:200]}") from error

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
-from mq_django.core.exceptions import repr_of, text_of
+from mq_django.core.exceptions import class_name, repr_of, text_of
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import ConfigurationError, InvalidOutcomes
 
@@ -155,12 +155,14 @@ def refuse_unfinished(returned: object) -> None:
         InvalidOutcomes: it is a coroutine, a generator or another awaitable, or the class of an outcome.
     """
     if isinstance(returned, type) and issubclass(returned, Ack | Retry | Bury):
-        raise InvalidOutcomes(f"The handler has returned the class {returned.__name__}: return {returned.__name__}()")
+        raise InvalidOutcomes(
+            f"The handler has returned the class {class_name(returned)}: return {class_name(returned)}()"
+        )
     if iscoroutine(returned) or isgenerator(returned):
         returned.close()
     elif not isasyncgen(returned) and not hasattr(type(returned), "__await__"):
         return
     raise InvalidOutcomes(
-        f"The handler has returned {type(returned).__name__}, which has not run: it must be an `async def` function "
+        f"The handler has returned {class_name(type(returned))}, which has not run: it must be an `async def` function "
         "itself, or a function that returns when its work is done"
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mq_django.core import clock
 from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.core.jsontext import loads
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
@@ -186,7 +186,7 @@ def _pairs(messages: Iterable[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
         return pairs
     for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            found = f"{len(pair)} items" if isinstance(pair, tuple | list) else type(pair).__name__
+            found = f"{len(pair)} items" if isinstance(pair, tuple | list) else class_name(type(pair))
             raise InvalidMessage(f"Each message must be a pair of a name and data; messages[{number}] is {found}")
     return pairs
 

@@ -9,7 +9,7 @@ from typing import Any
 from mq_django.core.attempts import MAX_DATA
 from mq_django.core.attribute_values import HEADER_NAME
 from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
@@ -73,7 +73,7 @@ def check_headers(headers: Mapping[Any, Any]) -> Mapping[str, str]:
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name in RESERVED:
             raise InvalidMessage(f"A header's name is 1 to 64 lower-case letters and digits, not {repr_of(name, 300)}")
         if not isinstance(value, str):
-            raise InvalidMessage(f"Header {name!r} must be text, not {type(value).__name__}")
+            raise InvalidMessage(f"Header {name!r} must be text, not {class_name(type(value))}")
         if not value.isprintable() and _SURROGATE.search(value):
             raise InvalidMessage(f"Header {name!r} has a lone surrogate, which is not text")
     return found

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mq_django.core.attribute_values import BINARY_DATA, header_values, text_value, whole_value, with_data
+from mq_django.core.exceptions import class_name
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
@@ -137,7 +138,7 @@ def decode_entry(
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - any error concerns this entry only
-        return Undecodable(stream, entry, fields, str(error)[:300] or type(error).__name__)
+        return Undecodable(stream, entry, fields, str(error)[:300] or class_name(type(error)))
 
 
 def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
@@ -269,7 +270,7 @@ def message_of(found: Mapping[str, Any], *, queue: str, entry: bytes) -> Message
         raise
     except Exception as error:
         # For example, an attribute is nested too deep for str().
-        raise DecodeError(f"not a message: {type(error).__name__}") from error
+        raise DecodeError(f"not a message: {class_name(type(error))}") from error
 
 
 def _message_of(found: Mapping[str, Any], queue: str, entry: bytes) -> Message:

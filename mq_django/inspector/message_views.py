@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 from mq_django.core.attempts import Attempt, read_history
+from mq_django.core.exceptions import class_name
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Message
@@ -105,7 +106,7 @@ def view_of(
         return _view_of(message, size, attempts_of(history, error=error, traceback=traceback))
     except Exception as found:  # noqa: BLE001 - any program may have written the message
         return MessageView(
-            id=message.id, name=message.name, size=size, error=f"cannot be shown: {type(found).__name__}"
+            id=message.id, name=message.name, size=size, error=f"cannot be shown: {class_name(type(found))}"
         )
 
 

@@ -11,6 +11,7 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.exceptions import class_name
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.partitions import public_name
@@ -143,7 +144,7 @@ def _views(alias: str, at_most: int | None) -> list[OutboxView]:
         with transaction.atomic(using=alias):
             return list(_read(alias, at_most))
     except AnyDatabaseError as error:
-        return [OutboxView(database=alias, error=str(error).strip() or type(error).__name__)]
+        return [OutboxView(database=alias, error=str(error).strip() or class_name(type(error)))]
 
 
 def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:

@@ -8,6 +8,7 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from mq_django.core.exceptions import class_name
 from mq_django.core.logs import get_logger
 from mq_django.errors import ConfigurationError, MQError
 from mq_django.inspector.measurements import Measurements, measure
@@ -110,7 +111,7 @@ def metrics_view(
         ConfigurationError: the token is not a str.
     """
     if token is not None and not isinstance(token, str):
-        raise ConfigurationError(f"The token of a metrics view is a str, not {type(token).__name__}")
+        raise ConfigurationError(f"The token of a metrics view is a str, not {class_name(type(token))}")
     chosen = registry or queue_registry()
     is_weak = token is not None and len(token) < SHORTEST_TOKEN
 

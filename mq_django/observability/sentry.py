@@ -14,6 +14,7 @@ from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
+from mq_django.core.exceptions import class_name
 from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
@@ -173,7 +174,7 @@ def _report(handling: Handling, outcome: Retry | Bury, level: Any) -> None:
     message, error = handling.message, handling.exception
     with capture_internal_exceptions(), sentry_sdk.new_scope() as scope:
         describe(scope, handling)
-        event: Event = {"logentry": {"message": outcome.error or f"The handler returned {type(outcome).__name__}"}}
+        event: Event = {"logentry": {"message": outcome.error or f"The handler returned {class_name(type(outcome))}"}}
         hint: Hint = {}
         if error is None:
             # The handler has returned it. The same text of two handlers is not the same problem.

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig
 from mq_django.core.batch_outcomes import outcomes_of
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of, text_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
@@ -121,5 +121,5 @@ def _run(call: Callable[[Message], Any], message: Message) -> str:
         outcome = call(message)
     except Exception as error:
         logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
-        return f"{type(error).__name__}: {error}"
-    return str(outcome.error or type(outcome).__name__) if isinstance(outcome, Retry | Bury) else ""
+        return f"{class_name(type(error))}: {text_of(error)}"
+    return str(outcome.error or class_name(type(outcome))) if isinstance(outcome, Retry | Bury) else ""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mq_django.core.exceptions import class_name
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.rsmq_format import (
     DEFAULT_DELAY,
@@ -143,7 +144,7 @@ class RsmqQueues:
         args: list[Argument] = [0, where.minute, where.hour, keys.realtime if self._realtime else "", keys.wake]
         for message in messages:
             if not isinstance(message, str):
-                raise MessageNotString(f"Message must be a string, not {type(message).__name__}")
+                raise MessageNotString(f"Message must be a string, not {class_name(type(message))}")
             args += (tail(), units(message), mode, ms, "", encode_text(message))
         reply = self._there(queue, self._run("rsmq_send", [keys.zset, keys.hash, *where.keys], args))
         if reply == b"TOOLONG":

@@ -10,7 +10,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import handler_context
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.core.partitions import number_in_id
 from mq_django.core.times import MAX_DELAY, Duration, read_duration
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
@@ -210,7 +210,7 @@ def _queue_of(result: AnyResult) -> QueueConfig:
     """
     task = result.task
     if api_of(task) is None:
-        backend = type(task.get_backend()).__qualname__
+        backend = class_name(type(task.get_backend()))
         raise CannotWait(NOTHING_RUNS_IT.format(backend, result.id, result.status))
     config = get_config().queue(task.queue_name)
     if not config.keeps_results:

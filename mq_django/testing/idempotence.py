@@ -11,6 +11,7 @@ from django.db import connections, transaction
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.worker.databases import Databases, databases_within
+from mq_django.core.exceptions import class_name
 from mq_django.core.limits import Limit
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Cancel, Expire, SetAside
@@ -143,7 +144,7 @@ def _was_called(handled: Handled) -> bool:
 
 
 def _outcome(handled: Handled) -> str:
-    return ": ".join(filter(None, [type(handled.outcome).__name__, handled.error]))
+    return ": ".join(filter(None, [class_name(type(handled.outcome)), handled.error]))
 
 
 def _messages(recorder: Recorder) -> Counter[str]:

@@ -11,6 +11,7 @@ import redis
 from redis import exceptions
 from redis.sentinel import SentinelConnectionPool
 
+from mq_django.core.exceptions import class_name
 from mq_django.errors import (
     ConnectionLost,
     ConnectionRejected,
@@ -142,7 +143,7 @@ def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
         except StoreError as error:
             return error
         except Exception as error:  # noqa: BLE001 - any program may have written the data
-            return StoreError(f"Invalid data in Redis: {type(error).__name__}: {str(error)[:200]}")
+            return StoreError(f"Invalid data in Redis: {class_name(type(error))}: {str(error)[:200]}")
 
     return read_or_error
 

@@ -22,7 +22,7 @@ from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
 from mq_django.transport.cluster import Cluster
@@ -168,7 +168,7 @@ def servers_of(cache: Mapping[str, Any]) -> list[str]:
 def _alias_options(cache: Mapping[str, Any], setting: str) -> dict[str, Any]:
     options = cache.get("OPTIONS") or {}
     if not isinstance(options, Mapping):
-        raise ConfigurationError(f"The OPTIONS of {setting} must be a dict, not {type(options).__name__}.")
+        raise ConfigurationError(f"The OPTIONS of {setting} must be a dict, not {class_name(type(options))}.")
     for name in ("CONNECTION_POOL_KWARGS", "SENTINEL_KWARGS"):
         if not isinstance(options.get(name) or {}, Mapping):
             raise ConfigurationError(f"{name} in the OPTIONS of {setting} must be a dict.")

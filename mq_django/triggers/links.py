@@ -11,7 +11,7 @@ from django.db.models.signals import m2m_changed
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.core.logs import get_logger
 from mq_django.core.templates import Arguments
 from mq_django.errors import ConfigurationError
@@ -42,7 +42,7 @@ class Receiver:
 
 
 def _shown(sender: Any) -> str:
-    return str(getattr(sender, "__qualname__", type(sender).__qualname__))
+    return str(getattr(sender, "__qualname__", class_name(type(sender))))
 
 
 class Link(NamedTuple):

@@ -6,7 +6,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import Any, overload
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.exceptions import class_name, repr_of
 from mq_django.core.step_ids import message_id_of, new_run_id
 from mq_django.core.times import Duration, read_duration
 from mq_django.errors import InvalidArguments, InvalidWorkflow
@@ -54,7 +54,7 @@ class Workflow:
         self.run: Run | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+        return f"<{class_name(type(self))} {self.name}>"
 
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         """Add the steps to the flow of another workflow, and return what the function returns.

@@ -2,7 +2,7 @@
 
 import sys
 
-from mq_django.core.exceptions import LONGEST, exception_of, repr_of
+from mq_django.core.exceptions import LONGEST, class_name, exception_of, path_of, repr_of
 from mq_django.errors import StoreError
 
 
@@ -39,3 +39,24 @@ def test_a_value_is_shown_without_the_password_of_a_url():
     for value in ("redis://u:secret@h/0", ["a", {"b": "redis://:secret@h"}], "redis://u:" + "secret" * 20 + "@h"):
         assert "secret" not in repr_of(value, 30)
         assert repr_of(value).isprintable()
+
+
+class Unreadable(type):
+    """It also hides what a class statement gives to a class."""
+
+    @property
+    def __module__(cls):
+        raise KeyError("__module__")
+
+    def __getattribute__(cls, name):
+        raise KeyError(name)
+
+
+class Hidden(metaclass=Unreadable):
+    pass
+
+
+def test_a_class_is_shown_as_python_keeps_it():
+    assert (path_of(Hidden), class_name(Hidden)) == (f"{__name__}.Hidden", "Hidden")
+    assert path_of(type("Hidden", (), {"__module__": 5})) == "Hidden"
+    assert path_of(ValueError) == "ValueError"

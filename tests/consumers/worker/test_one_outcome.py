@@ -63,6 +63,15 @@ class Caused(Exception):
         raise KeyError("no cause")
 
 
+class Unreadable(type):
+    def __getattribute__(cls, name):
+        raise KeyError(name)
+
+
+class Hidden(Exception, metaclass=Unreadable):
+    pass
+
+
 def raised(error):
     def act():
         raise error
@@ -79,6 +88,7 @@ RAISES = {
     "a text without end": (raised(Endless()), f"{__name__}.Endless"),
     "a text that exits": (raised(Exiting()), f"{__name__}.Exiting"),
     "a cause that raises": (raised(Caused()), f"{__name__}.Caused"),
+    "a class without a readable name": (raised(Hidden()), f"{__name__}.Hidden"),
     "SystemExit": (raised(SystemExit(1)), "SystemExit: 1"),
     "a long text": (raised(ValueError("x" * 1_000_000)), "ValueError: xxx"),
 }
