@@ -52,6 +52,14 @@ CHECKED_NUMBERS = re.compile(
     r"clock\.now|now|reply_or_raise|self\._run|deleted$|not |score$|start \+"
     r"|(cursor|part|found\[\d\]|flat\[at \+ 2\])$"
 )
+#: What `tonumber()` gets in scripts: arguments, parts of ids and of texts that were looked at, and scores.
+CHECKED_IN_SCRIPTS = re.compile(
+    r"ARGV|argv\[|arguments\[|table\.remove\(ARGV\)|string\.match\(|string\.sub\(redis\.sha1hex"
+    r"|(row|ms|n|known_ms|known_n|number|seq|of_round|now|step|longest|length|read|removed|lost)\)"
+    r"|(score|old|before|first|last|head|at|found\[at \+ 1\])\)|redis\.call\('zscore'"
+)
+#: Where it reads what anybody may have written: in the rule itself, and where what is no number stands for many.
+READ_NUMBERS_IN_SCRIPTS = {"numbers: text)", "bound_names: known) or 1000) < 1000 then"}
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +183,15 @@ def test_the_name_of_a_class_is_shown_by_one_function(nodes):
         if node.attr in ("__name__", "__qualname__") and re.match(r"type\(.*\)$", ast.unparse(node.value))
     ]
     assert found == [], "A metaclass may show another name, or raise: class_name() and path_of() cannot fail."
+
+
+def test_scripts_read_numbers_of_others_by_one_function():
+    """What a field holds may be no number, or one of megabytes, beyond what a double counts."""
+    found = {
+        f"{path.stem}: {call[1]}"
+        for path in sorted((ROOT / "transport/lua").rglob("*.lua"))
+        for line in path.read_text().splitlines()
+        for call in re.finditer(r"\btonumber\((?=(.*))", line)
+        if not CHECKED_IN_SCRIPTS.match(call[1])
+    }
+    assert found == READ_NUMBERS_IN_SCRIPTS, "Use number_of() of parts/numbers.lua: it returns 0 for what is no number."

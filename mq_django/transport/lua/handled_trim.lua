@@ -10,6 +10,7 @@
 
 -- with types
 -- with clock
+-- with numbers
 -- with increment
 local handled, ids = KEYS[1], KEYS[2]
 local wrong = wrong_type({ [handled] = 'stream', [ids] = 'hash' })
@@ -23,8 +24,8 @@ if redis.call('exists', handled) == 0 or redis.call('xlen', handled) == 0 then
 end
 
 -- A total that is no count is ignored: what is too old is removed all the same.
-local total = tonumber(redis.call('hget', ids, 'total') or 0)
-local surplus = total and total <= 8796093022208 and total - ARGV[2] or 0
+local total = number_of(redis.call('hget', ids, 'total'))
+local surplus = total <= 8796093022208 and total - ARGV[2] or 0
 local too_old = now_ms() - ARGV[1]
 
 local over, gone, removed = {}, {}, 0

@@ -9,6 +9,7 @@
 
 -- with types
 -- with clock
+-- with numbers
 local wrong = wrong_type({ [KEYS[1]] = 'hash' })
 if wrong then
   return wrong
@@ -18,7 +19,7 @@ if state ~= 'running' then
   return { 'NONE' }
 end
 local now = now_ms()
-local left = (tonumber(lease or 0) or 0) - now
+local left = number_of(lease) - now
 if worker and worker ~= ARGV[1] and left > 0 then
   return { 'HELD', left }
 end

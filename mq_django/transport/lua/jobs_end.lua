@@ -10,6 +10,7 @@
 
 -- with types
 -- with clock
+-- with numbers
 -- with increment
 local wrong = wrong_type({ [KEYS[1]] = 'hash' })
 if wrong then
@@ -23,7 +24,7 @@ end
 redis.call('hdel', KEYS[1], '')
 if ARGV[1] == 'finished' then
   local total, looked = unpack(redis.call('hmget', KEYS[1], 'total', 'looked'))
-  local gone = (tonumber(total or 0) or 0) - (tonumber(looked or 0) or 0)
+  local gone = number_of(total) - number_of(looked)
   if gone > 0 then
     increment(KEYS[1], 'missing', gone)
     increment(KEYS[1], 'looked', gone)

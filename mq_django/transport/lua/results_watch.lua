@@ -13,6 +13,7 @@
 -- with types
 -- with clock
 -- with short_texts
+-- with numbers
 -- with waiters
 -- The most bytes of results that are read.
 local MOST_READ = 4194304
@@ -40,7 +41,7 @@ local now = now_ms()
 local function valid(registered)
   local kept, number = '', 0
   for expires, other in string.gmatch(short(registered), '(%d+) (%w+)') do
-    if other ~= process and tonumber(expires) > now and number < MOST_PROCESSES then
+    if other ~= process and number_of(expires) > now and number < MOST_PROCESSES then
       kept, number = kept .. expires .. ' ' .. other .. '\n', number + 1
     end
   end

@@ -20,7 +20,7 @@ for _, id in ipairs(redis.call('zrangebyscore', zset, '-inf', now, 'limit', 0, 1
   redis.call('hdel', hash, id, id .. ':rc', id .. ':fr')
   if body then
     increment(hash, 'totalrecv', 1)
-    return { id, body, (tonumber(before[1]) or 0) + 1, before[2] or string.format('%.0f', now) }
+    return { id, body, number_of(before[1]) + 1, before[2] or string.format('%.0f', now) }
   end
 end
 return {}

@@ -11,6 +11,7 @@
 
 -- with types
 -- with clock
+-- with numbers
 -- with increment
 local stacks, consumers = KEYS[1], KEYS[2]
 local wrong = wrong_type({ [stacks] = 'hash', [consumers] = 'hash' })
@@ -22,9 +23,9 @@ local consumer = ARGV[1]
 if redis.call('hexists', consumers, 'consumer:' .. consumer) == 0 then
   return 'GONE'
 end
-local now, before = now_ms(), tonumber(redis.call('hget', stacks, consumer) or '')
+local now, before = now_ms(), number_of(redis.call('hget', stacks, consumer))
 -- An answer to the request before is too old for this one. A time that is far ahead is not one that this script wrote.
-if before and before >= now and before < now + 86400000 then
+if before >= now and before < now + 86400000 then
   now = before + 1
 end
 redis.call('hset', stacks, consumer, string.format('%.0f', now))

@@ -13,6 +13,7 @@
 --   'AHEAD'    the last id is far in the future
 
 -- with clock
+-- with numbers
 -- with short_texts
 -- with types
 -- with stream_state
@@ -109,8 +110,7 @@ local function parsed(text)
     return found and #found <= 41 and found or '-'
   end
   local function count(at)
-    local found = string.match(values[at] or '', '^%d+$')
-    return found and #found <= 15 and tonumber(found) or 0
+    return number_of(string.match(values[at] or '', '^%d+$'))
   end
   return {
     first = id(1), undelivered = count(2), added = count(3), removed = count(4),

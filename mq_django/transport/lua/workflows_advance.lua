@@ -304,7 +304,8 @@ end
 -- Add a run to the lists of which another program has deleted it.
 local function relist()
   if state ~= 'building' then
-    call('zadd', index, 'nx', string.format('%.0f', tonumber(call('hget', run, 'started')) or now), id)
+    local started = number_of(call('hget', run, 'started'))
+    call('zadd', index, 'nx', string.format('%.0f', started > 0 and started or now), id)
   end
   if state == 'running' then
     call('zadd', alive, 'nx', string.format('%.0f', now + lasts), id)

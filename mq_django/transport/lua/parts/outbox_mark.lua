@@ -1,3 +1,4 @@
+-- with numbers
 -- The mark of an outbox: its latest claim for a place, up to which row that is published, and which rows were refused.
 -- field -> 'number token done ended', and field .. ':refused' -> a line for each: row, tab, reason
 
@@ -5,9 +6,9 @@ local function read_mark(key, field)
   local text = redis.call('hget', key, field) or ''
   local number, token, done, ended = string.match(text, '^(%d+) (%S+) (%d+) ([01])$')
   return {
-    number = tonumber(number) or 0,
+    number = number_of(number),
     token = token or '',
-    done = tonumber(done) or 0,
+    done = number_of(done),
     is_ended = ended == '1',
     refused = number and redis.call('hget', key, field .. ':refused') or '',
   }
