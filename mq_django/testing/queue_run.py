@@ -29,6 +29,7 @@ from mq_django.producers.step_courier import StepCourier
 from mq_django.registry import Handler, batches, find, names
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
+from mq_django.testing import ticks
 from mq_django.testing.lane import CallerCoroutineLane, CallerLane, UnsharedState
 from mq_django.testing.savepoints import CommitHooks
 from mq_django.transport.connections import open_wire
@@ -62,10 +63,12 @@ class Handled:
 
 
 def mostly(handled: Sequence[Handled]) -> str:
-    """Return which messages were handled most often, for an error."""
+    """Return which messages were handled most often, and how many came from schedules, for an error."""
     names = Counter(each.message.name for each in handled if each.message is not None)
     listed = ", ".join(f"{repr_of(name)} ({count} times)" for name, count in names.most_common(3))
-    return f"Most often handled: {listed or 'none'}"
+    fired = sum(each.message is not None and each.message.id in ticks.ids() for each in handled)
+    of_schedules = f"; {fired} messages came from schedules that fire on the way" if fired else ""
+    return f"Most often handled: {listed or 'none'}{of_schedules}"
 
 
 class NotingSettler(Settler):

@@ -197,6 +197,14 @@ class TestSchedules:
         assert found.count("tick") >= sum(moment % 100 == 0 for moment in clock.moments) >= 1
         assert found.count("due") == 1
 
+    def test_schedules_that_keep_it_from_idle_are_named(self, clock):
+        handler("emails", "again")(lambda message: publish("emails", "again"))
+        every = Every(timedelta(seconds=0.1))
+        registry.schedule(Scheduled(name="again", queue="emails", message="again", data=None, when=every))
+        publish("emails", "note", "due", delay=60)
+        with pytest.raises(EndlessRun, match=r"After 3 messages.*; 3 messages came from schedules"):
+            run_until_idle(advance_to=clock, limit=3)
+
     def test_without_being_asked_for_they_do_not_fire(self, often, clock):
         publish("emails", "note", "due", delay=0.3)
         assert data_of(idle.run_until_idle(advance_to=clock)) == ["due"]
