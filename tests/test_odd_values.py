@@ -29,7 +29,7 @@ from mq_django import (
 )
 from mq_django.conf import Config, QueueConfig, RsmqConfig, TopicConfig, read
 from mq_django.core import options
-from mq_django.core.exceptions import summary_of, text_of
+from mq_django.core.exceptions import summary_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import MQError, UnknownRun
 from mq_django.inspector.found_problems import problems
@@ -105,7 +105,7 @@ def add(*args):
 
 PUBLISH = ("key", "headers", "priority", "expires", "using", "on_commit", "robust", "message_id", "outbox")
 WAITING = ("message_id", "unique", "key", "using", "on_commit", "robust")
-USING = ("priority", "queue_name", "run_after", "delay", "unique", "unique_for", "on_conflict", "expires")
+USING = ("priority", "queue_name", "backend", "run_after", "delay", "unique", "unique_for", "on_conflict", "expires")
 SCHEDULE = (
     "message",
     "data",
@@ -298,8 +298,7 @@ def refused(call, value):
     except OURS as error:
         return "" if is_shown(str(error)) else repr(error)[:500]
     except BaseException as error:  # noqa: BLE001 - what is looked for
-        # Python's own words for what cannot be iterated over at all are as good.
-        return "" if "not iterable" in text_of(error) else summary_of(error)
+        return summary_of(error)
     return ""
 
 

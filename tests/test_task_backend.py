@@ -223,7 +223,7 @@ def test_a_test_may_replace_a_method_of_a_task(subtests):
         tasks.send_receipt.using(delay=5).enqueue(7)
     enqueue.assert_called_once_with(7)
     for option, change in [("priority", 5), ("timeout", 5), ("func", 5)]:
-        with subtests.test(option=option), pytest.raises(FrozenInstanceError):
+        with subtests.test(option=option), pytest.raises(FrozenInstanceError, match=f"^The {option} .* a test patches"):
             setattr(tasks.send_receipt, option, change)
         with subtests.test(option=option), pytest.raises(FrozenInstanceError):
             delattr(tasks.send_receipt, option)

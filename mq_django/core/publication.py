@@ -16,6 +16,7 @@ from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.publish_checks import (
     check_headers,
     check_id,
+    check_iterable,
     check_name,
     check_priority,
     check_supported,
@@ -171,7 +172,7 @@ def publications(
         for name, data in _pairs(messages)
     ]
     if message_ids is not None:
-        made = _with_ids(made, [check_id(message_id, destination) for message_id in message_ids])
+        made = _with_ids(made, [check_id(each, destination) for each in check_iterable("message_ids", message_ids)])
     made = _placed(made, destination, has_ids=message_ids is not None)
     if headers:
         for message, text, _ in made:
@@ -181,7 +182,7 @@ def publications(
 
 def _pairs(messages: Iterable[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
     """Return the messages of a bulk publish. A text of two characters, or a dict of two keys, would pass for a pair."""
-    pairs: list[Any] = list(messages)
+    pairs: list[Any] = list(check_iterable("messages", messages))
     if {*map(type, pairs)} <= {tuple, list} and {*map(len, pairs)} <= {2}:
         return pairs
     for number, pair in enumerate(pairs):

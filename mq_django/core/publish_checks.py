@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from mq_django.core.attempts import MAX_DATA
 from mq_django.core.attribute_values import HEADER_NAME
@@ -18,6 +18,8 @@ from mq_django.core.times import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.wire import MAX_ENTRY_BYTES, MAX_NAME_LENGTH, MAX_PARTS, MAX_PRIORITY, RESERVED, encode_body
 from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
+
+T = TypeVar("T")
 
 #: The values of on_conflict, the default first: without and with unique_for.
 CONFLICTS, CLAIM_CONFLICTS = ("replace", "keep", "earliest", "error"), ("error", "keep")
@@ -34,6 +36,18 @@ _ORDERED = (
     "message that is published at once would overtake those of its key that a relay publishes"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_iterable(what: str, given: Iterable[T]) -> Iterator[T]:
+    """Return an iterator over an argument.
+
+    Raises:
+        InvalidMessage: it is nothing that can be iterated over.
+    """
+    try:
+        return iter(given)
+    except TypeError:
+        raise InvalidMessage(f"{what} must be iterable, such as a list, not {repr_of(given)}") from None
 
 
 def check_text(what: str, value: object) -> str:

@@ -1,13 +1,14 @@
 """What our tasks have beside what Django's tasks have."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mq_django.core.call_options import call_headers
 from mq_django.core.exceptions import repr_of
 from mq_django.core.handler_options import check_retry, parse_timeout
+from mq_django.core.publish_checks import check_iterable, check_text
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.times import Duration
 from mq_django.errors import InvalidArguments, InvalidMessage
@@ -35,6 +36,12 @@ INSTEAD = {
     **dict.fromkeys(("send_with_options", "schedule"), "task.using(delay=...).enqueue(...)"),
     **dict.fromkeys(("call_local", "fn"), "task.call(...)"),
 }
+
+#: What to do in place of changing an option of a task, or its function.
+FIXED = (
+    "The {} of a task cannot be changed: using() returns a task with other options, and a test patches enqueue, or "
+    "what the function calls"
+)
 
 
 class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parameters
@@ -93,7 +100,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             priority: -100 to 100; higher runs sooner.
             queue_name: one of MQ_DJANGO["QUEUES"].
             run_after: a datetime; replaces `delay`.
-            backend: an alias in TASKS.
+            backend: an alias in TASKS. Another text raises the error of Django's tasks for it.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
             unique, unique_for, on_conflict, expires, key, using, on_commit, robust, outbox: as for `Queue.publish`.
             headers: a dict of text by name, of 1 to 64 lower-case letters and digits; replaces earlier ones.
@@ -109,7 +116,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         """
         if run_after is not None and delay is not None:
             raise InvalidMessage("Give delay= or run_after=, not both")
-        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
+        changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=_alias(backend))
         published = _given(
             delay=delay,
             unique=unique,
@@ -151,7 +158,8 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
 
         Raises:
             InvalidArguments: the function cannot be called with arguments, or one cannot be encoded as JSON.
-            InvalidMessage: an option cannot be used; `unique` cannot, because one key is for one message.
+            InvalidMessage: `calls` is not iterable, or an option cannot be used; `unique` cannot, because one key is
+                for one message.
             PublishError, StoreError: as for `Queue.publish_many`.
         """
         return enqueue_many(self, calls)
@@ -165,16 +173,22 @@ def patchable(made: type[Made]) -> type[Made]:
     The tasks that `using()` makes of it have the same replacements. The options stay frozen.
     """
     options = {each.name for each in fields(made)}  # type: ignore[arg-type]  # the decorator below made it a dataclass
-    set_frozen, delete_frozen = made.__setattr__, made.__delattr__
+    delete_frozen = made.__delattr__
 
     def set_attribute(self: Any, name: str, value: object) -> None:
-        (set_frozen if name in options else object.__setattr__)(self, name, value)
+        if name in options:
+            raise FrozenInstanceError(FIXED.format(name))
+        object.__setattr__(self, name, value)
 
     def delete_attribute(self: Any, name: str) -> None:
         (delete_frozen if name in options else object.__delattr__)(self, name)
 
     made.__setattr__, made.__delattr__ = set_attribute, delete_attribute  # type: ignore[method-assign]
     return made
+
+
+def _alias(backend: str | None) -> str | None:
+    return None if backend is None else check_text("backend", backend)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -193,12 +207,13 @@ def enqueue_many(task: AnyTask, calls: Iterable[Sequence[Any] | Mapping[str, Any
     Raises:
         InvalidArguments: `task` is no task, its function cannot be called with arguments, or one cannot be encoded as
             JSON.
-        InvalidMessage: an option cannot be used; `unique` cannot, because one key is for one message.
+        InvalidMessage: `calls` is not iterable, or an option cannot be used; `unique` cannot, because one key is for
+            one message.
         PublishError, StoreError: as for `Queue.publish_many`.
     """
     if not hasattr(task, "get_backend"):
         raise InvalidArguments(f"enqueue_many() takes a task and its calls, not {repr_of(task)}")
-    split = [call_of(each) for each in calls]
+    split = [call_of(each) for each in check_iterable("calls", calls)]
     at_once = getattr(task.get_backend(), "enqueue_many", None)
     if at_once is None:
         return [task.enqueue(*args, **kwargs) for args, kwargs in split]
