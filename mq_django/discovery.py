@@ -82,6 +82,33 @@ def import_declaring_loudly() -> None:
         logger.error("The module %s cannot be imported: %s", failed.module, failed.text, exc_info=failed.error)
 
 
+class UnimportedSources:
+    """The sources of the modules of installed apps that are not imported, to see when one begins to declare."""
+
+    def __init__(self) -> None:
+        #: The path of a source -> when it was written, and the same again if it declares something, else 0.
+        self._known: dict[str, tuple[float, float]] = {}
+        self._has_looked = False
+
+    def changes(self) -> Iterator[tuple[Path, float]]:
+        """Yield the path of each source, and when it was written if it declares something, else 0.
+
+        One that was not there at an earlier call comes with 0 first. A source is parsed again only when it was written.
+        """
+        config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
+        for _name, finder, path in _modules() if config.discover else ():
+            try:
+                written = Path(path).stat().st_mtime
+                if path not in self._known and self._has_looked:
+                    yield Path(path), 0.0
+                if self._known.get(path, (0.0, 0.0))[0] != written:
+                    self._known[path] = (written, written if _declares(_source(finder, path)) else 0.0)
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                continue  # it may be half written
+            yield Path(path), self._known[path][1]
+        self._has_looked = True
+
+
 def after_imports(check: Check) -> Check:
     """Return a system check that first imports the same modules. Django runs the checks in any order."""
 

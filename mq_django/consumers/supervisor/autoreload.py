@@ -16,6 +16,7 @@ from django.utils import autoreload
 from django.utils.autoreload import BaseReloader, StatReloader
 
 from mq_django.core.logs import get_logger
+from mq_django.discovery import UnimportedSources
 from mq_django.registry import MODULES
 
 logger = get_logger(__name__)
@@ -64,7 +65,8 @@ def watch_new_modules(sender: BaseReloader, **_: Any) -> None:
         sender.watch_dir(path.parent, path.name)
     if isinstance(sender, StatReloader):
         # It ignores a file that it sees for the first time, so that missing files are listed from the start.
-        sender.snapshot_files = partial(_with_missing, sender.snapshot_files, missing)  # type: ignore[method-assign]
+        files = partial(_with_missing, sender.snapshot_files, missing, UnimportedSources())
+        sender.snapshot_files = files  # type: ignore[method-assign]
 
 
 def _missing() -> Iterator[Path]:
@@ -78,10 +80,11 @@ def _missing() -> Iterator[Path]:
 
 
 def _with_missing(
-    snapshot: Callable[[], Iterator[tuple[Path, float]]], missing: Sequence[Path]
+    snapshot: Callable[[], Iterator[tuple[Path, float]]], missing: Sequence[Path], unimported: UnimportedSources
 ) -> Iterator[tuple[Path, float]]:
     for path in missing:
         yield path, 0.0
+    yield from unimported.changes()
     yield from snapshot()
 
 

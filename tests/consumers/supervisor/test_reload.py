@@ -1,16 +1,19 @@
 """`kill -HUP`: what a running `runconsumer` takes up of changed code and settings, and what becomes of its messages."""
 
+import itertools
 import os
 import signal
 import socket
 import textwrap
 
 import pytest
+from django.apps import AppConfig, apps
 from django.utils.autoreload import StatReloader
 
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.autoreload import watch_new_modules
 from mq_django.consumers.supervisor.signal_pipe import SignalPipe
+from mq_django.discovery import UnimportedSources
 from mq_django.producers import queues, topics
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -30,6 +33,7 @@ HANDLERS = """
     from mq_django import every, handler, subscriber, task
     from tests.consumers.project.history import note
 """
+TASK = "from mq_django import task\n@task\ndef add(): ...\n"
 
 
 class Site:
@@ -255,6 +259,42 @@ def test_the_reloader_watches_modules_that_apps_may_get():
     missing = {str(path).rpartition("tests/testapp/")[2] for path, moment in reloader.snapshot_files() if not moment}
     assert {"handlers.py", "handlers/__init__.py"} <= missing
     assert {"tasks.py", "triggers.py"}.isdisjoint(missing)
+
+
+def test_the_reloader_sees_a_module_that_begins_to_declare(monkeypatch, tmp_path):
+    """Any file of an app may get its first task. One without any is not worth a restart."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "shop").mkdir()
+    monkeypatch.setattr(apps, "get_app_configs", lambda: [AppConfig.create("shop")])
+    plain, jobs, written = tmp_path / "shop/plain.py", tmp_path / "shop/jobs.py", itertools.count(1000)
+
+    def write(path, text):
+        path.write_text(text)
+        os.utime(path, (moment := next(written), moment))
+
+    def changed():
+        """Return what Django's reloader takes for changed: files that are there again, and written later."""
+        found = []
+        for path, moment in sources.changes():
+            if moment > seen.setdefault(path, moment):
+                found.append(path)
+            seen[path] = moment
+        return found
+
+    (tmp_path / "shop/__init__.py").touch()
+    write(plain, "")
+    write(tmp_path / "shop/failed.py", TASK)
+    sources, seen = UnimportedSources(), {}
+    assert changed() == changed() == []
+    write(jobs, "from mq_django import task\n@task\ndef (")
+    assert changed() == []
+    write(jobs, TASK)
+    assert changed() == [jobs]
+    assert changed() == []
+    write(plain, "import mq_django\n")
+    assert changed() == []
+    write(plain, TASK)
+    assert changed() == [plain]
 
 
 def answers(port):
