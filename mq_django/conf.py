@@ -25,6 +25,7 @@ from mq_django.core.delivery_options import DeliveryOptions
 from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
+from mq_django.core.logs import get_logger
 from mq_django.core.options import (
     CLUSTER_SCHEMES,
     SENTINEL_SCHEMES,
@@ -62,6 +63,10 @@ __all__ = [
     "read",
     "shown_setting",
 ]
+
+logger = get_logger(__name__)
+
+NOT_INSTALLED = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing"
 
 #: Options that get a better error than "unknown" where they are none.
 ELSEWHERE = {
@@ -251,13 +256,13 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
 
 
 # Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
+# If that is when the checks have begun, as with the URLs, only the log can say it.
 @register("mq_django")
 def check_installed(**_: Any) -> list[CheckMessage]:
     """Report that the package is used, and that its app is not installed."""
     if apps.is_installed("mq_django"):
         return []
-    message = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing."
-    return [Warning(message, hint="Add 'mq_django' to INSTALLED_APPS.", id="mq_django.W010")]
+    return [Warning(f"{NOT_INSTALLED}.", hint="Add 'mq_django' to INSTALLED_APPS.", id="mq_django.W010")]
 
 
 @cache
@@ -270,6 +275,8 @@ def get_config() -> Config:
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:
         raise ConfigurationError(" ".join(problem.message for problem in problems))
+    if apps.ready and not apps.is_installed("mq_django"):
+        logger.warning(NOT_INSTALLED)
     return config
 
 

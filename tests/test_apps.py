@@ -121,6 +121,22 @@ def test_a_project_without_the_app_is_warned():
     assert found == ["mq_django.W010"]
 
 
+def test_a_project_without_the_app_that_imports_it_later_is_warned_in_the_log():
+    found = run("""
+        settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"], USE_TZ=True)
+        import django
+        django.setup()
+        from django.core.checks import run_checks
+        print(*run_checks(), "mq_django.conf" in sys.modules)
+        import logging
+        logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
+        from mq_django import queues
+        queues["default"]
+        queues["default"]
+    """)
+    assert found == ["False", "WARNING"]
+
+
 TASK = "from mq_django import task\n@task\ndef add(): ...\n"
 
 #: What an app has beside `tasks.py`, and whether consumers import it; "failed": they cannot.
