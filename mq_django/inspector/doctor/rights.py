@@ -15,6 +15,9 @@ from mq_django.transport.failures import translate
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session
 
+#: Commands whose second word is a right of its own.
+CONTAINERS = frozenset({"XGROUP", "XINFO", "MEMORY"})
+
 
 class MissingRights(NamedTuple):
     """What a user may not do: the names of commands, and of the queues whose keys or channels it may not use."""
@@ -75,11 +78,14 @@ def _finding(what: str, advice: str, server: ServerFacts) -> DoctorFinding:
 
 
 def _name(command: Command) -> str:
-    return " ".join(map(str, command[:2])) if command[0] == "XGROUP" else str(command[0]).upper()
+    return " ".join(map(str, command[:2])) if command[0] in CONTAINERS else str(command[0]).upper()
 
 
 def commands_of(queue: QueueConfig) -> Sequence[Command]:
-    """Return each command that consumers and producers send, or their scripts run, once."""
+    """Return each command that consumers and producers send, or their scripts run, once.
+
+    A test compares them with those that docs/settings.md has for a consumer.
+    """
     # A key that nothing uses: if a proxy sent the commands to another server than MULTI, nothing would be lost.
     keys, key = queue.keys, queue.keys.result("doctor")
     return [
@@ -89,18 +95,9 @@ def commands_of(queue: QueueConfig) -> Sequence[Command]:
         ("TIME",),
         ("PUBLISH", keys.wake, ""),
         ("SUBSCRIBE", keys.wake),
-        ("XADD", key, "*", "type", ""),
-        ("XACK", key, keys.group, "0-1"),
-        ("XDEL", key, "0-1"),
-        ("XRANGE", key, "-", "+"),
-        ("XREVRANGE", key, "+", "-"),
-        ("XLEN", key),
-        ("XREADGROUP", "GROUP", keys.group, "doctor", "STREAMS", key, ">"),
-        ("XCLAIM", key, keys.group, "doctor", 0, "0-1"),
-        ("XPENDING", key, keys.group),
-        ("XGROUP", "CREATE", key, keys.group, 0),
-        ("XGROUP", "DELCONSUMER", key, keys.group, "doctor"),
-        ("XINFO", "STREAM", key),
+        *_of_streams(key, keys.group),
+        ("MEMORY", "USAGE", key),
+        ("INFO",),
         ("ZADD", key, 0, "doctor"),
         ("ZREM", key, "doctor"),
         ("ZCARD", key),
@@ -110,6 +107,7 @@ def commands_of(queue: QueueConfig) -> Sequence[Command]:
         ("ZRANGEBYSCORE", key, 0, 0),
         ("ZREMRANGEBYSCORE", key, 0, 0),
         ("ZREMRANGEBYRANK", key, 0, 0),
+        ("ZSCAN", key, 0),
         ("HSET", key, "doctor", ""),
         ("HSETNX", key, "doctor", ""),
         ("HGET", key, "doctor"),
@@ -120,12 +118,34 @@ def commands_of(queue: QueueConfig) -> Sequence[Command]:
         ("HSTRLEN", key, "doctor"),
         ("HINCRBY", key, "doctor", 0),
         ("HGETALL", key),
+        ("HSCAN", key, 0),
         ("EXPIRE", key, 1),
         ("PEXPIRE", key, 1),
         ("EXISTS", key),
         ("TYPE", key),
         ("DEL", key),
         *_of_results(key),
+        *_of_workflows(key),
+    ]
+
+
+def _of_streams(key: str, group: str) -> Sequence[Command]:
+    return [
+        ("XADD", key, "*", "type", ""),
+        ("XACK", key, group, "0-1"),
+        ("XDEL", key, "0-1"),
+        ("XRANGE", key, "-", "+"),
+        ("XTRIM", key, "MINID", "~", 0),
+        ("XLEN", key),
+        ("XREADGROUP", "GROUP", group, "doctor", "STREAMS", key, ">"),
+        ("XCLAIM", key, group, "doctor", 0, "0-1"),
+        ("XPENDING", key, group),
+        ("XGROUP", "CREATE", key, group, 0),
+        ("XGROUP", "DELCONSUMER", key, group, "doctor"),
+        ("XGROUP", "SETID", key, group, 0),
+        ("XINFO", "STREAM", key),
+        ("XINFO", "GROUPS", key),
+        ("XINFO", "CONSUMERS", key, group),
     ]
 
 
@@ -137,3 +157,7 @@ def _of_results(key: str) -> Sequence[Command]:
         ("STRLEN", key),
         ("HRANDFIELD", key, 1),
     ]
+
+
+def _of_workflows(key: str) -> Sequence[Command]:
+    return [("LINDEX", key, 0), ("LLEN", key), ("LPOP", key), ("RPUSH", key, ""), ("PERSIST", key)]

@@ -4,8 +4,10 @@ import pytest
 import redis
 
 from mq_django import registry
+from mq_django.core.queue_configs import QueueConfig
+from mq_django.inspector.doctor.rights import _name, commands_of
 from tests.inspector.doctor.conftest import levels
-from tests.users import rules_of, user
+from tests.users import granted_to, rules_of, user
 
 
 @pytest.fixture
@@ -29,12 +31,18 @@ def test_the_rights_of_the_documentation_suffice(as_user):
     assert rights(as_user()) == []
 
 
+def test_each_command_of_a_consumer_is_tried():
+    """Those of the documentation suffice and are needed: see tests/consumers/test_redis_user.py."""
+    tried = {_name(command).lower().replace(" ", "|") for command in commands_of(QueueConfig(name="k"))}
+    assert tried == granted_to("consumer") | {"eval", "evalsha"}
+
+
 @pytest.mark.single_server(why="each master has its own findings")
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(as_user):
     (finding,) = rights(as_user("-xack", "-evalsha", "-xgroup"))
     assert finding.level == "error"
-    assert finding.seen == "The Redis user may not run EVALSHA, XACK, XGROUP CREATE, XGROUP DELCONSUMER."
-    assert finding.advice == "ACL SETUSER NAME +evalsha +xack +xgroup|create +xgroup|delconsumer"
+    assert finding.seen == "The Redis user may not run EVALSHA, XACK, XGROUP CREATE, XGROUP DELCONSUMER, XGROUP SETID."
+    assert finding.advice == "ACL SETUSER NAME +evalsha +xack +xgroup|create +xgroup|delconsumer +xgroup|setid"
 
 
 @pytest.mark.single_server(why="each master has its own findings")
