@@ -178,6 +178,8 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
+                if is_name(dashed := re.sub(r"[.*:/ ]+", "-", name[:161]).strip("-") if isinstance(name, str) else ""):
+                    hint += f" Write {dashed!r}: a dot is for partitions, and each {kind} has an entry of its own."
                 self.refuse(
                     f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
                 )

@@ -465,3 +465,13 @@ def test_without_time_zone_that_of_the_system_counts(settings, monkeypatch):
     pytest.importorskip("croniter")
     _, entry = checked(conf.get_config().queue("default"), "daily", {"message": "x", "cron": "0 3 * * *"})
     assert entry.next_ms(0, conf.default_time_zone()) == timedelta(hours=18) / timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("mail.out", "'mail-out'"), ("plugin.*", "'plugin'"), ("a:b c", "'a-b-c'"), ("é", ""), (5, "")],
+)
+def test_a_name_that_no_queue_can_have_is_refused_with_one_that_it_can(name, instead):
+    (problem,) = read({"QUEUES": {name: {}}})[1]
+    assert "is not a valid name of a queue" in problem.message
+    assert problem.hint.partition("Write ")[2].partition(":")[0] == instead
