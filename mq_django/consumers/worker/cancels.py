@@ -12,6 +12,16 @@ from mq_django.transport.connections import open_wire
 logger = get_logger(__name__)
 
 
+class _Unread(dict[str, bool]):
+    """Any message may be among them: a consumer that has just started may fetch before it has read the requests."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, message_id: object) -> bool:
+        return True
+
+
 class Cancels:
     """The messages of one queue that are to be cancelled. Nearly always there are none."""
 
@@ -20,7 +30,7 @@ class Cancels:
         self._store = store
         self.queue = store.config.name
         #: The ids of the messages, each with whether its process may be replaced.
-        self.ids: Mapping[str, bool] = {}
+        self.ids: Mapping[str, bool] = _Unread()
 
     def read(self) -> None:
         """Read the requests.
@@ -40,10 +50,10 @@ class Cancels:
 
     def has(self, message_id: str) -> bool | None:
         """Return whether a message is to be cancelled before it starts; None if Redis cannot say so now."""
-        if message_id not in self.ids:
-            return False
         try:
-            return self.is_current(message_id)
+            if isinstance(self.ids, _Unread):
+                self.read()
+            return message_id in self.ids and self.is_current(message_id)
         except StoreError as error:
             logger.warning("It is not known whether message %s is still to be cancelled: %s", message_id, error)
             return None

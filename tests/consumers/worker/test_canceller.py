@@ -27,6 +27,16 @@ def rig(mq_settings):
         yield found
 
 
+def test_what_was_cancelled_before_its_consumer_started_does_not_run(rig):
+    """Messages may be fetched before the canceller has read the requests."""
+    rig.store.cancel_running("m")
+    admission = rig.executor.admission
+    admission.cancels = Cancels(rig.store)
+    refused = {each: admission.refusal(Delivery(Message(each, "n", None, "default"), 0, b"1-1", b"")) for each in "mo"}
+    assert refused == {"m": Cancel("Cancelled before it started"), "o": None}
+    assert dict(admission.cancels.ids) == {"m": False}
+
+
 class Work:
     """A handler of one message, and a canceller."""
 
