@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import active_children
 from typing import NoReturn
 
 from mq_django.core.logs import get_logger
@@ -46,6 +47,20 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+def end_children(patience: float = 1.0) -> None:
+    """End the processes of multiprocessing that handlers have left: Python would wait for them at its exit.
+
+    Args:
+        patience: seconds in which each may clean up after a SIGTERM.
+    """
+    for child in active_children():
+        logger.warning("Process %d, which a handler has started and left, is ended", child.pid)
+        child.terminate()
+        child.join(patience)
+        if child.is_alive():
+            child.kill()
 
 
 def end_child(where: str, code: int) -> NoReturn:

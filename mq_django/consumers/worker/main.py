@@ -203,4 +203,5 @@ def run(spec: LaunchSpec) -> int:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
         os._exit(code)
+    forks.end_children()
     return code

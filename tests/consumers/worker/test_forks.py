@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,6 +103,25 @@ def test_a_program_that_a_handler_starts_can_be_interrupted(consumer):
     code = "import signal; print(*[signal.getsignal(number) is signal.SIG_IGN for number in (1, 2, 15)])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert shown.stdout.split() == ["False"] * 3
+
+
+def test_processes_that_handlers_have_left_are_ended(subtests):
+    """Python would wait for them at its exit, and the stop of a consumer would take its whole grace."""
+    for ignored in ([], [signal.SIGTERM]):
+        with subtests.test(ignored=ignored), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = get_context("fork").Process(target=pause, args=(ignored,))
+            child.start()
+            forks.end_children(patience=0.1)
+            child.join(10)
+            assert not child.is_alive()
+
+
+def pause(ignored):
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        signal.pause()
 
 
 def test_a_process_that_is_no_consumer_keeps_its_signals(monkeypatch):
