@@ -90,7 +90,8 @@ def test_a_queue_that_its_user_may_not_use_holds_up_no_other(trees, server, hist
         rules = [f"~{namespace}:{{default}}:*", f"&{namespace}:{{default}}:*", "+@all"]
         client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "resetchannels", *rules)
     url = server.url.replace("redis://", "redis://shop:secret@")
-    tree = trees(CONNECTION=url, QUEUES={"default": {}, "other": {}})
+    limits = {"mq_django.consumers.supervisor.supervisor:LAST_RECLAIM": 0.5}  # of the other queue, in vain
+    tree = trees(limits=limits, CONNECTION=url, QUEUES={"default": {}, "other": {}})
     queues["default"].publish("act", {"do": []})
     history.wait_for("effect")
     assert re.search(r"ERROR +Queue other: .*no permissions", tree.logged())
