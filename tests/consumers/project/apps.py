@@ -19,6 +19,7 @@ LIMITS = {
     "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
     "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
+    "mq_django.consumers.worker.partition_fetcher:LOOK": 0.5,
     "mq_django.consumers.worker.progress_reporter:EVERY": 0.3,
     # The longest of these reads, and what a reply may take.
     "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (2.0, 3.5)},
