@@ -19,6 +19,12 @@ from example_project.shop.models import Cart, Notification, Order, OrderLine, Pr
 PlaceOrder = Callable[..., Order]
 
 
+@pytest.fixture(autouse=True)
+def _weak_passwords(settings: Settings) -> None:
+    """Hash passwords at once: the usual hash takes longer than most of the tests, as it is meant to."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def mug(db: None) -> Product:
     return Product.objects.create(name="Enamel mug", slug="mug", price=Decimal("12.50"), picture="mug")

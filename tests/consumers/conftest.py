@@ -1,6 +1,6 @@
 """A queue, trees of processes that handle it, and what they did."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,16 @@ def trees(mq_settings: Any, settings: Any, tmp_path: Path, history: History) -> 
     """Start trees with the test's settings; they all end with the test."""
     started: list[Tree] = []
 
-    def start(*arguments: str, wrap: Sequence[str] = (), interpreter: bool = False, **overrides: Any) -> Tree:
+    def start(
+        *arguments: str,
+        wrap: Sequence[str] = (),
+        interpreter: bool = False,
+        limits: Mapping[str, float] | None = None,
+        **overrides: Any,
+    ) -> Tree:
         config = mq_settings(**overrides) if overrides else settings.MQ_DJANGO
         log = tmp_path / f"log{len(started)}"
-        tree = Tree(config, history.path, log, *arguments, wrap=wrap, interpreter=interpreter)
+        tree = Tree(config, history.path, log, *arguments, wrap=wrap, interpreter=interpreter, limits=limits)
         started.append(tree)
         return tree
 

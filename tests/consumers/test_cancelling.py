@@ -115,7 +115,7 @@ def test_without_its_notification_a_heartbeat_brings_it(trees, publish, history,
 
 
 def test_by_force_its_process_is_replaced_and_no_neighbour_is_charged(trees, publish, history, store):
-    tree = trees("--processes", "1", "--threads", "2", "--grace", "5", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    tree = trees("--processes", "1", "--threads", "2", "--grace", "1", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
     deaf = publish(["sleep", 3600])
     first = history.wait_for("start")[0]["pid"]
     beside = publish(["once", ["nap", 3600]])

@@ -33,7 +33,9 @@ def beat(queue, names=()):
 
 
 def test_a_queue_that_others_handle_is_kept_and_not_fetched(trees, publish, history):
-    tree = trees("--processes", "1", QUEUES={**FOREIGN, "b": {"CONSUME": False, "VISIBILITY_TIMEOUT": 60}})
+    limits = {"mq_django.consumers.supervisor.promoter:POLL": 0.5}
+    foreign = {**FOREIGN, "b": {"CONSUME": False, "VISIBILITY_TIMEOUT": 60}}
+    tree = trees("--processes", "1", limits=limits, QUEUES=foreign)
     delayed, ours = publish(queue="a", delay=0.1), publish()
     history.wait_for("effect")
     a = opened("a")

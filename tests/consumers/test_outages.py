@@ -12,6 +12,7 @@ from redis.retry import Retry
 from mq_django.errors import RedisOutOfMemory, StoreError
 from mq_django.inspector import actions
 from mq_django.producers import queues
+from mq_django.transport.connections import TIMEOUTS
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import load
 from tests.consumers.trees import kill
@@ -132,8 +133,11 @@ def busy(site):
 OUTAGES = [reset, forgotten, stopped, demoted, scripts_forgotten, busy, killed, restarted_while_loading, disk_broken]
 
 
-def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, history, site, tmp_path):
-    tree = trees("--processes", "2", CONNECTION=site.proxy.url)
+def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, history, site, tmp_path, monkeypatch):
+    monkeypatch.setitem(TIMEOUTS, "produce", (2.0, 0.5))  # tried until it succeeds
+    # The listener may not know yet that its connection is gone.
+    limits = {"mq_django.consumers.supervisor.promoter:POLL": 0.5}
+    tree = trees("--processes", "2", limits=limits, CONNECTION=site.proxy.url)
     tree.wait_until_ready(2)
     children = set(tree.children())
     for outage in OUTAGES:

@@ -13,6 +13,9 @@ from mq_django.transport.sessions import Pooled
 from tests.consumers.long_tasks.tasks import await_for, fail_first, wait_for
 from tests.waiting import wait_until
 
+#: So that a task is running at once.
+AT_ONCE = {"mq_django.consumers.worker.running_tasks:AFTER": 0.1}
+
 
 @pytest.fixture(autouse=True)
 def _with_tasks(monkeypatch):
@@ -61,7 +64,7 @@ def test_tasks_are_running_after_a_second_and_end(trees, go):
 
 def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
     monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
-    trees("--processes", "1")
+    trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait, enqueued, timeout=90)
@@ -75,13 +78,13 @@ def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
 
 
 def test_a_task_is_running_nowhere_when_its_tree_is_dead_and_again_where_it_is_taken_over(trees, go, store):
-    tree = trees("--processes", "1")
+    tree = trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     first = await_status(enqueued, "RUNNING")
     control = Control(store.config, Pooled(get_client("produce")))
     control.pause()
     tree.kill_all()
-    other = trees("--processes", "1", "--grace", "0.5")
+    other = trees("--processes", "1", "--grace", "0.5", limits=AT_ONCE)
     await_status(enqueued, "READY")
     control.resume()
     second = await_status(enqueued, "RUNNING")

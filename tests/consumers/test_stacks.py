@@ -93,8 +93,11 @@ def test_threads_and_coroutines_show_where_they_are(
 
 def test_several_operators_get_an_answer_each(trees, publish, history):
     trees("--processes", "2", "--threads", "1")
-    ids = {publish(["nap", 3600]) for _ in range(2)}
-    history.wait_for("start", 2)
+    ids = set()
+    for count in (1, 2):
+        # One after the other: no process takes both.
+        ids.add(publish(["nap", 3600]))
+        history.wait_for("start", count)
     one, other = wait_until(lambda: sorted(process.id for process in _running()) if len(_running()) == 2 else [])
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(stacks, [one, other] * 4))

@@ -33,8 +33,12 @@ class Tree:
         *arguments: str,
         wrap: Sequence[str] = (),
         interpreter: bool = False,
+        limits: Mapping[str, float] | None = None,
     ) -> None:
-        """Start it: with `wrap`, which is put in front of the command, or `interpreter`, in new interpreters."""
+        """Start it: with `wrap`, which is put in front of the command, or `interpreter`, in new interpreters.
+
+        `limits` replace values of modules of its processes: see `project/apps.py`.
+        """
         env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.consumers.project.settings",
@@ -42,6 +46,7 @@ class Tree:
             "MQ_TEST_CONFIG": json.dumps(config),
             "MQ_TEST_CACHES": json.dumps(settings.CACHES),
             "MQ_TEST_HISTORY": str(history),
+            "MQ_TEST_LIMITS": json.dumps(limits or {}),
         }
         self.log = log
         command = [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments]

@@ -116,13 +116,13 @@ PIECES = [
 
 def test_hostile_text_takes_no_time(subtests):
     for piece in PIECES:
-        text = piece * (60_000 // len(piece))
+        text = piece * (20_000 // len(piece))
         with subtests.test(piece=piece):
-            # What this thread computes: milliseconds, and a minute if it grew with the square of the length.
+            # What this thread computes: milliseconds, and many seconds if it grew with the square of the length.
             started = time.thread_time()
             for before in ("", "password=", "cookie: "):
                 redact_text(before + text)
-            assert time.thread_time() - started < 10
+            assert time.thread_time() - started < 2
 
 
 def test_secrets_come_back_where_they_were(subtests):

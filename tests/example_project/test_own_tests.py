@@ -30,7 +30,8 @@ def test_they_pass_and_touch_neither_the_database_nor_the_queues(tmp_path: Path)
 
 
 def test_those_of_djangos_test_case_run_without_pytest(tmp_path: Path) -> None:
-    output = run("example_project/manage.py", "test", "example_project", folder=tmp_path)
+    # Some of them: pytest runs all.
+    output = run("example_project/manage.py", "test", "example_project", "-k", "DepartmentTests", folder=tmp_path)
     assert re.search(r"^Ran [1-9]\d* tests", output, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,7 @@
 """What applications import, call and configure: `public/*.txt`."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.compat.versions import ROOT
@@ -10,8 +11,13 @@ from tests.golden.public import PARTS
 PUBLIC = Path(__file__).parent / "public"
 
 
+@cache
+def text_of(part):
+    return "\n".join(PARTS[part]()).strip() + "\n"
+
+
 def test_what_is_public():
-    files.check(PUBLIC, {part: "\n".join(lines()).strip() + "\n" for part, lines in PARTS.items()})
+    files.check(PUBLIC, {part: text_of(part) for part in PARTS})
 
 
 def test_each_file_has_its_part():
@@ -19,7 +25,7 @@ def test_each_file_has_its_part():
 
 
 def test_what_the_documentation_imports_is_public():
-    described = "\n".join(line for part in ("names", "errors", "signals") for line in PARTS[part]())
+    described = "\n".join(text_of(part) for part in ("names", "errors", "signals"))
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     imports = [found for page in pages for found in re.findall(r"from (mq_django[\w.]*) import (.+)", page.read_text())]
     assert len(imports) > 5

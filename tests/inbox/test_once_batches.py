@@ -156,8 +156,11 @@ def test_many_rows_are_written_by_few_statements(using, rows, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"], indirect=True)
-def test_what_another_delivery_handles_now_is_handed_back(consumer, calls, effects, using):
+def test_what_another_delivery_handles_now_is_handed_back(consumer, calls, effects, using, monkeypatch):
     """SQLite writes the rows last."""
+    # What is locked stays so for longer than this test waits.
+    monkeypatch.setattr(inbox_entries, "_LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(inbox_entries, "_MARIADB", inbox_entries._MARIADB.replace("_timeout=1", "_timeout=0"))
     consumer.handle(calls, once=using, batch=10)
     identity = Identity("default", "b", None, "n")
     written, ended = threading.Event(), threading.Event()

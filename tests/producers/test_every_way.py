@@ -17,6 +17,7 @@ from mq_django.core.publication import Publication
 from mq_django.errors import MQError
 from mq_django.producers.sinks import RedisSink
 from mq_django.transport import connections
+from tests.syntax_trees import nodes_of
 from tests.testapp import tasks
 
 PACKAGE = Path(mq_django.__file__).parent
@@ -123,10 +124,8 @@ def test_what_is_refused_asks_for_no_connection(monkeypatch, subtests):
 @cache
 def every_call():
     return [
-        (str(path.relative_to(PACKAGE).with_suffix("")), node)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
+        (str(path.relative_to(PACKAGE).with_suffix("")), call)
+        for path, call in nodes_of(sorted(PACKAGE.rglob("*.py")), ast.Call)
     ]
 
 
@@ -138,7 +137,7 @@ def calls(*names, given=False):
     found = defaultdict(set)
     for module, call in every_call():
         for called in (call.func, *call.args[:given]):
-            if ast.unparse(called).split(".")[-1] in names:
+            if getattr(called, "attr", getattr(called, "id", "")) in names:
                 found[module].add(ast.unparse(called))
     return dict(found)
 

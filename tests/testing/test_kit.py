@@ -42,14 +42,18 @@ def test_every_method_of_the_kit_is_named_in_the_documentation():
 
 
 @pytest.mark.versions
-def test_by_pytest(run, configured_keys, servers, examples):
-    environment, noted = servers
-    output = run("-m", "pytest", "tests", "kit", "-rA", "-W", "error", **environment).stdout
+def test_by_pytest_while_a_consumer_of_the_configured_server_receives_nothing(consumer, run, servers, examples):
+    (server, told), (environment, noted) = consumer, servers
+    options = ["-rA", "-W", "error"]
+    output = run("-m", "pytest", "tests", "kit", *options, CONFIGURED_REDIS=server.url, **environment).stdout
     assert passed(output) > 60
     ran = {Path(name).name.removeprefix("test_of_docs_") for name in re.findall(r"^PASSED (\S+\.py)::", output, re.M)}
     assert ran >= EXAMPLES.keys()
     assert len(noted()) == 1
-    assert configured_keys() == []
+    assert not re.search("retried|buried|Ignored", told.read_text())
+    with redis.Redis.from_url(server.url) as client:
+        # Nothing was published there, so nothing was counted.
+        assert list(client.scan_iter(match="*:counters:*")) == []
 
 
 @pytest.mark.slow
@@ -195,12 +199,3 @@ def consumer(project, environment, tmp_path):
         finally:
             process.terminate()
             process.wait(30)
-
-
-def test_a_consumer_of_the_configured_server_receives_nothing(consumer, run):
-    server, output = consumer
-    run("-m", "pytest", "kit/test_mixin.py", "kit/test_fixture.py", CONFIGURED_REDIS=server.url)
-    assert not re.search("retried|buried|Ignored", output.read_text())
-    with redis.Redis.from_url(server.url) as client:
-        # Nothing was published there, so nothing was counted.
-        assert list(client.scan_iter(match="*:counters:*")) == []

@@ -167,37 +167,9 @@ def own_cluster(mq_settings):
         connections.close_clients()
 
 
-def test_a_node_that_is_down_hides_no_reply_of_the_others(own_cluster):
-    lost = own_cluster.owner("{a}")
-    keys = [key for key in KEYS if own_cluster.owner(key) is not lost]
-    for wire in (open_wire("inspect"), open_session("chores")):
-        wire.trips([[("SET", key, 1)] for key in keys])
-    lost.kill()
-    for wire in (open_wire("inspect"), open_session("chores")):
-        found = wire.trips([[("GET", key)] for key in ["{a}", *keys]])
-        assert isinstance(found[0][0], Exception)
-        assert found[1:] == [[b"1"]] * len(keys)
-        with pytest.raises(StoreError):
-            wire.trip([("GET", "{a}")])
-        assert wire.trip([("GET", keys[0])]) == [b"1"]
-
-
-def test_a_slot_that_no_node_has_hides_no_reply_of_the_others(own_cluster):
-    keys = [key for key in KEYS if hash_slot(key) != hash_slot("{a}")]
-    for wire in (open_wire("inspect"), open_session("chores")):
-        wire.trips([[("SET", key, 1)] for key in keys])
-    for node in own_cluster.nodes:
-        node.command("CLUSTER", "DELSLOTS", hash_slot("{a}"))
-    for role in ("inspect", "chores"):
-        get_server(role).changed()
-    for wire in (open_wire("inspect"), open_session("chores")):
-        found = wire.trips([[("GET", key)] for key in ["{a}", *keys]])
-        assert isinstance(found[0][0], Exception)
-        assert found[1:] == [[b"1"]] * len(keys)
-
-
-def test_a_session_waits_once_for_a_node_that_is_silent(own_cluster, monkeypatch):
-    silent = own_cluster.owner("{a}")
+def is_silent(cluster, monkeypatch):
+    """A session waits for it once."""
+    silent = cluster.owner("{a}")
     monkeypatch.setattr(cluster_wires, "LOST_FOR", 60.0)
     session = open_session("inspect")
     session.trip([("SET", "{a}", 1)])
@@ -210,10 +182,12 @@ def test_a_session_waits_once_for_a_node_that_is_silent(own_cluster, monkeypatch
             session.trip([("GET", "{a}")])
     finally:
         silent.resume()
+    session.close()
 
 
-def test_a_publish_while_a_node_restarts_waits_for_it(own_cluster, monkeypatch):
-    node = own_cluster.owner("{a}")
+def restarts(cluster, monkeypatch):
+    """A publish waits for it."""
+    node = cluster.owner("{a}")
     wire = open_wire("produce")
     wire.trip([("SET", "{a}", 1)])
     monkeypatch.setattr(get_server("produce"), "patience", 20.0)
@@ -223,6 +197,47 @@ def test_a_publish_while_a_node_restarts_waits_for_it(own_cluster, monkeypatch):
     # No connection could be made, or the node said that it is not ready: nothing was executed.
     assert wire.trip([("INCR", "{a}new")]) == [1]
     back.join()
+
+
+def has_lost_a_slot(cluster, _):
+    """No node has it."""
+    ask_all("SET", KEYS, 1)
+    for node in cluster.nodes:
+        node.command("CLUSTER", "DELSLOTS", hash_slot("{lost}"))
+    for role in ("inspect", "chores"):
+        get_server(role).changed()
+    for replies in ask_all("GET", ["{lost}", *KEYS]):
+        assert isinstance(replies[0][0], Exception)
+        assert replies[1:] == [[b"1"]] * len(KEYS)
+
+
+def is_down(cluster, _):
+    lost = cluster.owner("{a}")
+    keys = [key for key in KEYS if cluster.owner(key) is not lost]
+    ask_all("SET", keys, 1)
+    lost.kill()
+    for replies in ask_all("GET", ["{a}", *keys]):
+        assert isinstance(replies[0][0], Exception)
+        assert replies[1:] == [[b"1"]] * len(keys)
+    for wire in (open_wire("inspect"), open_session("chores")):
+        with pytest.raises(StoreError):
+            wire.trip([("GET", "{a}")])
+        assert wire.trip([("GET", keys[0])]) == [b"1"]
+
+
+def ask_all(name, keys, *arguments):
+    """Return the replies of a trip for each key, for each way to send them."""
+    return [
+        wire.trips([[(name, key, *arguments)] for key in keys])
+        for wire in (open_wire("inspect"), open_session("chores"))
+    ]
+
+
+def test_a_node_that_fails_hides_no_reply_of_the_others(own_cluster, monkeypatch, subtests):
+    for what in (is_silent, restarts, has_lost_a_slot, is_down):
+        with subtests.test(what.__name__), monkeypatch.context() as patches:
+            what(own_cluster, patches)
+        connections.close_clients()
 
 
 def test_what_a_restarted_node_has_forgotten_is_no_reason_to_send_a_command_twice(cluster, monkeypatch):

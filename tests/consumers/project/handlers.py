@@ -13,7 +13,7 @@ from django.conf import settings
 
 from mq_django import Message, Retry, handler, is_cancelled, progress, resumable, subscriber, uninterrupted
 from mq_django.consumers import liveness
-from mq_django.consumers.worker.loops import LoopPool
+from mq_django.consumers.worker import loops
 from mq_django.stores.stream_store import StreamStore
 from tests.consumers.project.history import note
 from tests.consumers.project.models import Row
@@ -82,9 +82,10 @@ def _leave_loop(how: str, _: Message) -> None:
         loop.call_soon(sys.exit, 3)
     elif how == "end":
         # As a defect of ours would: no handler can do this.
-        LoopPool._run_until_stopped = lambda self: sys.exit(3)  # type: ignore[method-assign]
+        loops.LoopPool._run_until_stopped = lambda self: sys.exit(3)  # type: ignore[method-assign]
         loop.stop()
     elif how == "block":
+        loops.MAX_BLOCKED = 1.0  # in this process, where nothing else will run
         time.sleep(3600)
 
 

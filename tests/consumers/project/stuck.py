@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.apps import AppConfig
 
-from mq_django.consumers.supervisor import listener, supervisor
+from mq_django.consumers.supervisor import supervisor
 from mq_django.consumers.supervisor.trimmer import Trimmer
 
 
@@ -25,10 +25,8 @@ class Stuck(AppConfig):
 
         def stand_still(self: Trimmer) -> float:
             if begin.exists():
+                supervisor.STUCK = 1.0
                 time.sleep(3600)
             return 0.1
 
-        supervisor.STUCK = 4.0
-        # A listener that hears nothing must not be taken for one that is stuck.
-        listener.LISTEN = 0.5
         Trimmer.run_once = stand_still  # type: ignore[method-assign]

@@ -94,7 +94,8 @@ def test_while_it_waits_for_redis_it_is_only_alive(trees, probes):
         os.kill(pid, signal.SIGSTOP)
         try:
             queues = {"default": {"VISIBILITY_TIMEOUT": 2}}
-            tree = trees("--health-port", str(probes.port), CONNECTION=server.url, QUEUES=queues)
+            limits = {"mq_django.consumers.supervisor.health:SHORTEST": 2.0}
+            tree = trees("--health-port", str(probes.port), limits=limits, CONNECTION=server.url, QUEUES=queues)
             probes.wait_for(200, 503, 503)
             assert not tree.children()
             os.kill(pid, signal.SIGCONT)

@@ -29,7 +29,7 @@ def errors(tree):
 def test_it_says_once_what_it_cannot_reach_and_works_when_that_is_there(trees, publish, history):
     with PrivateServer(tcp=True) as late:
         late.stop()
-        tree = trees(CONNECTION=late.url)
+        tree = trees(limits={"mq_django.consumers.supervisor.preflight:RETRY_AFTER": 0.1}, CONNECTION=late.url)
         at = late.url.removeprefix("redis://")
         wait_until(lambda: "Still trying" in tree.logged(), timeout=20)
         assert tree.process.poll() is None
@@ -90,7 +90,8 @@ def test_a_queue_that_its_user_may_not_use_holds_up_no_other(trees, server, hist
         rules = [f"~{namespace}:{{default}}:*", f"&{namespace}:{{default}}:*", "+@all"]
         client.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "resetchannels", *rules)
     url = server.url.replace("redis://", "redis://shop:secret@")
-    tree = trees(CONNECTION=url, QUEUES={"default": {}, "other": {}})
+    limits = {"mq_django.consumers.supervisor.supervisor:LAST_RECLAIM": 0.5}  # of the other queue, in vain
+    tree = trees(limits=limits, CONNECTION=url, QUEUES={"default": {}, "other": {}})
     queues["default"].publish("act", {"do": []})
     history.wait_for("effect")
     assert re.search(r"ERROR +Queue other: .*no permissions", tree.logged())

@@ -96,7 +96,7 @@ def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_run
 
 def test_a_stopped_child_keeps_what_it_runs_and_others_get_the_rest(trees, publish, history, store, tmp_path):
     gate = tmp_path / "gate"
-    trees("--threads", "1", QUEUES=FAST)
+    trees("--threads", "1", limits={"mq_django.consumers.supervisor.watchdog:SUSPEND_AFTER": 1.0}, QUEUES=FAST)
     ids = [publish(["wait", str(gate)])]
     child = handler_pid(history)
     stop(child)

@@ -140,7 +140,7 @@ def test_a_reload_ends_when_the_new_consumers_or_the_new_program_are_ready_or_it
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    tree = trees("--settings", "site_settings", "--processes", "2", "--health-port", f"127.0.0.1:{port}")
+    tree = trees("--settings", "site_settings", "--processes", "1", "--health-port", f"127.0.0.1:{port}")
     events = ["READY"]
 
     def reload():

@@ -1,0 +1,45 @@
+"""Shortens what trees of tests only wait for: each value leaves as much room for a busy machine as the usual one."""
+
+import json
+import os
+from importlib import import_module
+
+from django.apps import AppConfig
+
+from mq_django.consumers import heartbeat_timing
+from mq_django.consumers.supervisor import heartbeat
+from mq_django.consumers.worker import orphan_heartbeat
+from mq_django.transport.connections import TIMEOUTS
+
+#: Seconds between two heartbeats, at most. After how much silence a supervisor is dead stays what it is.
+HEARTBEAT = 0.5
+#: By module and name.
+LIMITS = {
+    "mq_django.consumers.worker.fetcher:BLOCK_MS": 500,
+    "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
+    "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
+    "mq_django.consumers.service:MAX_BACKOFF": 0.5,
+    "mq_django.consumers.worker.partition_fetcher:LOOK": 0.5,
+    "mq_django.consumers.worker.progress_reporter:EVERY": 0.3,
+    # The longest of these reads, and what a reply may take.
+    "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (2.0, 3.5)},
+}
+
+
+class Project(AppConfig):
+    """The handlers, with the limits of LIMITS, and those that a test sets in the environment."""
+
+    name = "tests.consumers.project"
+
+    def ready(self) -> None:
+        """Set the limits of this process."""
+        for place, value in (LIMITS | json.loads(os.environ.get("MQ_TEST_LIMITS", "{}"))).items():
+            module, name = place.split(":")
+            setattr(import_module(module), name, value)
+        for beating in (heartbeat, orphan_heartbeat):
+            beating.interval = often
+
+
+def often(visibility_seconds: float) -> float:
+    """Return the seconds between two heartbeats."""
+    return min(HEARTBEAT, heartbeat_timing.interval(visibility_seconds))
