@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import active_children
 from typing import NoReturn
 
 from mq_django.core.logs import get_logger
@@ -55,7 +54,9 @@ def end_children(patience: float = 1.0) -> None:
     Args:
         patience: seconds in which each may clean up after a SIGTERM.
     """
-    for child in active_children():
+    # Loaded by the first handler that has used it.
+    used = sys.modules.get("multiprocessing.process")
+    for child in used.active_children() if used is not None else ():
         logger.warning("Process %d, which a handler has started and left, is ended", child.pid)
         child.terminate()
         child.join(patience)
