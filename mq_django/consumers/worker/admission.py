@@ -77,7 +77,8 @@ class Admission:
             is_asked = self.cancels.has(message.id)
             if is_asked is None:
                 return HandBack()
-            return Cancel("Cancelled before it started") if is_asked else None
+            if is_asked:
+                return Cancel("Cancelled before it started")
         if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             return Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
         return None
