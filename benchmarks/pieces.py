@@ -28,8 +28,7 @@ django.setup()
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.consumers.shared_state import SharedState  # noqa: E402
-from mq_django.consumers.worker.batch_rows import BatchRows  # noqa: E402
-from mq_django.consumers.worker.batches import Batches  # noqa: E402
+from mq_django.consumers.worker.batches import Batches, BatchRows  # noqa: E402
 from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
 from mq_django.consumers.worker.executor import Executor  # noqa: E402

@@ -13,7 +13,7 @@ from mq_django.consumers.hangups import hold_hangups
 from mq_django.discovery import after_imports
 from mq_django.errors import ConfigurationError
 from mq_django.registry import MODULES
-from mq_django.testing import test_databases
+from mq_django.testing import test_state
 
 
 class MQDjangoConfig(AppConfig):
@@ -41,12 +41,12 @@ class MQDjangoConfig(AppConfig):
             register(after_imports(check), checks.TAG)
         register(after_imports(checks.check_inbox_tables), Tags.database)
         # Imported now, because the models of apps can be imported only when all of them are loaded.
-        register(import_string("mq_django.outbox.outbox_check.check_outbox"), checks.TAG)
-        register(import_string("mq_django.outbox.outbox_check.check_outbox_tables"), Tags.database)
+        register(import_string("mq_django.outbox.databases.check_outbox"), checks.TAG)
+        register(import_string("mq_django.outbox.databases.check_outbox_tables"), Tags.database)
         register(checks.check_deployment, checks.TAG, deploy=True)
         register(triggers.check_triggers, checks.TAG)
         # Always, because a test runner may tell only later that it is one.
-        test_databases.note_configured()
+        test_state.note_configured()
         try:
             autodiscover_modules(*MODULES)
         except ConfigurationError:

@@ -18,13 +18,13 @@ from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
-from mq_django.inbox.inbox_tables import missing_tables
+from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import once_databases
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
-from mq_django.producers.schedule_checks import check_task
+from mq_django.producers.schedules import check_task
 from mq_django.registry import groups, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
-from mq_django.transport.cluster_urls import is_cluster
+from mq_django.transport.cluster import is_cluster
 from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
 from mq_django.transport.sentinel_urls import SentinelURL
 

@@ -21,8 +21,7 @@ from django.core.signals import setting_changed
 from django.utils import timezone
 
 from mq_django.core import clock
-from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.exceptions import repr_of
+from mq_django.core.clock import use_time_zone
 from mq_django.core.jsontext import use_forms
 from mq_django.core.keys import is_name
 from mq_django.core.logs import get_logger
@@ -35,12 +34,10 @@ from mq_django.core.options import (
     options_of,
 )
 from mq_django.core.project import EMBEDDED, Config
-from mq_django.core.queue_configs import QueueConfig
-from mq_django.core.rsmq_config import RsmqConfig
-from mq_django.core.schedule_options import read_schedule
-from mq_django.core.schedules import Scheduled
+from mq_django.core.queue_configs import DeliveryOptions, QueueConfig, RsmqConfig
+from mq_django.core.schedules import Scheduled, read_schedule
+from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
-from mq_django.core.times import use_time_zone
 from mq_django.core.topic_configs import GroupConfig, TopicConfig
 from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency, NotSupported
 

@@ -21,9 +21,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage
 
 from mq_django.conf import read
-from mq_django.core.exceptions import summary_of
 from mq_django.core.logs import get_logger
-from mq_django.core.visible import line
+from mq_django.core.texts import line, summary_of
 
 logger = get_logger(__name__)
 

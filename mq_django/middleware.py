@@ -33,9 +33,9 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import get_config
-from mq_django.core.exceptions import repr_of
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Outcome
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
 __all__ = ["Handling", "PublishCall", "around_handling", "around_publishing"]

@@ -136,7 +136,7 @@ class InboxMessage(models.Model):
     characters the database accepts.
     """
 
-    #: The SHA-256 in hexadecimal of what identifies the row: see `mq_django.inbox.identity`.
+    #: The SHA-256 in hexadecimal of what identifies the row: see `mq_django.inbox.entries`.
     digest = models.CharField(max_length=64, primary_key=True)
     #: For people: the name of the queue, or of the group as `topic:group`.
     queue = models.CharField(max_length=321)
@@ -146,7 +146,7 @@ class InboxMessage(models.Model):
     handler = models.CharField(max_length=255, blank=True)
     #: The number of the pass of a group: see InboxPass. 0: the first one, and that of queues.
     number = models.IntegerField(default=0)
-    #: How the message was acked, as ASCII JSON: see `mq_django.inbox.stored_outcomes`. '': without a result.
+    #: How the message was acked, as ASCII JSON: see `mq_django.inbox.entries`. '': without a result.
     outcome = models.TextField(default="", blank=True)
     #: When the row was written, in milliseconds since 1970. The setting INBOX_RETENTION says when it is deleted.
     created_ms = models.BigIntegerField()

@@ -9,20 +9,28 @@ from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 
-from mq_django.core.call_options import RETRY_HEADER, TIMEOUT_HEADER, options_in
+from mq_django.core.clock import Duration
 from mq_django.core.exactly_once import database_of, note_registered
-from mq_django.core.exceptions import repr_of
-from mq_django.core.handler_options import check_batch, check_function, check_names, check_retry, parse_timeout
+from mq_django.core.handler_options import (
+    RETRY_HEADER,
+    TIMEOUT_HEADER,
+    check_batch,
+    check_function,
+    check_names,
+    check_retry,
+    options_in,
+    parse_timeout,
+)
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.core.outcomes import Outcome
 from mq_django.core.partitions import public_name
-from mq_django.core.publish_checks import check_name
+from mq_django.core.publication import check_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Scheduled
-from mq_django.core.times import Duration
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, MQError
 
 logger = get_logger(__name__)

@@ -11,15 +11,14 @@ from mq_django.conf import get_config
 from mq_django.core.clock import now_ms
 from mq_django.core.filters import NOTHING
 from mq_django.core.flow_graph import FlowGraph
+from mq_django.core.ids import message_id_of, new_run_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
-from mq_django.core.step_ids import message_id_of, new_run_id
-from mq_django.inspector import dead_letters, handled_messages
+from mq_django.inspector import dead_letters, message_lists
 from mq_django.producers import queues
-from mq_django.producers.step_courier import StepCourier
-from mq_django.producers.step_starts import advance, open_home
+from mq_django.producers.workflow_steps import StepCourier, advance, open_home
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
@@ -101,7 +100,7 @@ def handle(
 
 def handled_entry(queue: str) -> str:
     """Return the entry of the newest message in the history of a queue."""
-    return handled_messages.look_among_handled(queue, NOTHING, limit=1).rows[0].entry
+    return message_lists.look_among_handled(queue, NOTHING, limit=1).rows[0].entry
 
 
 def start_run(

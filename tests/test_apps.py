@@ -207,7 +207,7 @@ def test_a_process_that_has_not_needed_a_module_knows_its_tasks(tmp_path):
         import django
         django.setup()
         from mq_django.conf import get_config
-        from mq_django.producers.schedule_checks import check_task
+        from mq_django.producers.schedules import check_task
         check_task(get_config().queue("default"), "shop.jobs.add", {{"args": [], "kwargs": {{}}}})
         try:
             check_task(get_config().queue("default"), "json.dumps", {{"args": [], "kwargs": {{}}}})

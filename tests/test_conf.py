@@ -8,13 +8,13 @@ import pytest
 from mq_django import conf, queues
 from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
+from mq_django.core.clock import aware
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
-from mq_django.core.times import aware
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
-from mq_django.inspector import figures
-from mq_django.producers.schedule_checks import checked
+from mq_django.inspector import problem_sentences
+from mq_django.producers.schedules import checked
 from mq_django.task_backend.running import moment
 
 pytestmark = pytest.mark.versions
@@ -459,7 +459,7 @@ def test_without_time_zone_that_of_the_system_counts(settings, monkeypatch):
     settings.TIME_ZONE = None
     naive = datetime(1970, 1, 1, 9)  # noqa: DTZ001
     assert aware(naive).timestamp() == 0
-    assert figures.date(0) == "1970-01-01 09:00+09:00"
+    assert problem_sentences.date(0) == "1970-01-01 09:00+09:00"
     settings.USE_TZ = False
     assert moment(0) == naive
     pytest.importorskip("croniter")

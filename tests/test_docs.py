@@ -10,7 +10,7 @@ from mq_django import signals
 from mq_django.conf import QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.schedule_options import SCHEDULE_OPTIONS
+from mq_django.core.schedules import SCHEDULE_OPTIONS
 from mq_django.triggers.configured import KEYS
 from tests.install.wheels import ROOT
 from tests.option_tables import CONFIGS, PAGE, renewed, words

@@ -38,7 +38,7 @@ BUILT_ON = {"workflows": {"task_backend"}}
 #: Packages inside a part, lowest first; "" stands for the modules beside them.
 INSIDE = {
     "consumers": ["", "worker", "supervisor"],
-    "admin": ["ui", "messages", "dead_letters", "topics", "consumers", "workflows", "queues", ""],
+    "admin": ["ui", ""],
 }
 
 #: Packages that a part must do without.

@@ -20,8 +20,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.report_book import ReportBook
-from mq_django.consumers.worker.settler import Settler
+from mq_django.consumers.worker.settler import ReportBook, Settler
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.middleware import around_handling, around_publishing, handling_chain, publishing_chain

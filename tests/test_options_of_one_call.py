@@ -8,7 +8,7 @@ import pytest
 from mq_django import Message, RetryPolicy
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import Receipt
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.errors import ConfigurationError, InvalidMessage

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import get_args
 
 from mq_django.core.outcomes import KINDS, Ack, Cancel, HandBack, Outcome, SetAside, StepEnd
-from mq_django.stores import counters, results, rsmq_settling, settling
+from mq_django.stores import counters, results, rsmq_store, settling
 
 #: Of tables whose module says what becomes of the other kinds.
 TABLES = {
@@ -17,12 +17,12 @@ TABLES = {
     "lines": (settling._LINES, set()),
     # Each group of a topic handles a message for itself: nobody cancels it, and it is no step of a workflow.
     "logs": (settling._LOG, {StepEnd, Cancel}),
-    "RSMQ": (rsmq_settling._RSMQ, {StepEnd, Cancel}),
+    "RSMQ": (rsmq_store._RSMQ, {StepEnd, Cancel}),
 }
 
 
 if find_spec("prometheus_client"):
-    TABLES["metrics"] = (import_module("mq_django.observability.consumer_metrics").OUTCOMES, set())
+    TABLES["metrics"] = (import_module("mq_django.observability.process_metrics").OUTCOMES, set())
 
 
 def test_all_kinds_are_known():

@@ -10,10 +10,9 @@ from mq_django.consumers.worker.databases import databases_within
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import WaitTimeout
 from mq_django.producers import result_watcher
-from mq_django.stores.awaited_results import part_with
-from mq_django.stores.results import copy_results, find_result
+from mq_django.stores.results import copy_results, find_result, part_with
 from mq_django.task_backend.compat import TaskResultDoesNotExist
-from mq_django.testing.queue_run import QueueRun
+from mq_django.testing.runs import QueueRun
 from mq_django.transport.connections import get_client, open_wire, open_wires
 from tests.testapp import tasks
 from tests.waiting import wait_until

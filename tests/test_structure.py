@@ -19,8 +19,6 @@ KINDS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.Attr
 
 #: Django asks for these names, each in its place: commands, the model behind the admin's pages, options of models.
 DJANGO_NAMES = {"Command", "Meta", "Queue"}
-#: Modules in which the inspector shows what the other module is about.
-SAME_SUBJECT = {"messages", "queues", "topics"}
 
 MAX_MODULE, MAX_CLASS = 600, 300
 #: Without the docstring.
@@ -28,8 +26,8 @@ MAX_FUNCTION, P90_FUNCTION = 50, 18
 #: Where the kind of a queue is asked, to choose its store, its dead letters, how it accepts others', and its reader.
 CHOOSERS = {
     "stores/__init__": 3,
-    "stores/dead_letter_queue": 1,
-    "stores/found_messages": 1,
+    "stores/dead_letters": 1,
+    "stores/background_jobs": 1,
     "stores/moving": 1,
     "inspector/readers": 2,
 }
@@ -38,7 +36,7 @@ READ_THE_MACHINES_CLOCK = {
     "core/clock",
     "transport/test_clock",
     "transport/embedded",
-    "consumers/supervisor/autoreload",
+    "consumers/supervisor/reload",
 }
 WALL_CLOCKS = re.compile(r"(^|\.)(time\.time(_ns)?|timezone\.now|datetime\.(now|utcnow|today)|date\.today)$")
 #: The last parts of what it matches.
@@ -89,14 +87,25 @@ def functions(nodes) -> list[tuple[str, int]]:
     return found
 
 
-def repeated(names: Iterator[str]) -> set[str]:
+def repeated(names: Iterator[tuple[str, str]]) -> set[tuple[str, str]]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def test_names_are_unique(nodes):
-    why = "A reader who searches a name finds one thing, and imports need no aliases."
-    assert repeated(node.name for _, node in nodes(ast.ClassDef)) == DJANGO_NAMES, why
-    assert repeated(path.stem for path in PATHS if path.stem != "__init__") == SAME_SUBJECT, why
+def test_names_are_unique_within_a_package(nodes):
+    why = "A reader who searches a name in a package finds one thing."
+    names = ((module.rpartition("/")[0], node.name) for module, node in nodes(ast.ClassDef))
+    assert {name for _, name in repeated(names)} <= DJANGO_NAMES, why
+
+
+def test_each_package_begins_with_an_essay():
+    why = "A reader learns first what a package is for, how data flows through it, and what it never does."
+    packages = [
+        path for path in PATHS if path.name == "__init__.py" and path.parent.name not in {ROOT.name, "commands"}
+    ]
+    sizes = {
+        name_of(path): len(ast.get_docstring(ast.parse(path.read_text("utf-8"))).splitlines()) for path in packages
+    }
+    assert {package: size for package, size in sizes.items() if not 15 <= size <= 40} == {}, why
 
 
 def test_modules_and_classes_stay_small(nodes):
@@ -171,7 +180,7 @@ def test_what_redis_holds_is_read_as_a_number_in_one_place(nodes):
 def test_a_value_in_a_message_is_shown_by_one_function():
     """It may be of any type and length, and its repr() may fail: repr_of() cannot."""
     shown = re.compile(r"\{[^{}]*!r:\.[0-9]")
-    own = {"core/exceptions", "testing/published"}
+    own = {"core/texts", "testing/published"}
     found = {path.relative_to(ROOT).with_suffix("").as_posix() for path in PATHS if shown.search(path.read_text())}
     assert found - own == set()
 

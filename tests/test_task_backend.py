@@ -21,11 +21,10 @@ from django.utils import timezone
 from mq_django import RetryPolicy, get_result, queues, task
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.core.outcomes import CANCEL, Cancel
 from mq_django.errors import (
     AlreadyPublished,
@@ -45,7 +44,7 @@ from mq_django.registry import find
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import IDLE, MessageJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.running_results import RunningTask, note_running
+from mq_django.stores.results import RunningTask, note_running
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.compat import (
     LOGGER,
@@ -57,7 +56,7 @@ from mq_django.task_backend.compat import (
     task_finished,
     task_started,
 )
-from mq_django.task_backend.task_errors import AttemptError
+from mq_django.task_backend.task_api import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears

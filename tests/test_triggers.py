@@ -20,8 +20,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.errors import AlreadyPublished, ConfigurationError, ConnectionLost, InvalidMessage
 from mq_django.triggers import declarations
 from mq_django.triggers.configured import read_entry
-from mq_django.triggers.links import expand
-from mq_django.triggers.targets import Enqueues
+from mq_django.triggers.declarations import Enqueues, expand
 from tests.testapp import models, tasks
 from tests.testapp.models import Cart, Dated, GiftCart, Order, Tag, Ticket
 from tests.working import take, work

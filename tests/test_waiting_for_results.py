@@ -11,16 +11,15 @@ from django.db import transaction
 
 from mq_django import aas_completed, aget_result, as_completed, await_, await_all, get_result, queues, wait, wait_all
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import settle_for
-from mq_django.core import clock, handler_context
+from mq_django.consumers.shared_state import Receipt
+from mq_django.core import clock, running_handler
 from mq_django.core.outcomes import HandBack
 from mq_django.errors import CannotWait, ConnectionLost, InvalidWait, MQError, StoreError, WaitTimeout
 from mq_django.producers import result_watcher
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.results import copy_results
-from mq_django.stores.running_results import RunningTask, note_running
+from mq_django.stores.results import RunningTask, copy_results, note_running
 from mq_django.task_backend.compat import TaskResultDoesNotExist
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
@@ -401,7 +400,7 @@ def test_a_task_that_waits_for_the_commit_of_this_thread_cannot_be_waited_for():
 
 def _in_handler(call):
     def run():
-        handler_context.enter()
+        running_handler.enter()
         return call()
 
     return run

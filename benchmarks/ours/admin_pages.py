@@ -22,9 +22,9 @@ from mq_django.admin.queue_admin import ROUTES  # noqa: E402
 from mq_django.admin.ui import text  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
-from mq_django.inspector import dead_letters, entries  # noqa: E402
+from mq_django.inspector import dead_letters, message_lists  # noqa: E402
 from mq_django.inspector import topics as inspected  # noqa: E402
-from mq_django.inspector.scan import NOTHING  # noqa: E402
+from mq_django.inspector.stream_reader import NOTHING  # noqa: E402
 from mq_django.stores import open_members, open_store  # noqa: E402
 from mq_django.stores.base import Settlement  # noqa: E402
 from mq_django.stores.counters import slot  # noqa: E402
@@ -196,7 +196,7 @@ def measure() -> dict[str, dict[str, float]]:
     client, counter = Client(), Counter()
     client.force_login(User.objects.create_superuser("boss", password="x"))
     (letter,) = dead_letters.page(FULL, limit=1).letters
-    ready = entries.ready(NEXT, NOTHING, limit=1).rows[0].entry
+    ready = message_lists.ready(NEXT, NOTHING, limit=1).rows[0].entry
     places = {
         "dead": letter.entry,
         "dead_id": letter.message.id,

@@ -13,7 +13,7 @@ from example_project.office.models import Invoice, Price, PriceImport, Report, S
 from example_project.shop.models import Cart, Channel, NotificationStep, Order
 from example_project.shop.triggers import remind
 from mq_django import inspector
-from mq_django.core.workflow_keys import STEP_PREFIX
+from mq_django.core.keys import STEP_PREFIX
 from mq_django.workflows import get_run
 
 #: What a group of the topic `orders` writes for each order.

@@ -7,11 +7,11 @@ from django.db import DEFAULT_DB_ALIAS
 
 from mq_django import inspector, queues
 from mq_django.conf import get_config
-from mq_django.inspector import dead_letters, messages, outbox_rows
-from mq_django.inspector.message_ids import MessageState
+from mq_django.inspector import dead_letters, message_lists, outbox_rows
 from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.outbox_rows import OutboxRow
 from mq_django.inspector.outbox_views import outboxes
+from mq_django.inspector.readers import MessageState
 from mq_django.transport.connections import get_client
 
 #: Where a message is that is not handled yet: in the outbox, or in Redis.
@@ -67,7 +67,7 @@ def rows(destination: str) -> Iterator[OutboxRow]:
 def delayed_and_dead(queue: str) -> Iterator[MessageView]:
     """Yield the messages of a queue that wait for their time or were buried."""
     start = 0
-    while found := messages.waiting(queue, "delayed", start=start, limit=PAGE).waiting:
+    while found := message_lists.waiting(queue, "delayed", start=start, limit=PAGE).waiting:
         yield from (view.message for view in found)
         start += len(found)
     before = ""

@@ -1,4 +1,20 @@
-"""Queues in Django's admin: statistics, messages, dead letters, and actions on them."""
+"""Queues in Django's admin: statistics, messages, dead letters, and actions on them.
+
+`queue_admin.QueueAdmin` is one entry in the admin's index. Its `ROUTES` lead to the pages, which are functions in the
+modules whose names end in `_page` or `_pages`, and share what is in `ui/`. Pages read through the inspector and act
+through its actions:
+
+    overview -> queue_page -> message_pages, waiting_pages, dead_letter_pages -> one message
+             -> topic_pages -> topic_log, seek_page
+             -> consumer_pages, outbox_page, schedule_pages, run_pages
+
+Permissions are those of the model `Queue`: to see queues, to see the data of messages, to operate queues, to purge
+them. Each page names what it needs. Each action is a POST and is written into the admin's log; what cannot be undone
+asks first.
+
+A page never imports redis, never shows more than a screen has room for, and never waits for longer than its budget
+when a server is slow.
+"""
 
 from django.contrib import admin
 

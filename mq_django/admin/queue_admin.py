@@ -10,30 +10,26 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from mq_django.admin.consumers import consumers_page, stacks_page
-from mq_django.admin.dead_letters import dead_letter_editing, dead_letter_jobs, dead_letter_pages
-from mq_django.admin.messages import (
-    delayed_pages,
-    find_page,
-    handled_pages,
+from mq_django.admin import (
+    consumer_pages,
+    dead_letter_jobs,
+    dead_letter_pages,
+    limit_pages,
     message_jobs,
-    running_cancel,
-    stream_pages,
-)
-from mq_django.admin.queues import (
-    line_page,
+    message_pages,
     outbox_page,
     overview,
-    pause_all,
-    queue_actions,
     queue_page,
-    schedule_actions,
-    schedule_editing,
+    run_operations,
+    run_pages,
+    schedule_pages,
+    seek_page,
+    topic_log,
+    topic_pages,
+    waiting_pages,
 )
-from mq_django.admin.queues.partition_choice import offered
-from mq_django.admin.topics import seek_page, topic_log, topic_pages
+from mq_django.admin.queue_page import offered
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
-from mq_django.admin.workflows import run_list, run_operations, run_page
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
 from mq_django.inspector.queues import require_queue
@@ -44,40 +40,40 @@ _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("stats.json", overview.stats, require_GET, "stats"),
-    ("find/", find_page.find, require_GET, "find"),
-    ("pause/", pause_all.pause_all, _get_or_post, "pause_all"),
-    ("resume/", pause_all.resume_all, _get_or_post, "resume_all"),
-    ("consumers/", consumers_page.consumers, require_GET, "consumers"),
-    ("consumers.json", consumers_page.stats, require_GET, "consumers_stats"),
-    ("consumers/<str:who>/quiet/", consumers_page.quiet, _get_or_post, "quiet"),
-    ("consumers/<str:who>/stop/", consumers_page.stop, _get_or_post, "stop"),
-    ("consumers/<str:who>/stacks/", stacks_page.stacks, require_GET, "stacks"),
-    ("consumers/<str:who>/stacks.json", stacks_page.stats, require_GET, "stacks_stats"),
+    ("find/", message_pages.find, require_GET, "find"),
+    ("pause/", overview.pause_all, _get_or_post, "pause_all"),
+    ("resume/", overview.resume_all, _get_or_post, "resume_all"),
+    ("consumers/", consumer_pages.consumers, require_GET, "consumers"),
+    ("consumers.json", consumer_pages.stats, require_GET, "consumers_stats"),
+    ("consumers/<str:who>/quiet/", consumer_pages.quiet, _get_or_post, "quiet"),
+    ("consumers/<str:who>/stop/", consumer_pages.stop, _get_or_post, "stop"),
+    ("consumers/<str:who>/stacks/", consumer_pages.stacks, require_GET, "stacks"),
+    ("consumers/<str:who>/stacks.json", consumer_pages.stack_stats, require_GET, "stacks_stats"),
     ("outbox/", outbox_page.outbox, require_GET, "outbox"),
     ("outbox.json", outbox_page.stats, require_GET, "outbox_stats"),
     ("outbox/rows/act/", outbox_page.act, require_POST, "outbox_act"),
-    ("workflows/", run_list.runs, require_GET, "workflows"),
-    ("workflows.json", run_list.stats, require_GET, "workflows_stats"),
+    ("workflows/", run_pages.runs, require_GET, "workflows"),
+    ("workflows.json", run_pages.stats, require_GET, "workflows_stats"),
     # With a part that no page of a queue has, which may be called "workflows".
-    ("workflows/run/<str:run>/", run_page.show, require_GET, "workflow_run"),
-    ("workflows/run/<str:run>/stats.json", run_page.stats, require_GET, "workflow_run_stats"),
-    ("workflows/run/<str:run>/steps/", run_page.steps, require_GET, "workflow_steps"),
+    ("workflows/run/<str:run>/", run_pages.show, require_GET, "workflow_run"),
+    ("workflows/run/<str:run>/stats.json", run_pages.run_stats, require_GET, "workflow_run_stats"),
+    ("workflows/run/<str:run>/steps/", run_pages.steps, require_GET, "workflow_steps"),
     ("workflows/run/<str:run>/cancel/", run_operations.cancel, _get_or_post, "workflow_cancel"),
     ("workflows/run/<str:run>/retry/", run_operations.retry, _get_or_post, "workflow_retry"),
     ("workflows/run/<str:run>/skip/<str:step>/", run_operations.skip, _get_or_post, "workflow_skip"),
     ("<str:name>/stats.json", queue_page.stats, require_GET, "queue_stats"),
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
-    ("<str:name>/pause/", queue_actions.pause, require_POST, "pause"),
-    ("<str:name>/resume/", queue_actions.resume, require_POST, "resume"),
+    ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
+    ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
     ("<str:name>/purge/<str:place>/", message_jobs.purge, _get_or_post, "purge"),
-    ("<str:name>/ready/", stream_pages.ready, require_GET, "ready"),
-    ("<str:name>/pending/", stream_pages.pending, require_GET, "pending"),
-    ("<str:name>/handled/", handled_pages.listing, require_GET, "handled"),
-    ("<str:name>/handled/<str:entry>/<str:member>/", handled_pages.message, require_GET, "handled_message"),
-    ("<str:name>/entry/<str:source>/<str:entry>/", stream_pages.message, require_GET, "entry"),
+    ("<str:name>/ready/", message_pages.ready, require_GET, "ready"),
+    ("<str:name>/pending/", message_pages.pending, require_GET, "pending"),
+    ("<str:name>/handled/", message_pages.listing, require_GET, "handled"),
+    ("<str:name>/handled/<str:entry>/<str:member>/", message_pages.handled_message, require_GET, "handled_message"),
+    ("<str:name>/entry/<str:source>/<str:entry>/", message_pages.message, require_GET, "entry"),
     (
         "<str:name>/entry/<str:source>/<str:entry>/cancel/",
-        running_cancel.cancel_running,
+        message_pages.cancel_running,
         _get_or_post,
         "cancel_running",
     ),
@@ -90,26 +86,26 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/job/", message_jobs.PAGES.show, require_GET, "message_job"),
     ("<str:name>/job/stats.json", message_jobs.PAGES.stats, require_GET, "message_job_stats"),
     ("<str:name>/job/cancel/", message_jobs.PAGES.cancel, _get_or_post, "message_job_cancel"),
-    ("<str:name>/dead/groups/", dead_letter_editing.groups, require_GET, "dead_groups"),
-    ("<str:name>/dead/export/", dead_letter_editing.export, require_GET, "dead_export"),
-    ("<str:name>/dead/<str:entry>/edit/", dead_letter_editing.edit, _get_or_post, "dead_edit"),
+    ("<str:name>/dead/groups/", dead_letter_pages.groups, require_GET, "dead_groups"),
+    ("<str:name>/dead/export/", dead_letter_pages.export, require_GET, "dead_export"),
+    ("<str:name>/dead/<str:entry>/edit/", dead_letter_pages.edit, _get_or_post, "dead_edit"),
     ("<str:name>/dead/<str:entry>/", dead_letter_pages.letter, require_GET, "dead_letter"),
-    ("<str:name>/cancel/", delayed_pages.cancel, require_POST, "cancel"),
-    ("<str:name>/waiting/<str:room>/", delayed_pages.listing, require_GET, "waiting"),
-    ("<str:name>/waiting/<str:room>/<str:member>/", delayed_pages.message, require_GET, "message"),
-    ("<str:name>/line/<str:line>/", line_page.show, require_GET, "line"),
-    ("<str:name>/line/<str:line>/stats.json", line_page.stats, require_GET, "line_stats"),
-    ("<str:name>/line/<str:line>/skip/", line_page.skip, require_POST, "line_skip"),
-    ("<str:name>/line/<str:line>/redrive/", line_page.redrive, require_POST, "line_redrive"),
-    ("<str:name>/schedule/add/", schedule_editing.add, _get_or_post, "schedule_add"),
-    ("<str:name>/schedule/change/", schedule_editing.change, _get_or_post, "schedule_change"),
-    ("<str:name>/schedule/delete/", schedule_actions.delete, require_POST, "schedule_delete"),
-    ("<str:name>/schedule/pause/", schedule_actions.pause, require_POST, "schedule_pause"),
-    ("<str:name>/schedule/resume/", schedule_actions.resume, require_POST, "schedule_resume"),
-    ("<str:name>/schedule/fire/", schedule_actions.fire, require_POST, "schedule_fire"),
-    ("<str:name>/schedule/skip/", schedule_actions.skip, require_POST, "schedule_skip"),
-    ("<str:name>/schedule/unskip/", schedule_actions.unskip, require_POST, "schedule_unskip"),
-    ("<str:name>/schedule/forget/", schedule_actions.forget, require_POST, "schedule_forget"),
+    ("<str:name>/cancel/", waiting_pages.cancel, require_POST, "cancel"),
+    ("<str:name>/waiting/<str:room>/", waiting_pages.listing, require_GET, "waiting"),
+    ("<str:name>/waiting/<str:room>/<str:member>/", waiting_pages.message, require_GET, "message"),
+    ("<str:name>/line/<str:line>/", limit_pages.show, require_GET, "line"),
+    ("<str:name>/line/<str:line>/stats.json", limit_pages.stats, require_GET, "line_stats"),
+    ("<str:name>/line/<str:line>/skip/", limit_pages.skip, require_POST, "line_skip"),
+    ("<str:name>/line/<str:line>/redrive/", limit_pages.redrive, require_POST, "line_redrive"),
+    ("<str:name>/schedule/add/", schedule_pages.add, _get_or_post, "schedule_add"),
+    ("<str:name>/schedule/change/", schedule_pages.change, _get_or_post, "schedule_change"),
+    ("<str:name>/schedule/delete/", schedule_pages.delete, require_POST, "schedule_delete"),
+    ("<str:name>/schedule/pause/", schedule_pages.pause, require_POST, "schedule_pause"),
+    ("<str:name>/schedule/resume/", schedule_pages.resume, require_POST, "schedule_resume"),
+    ("<str:name>/schedule/fire/", schedule_pages.fire, require_POST, "schedule_fire"),
+    ("<str:name>/schedule/skip/", schedule_pages.skip, require_POST, "schedule_skip"),
+    ("<str:name>/schedule/unskip/", schedule_pages.unskip, require_POST, "schedule_unskip"),
+    ("<str:name>/schedule/forget/", schedule_pages.forget, require_POST, "schedule_forget"),
     ("<str:name>/seek/", seek_page.seek, _get_or_post, "seek"),
     ("<str:name>/unsubscribe/", seek_page.unsubscribe, require_POST, "unsubscribe"),
     ("<str:topic>/topic.json", topic_pages.stats, require_GET, "topic_stats"),
@@ -150,7 +146,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
     ) -> HttpResponse:
         """Show one queue or topic. Their names are distinct."""
         name = unquote(object_id)
-        if (run := run_page.logged_run(name)) is not None:
+        if (run := run_pages.logged_run(name)) is not None:
             return HttpResponseRedirect(Page(self, request).url("workflow_run", run))
         if _is_topic(name):
             return answer(topic_pages.topic, Page(self, request), topic=name)
@@ -163,7 +159,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # a generic class
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
         """Return the queue or topic with that name if it is configured, or a run. Used by the admin's history page."""
         try:
-            if _is_topic(object_id) or run_page.logged_run(object_id) is not None:
+            if _is_topic(object_id) or run_pages.logged_run(object_id) is not None:
                 return Queue(name=object_id)
             require_queue(object_id)
             return Queue(name=object_id)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from django.db import connections
 
-from mq_django.core.exceptions import path_of
+from mq_django.core.texts import path_of
 
 #: Handlers that a consumer process runs at once, unless it is started with another number.
 DEFAULT_THREADS = 8

@@ -7,8 +7,8 @@ import sys
 from datetime import UTC, datetime
 from types import TracebackType
 
-from mq_django.core.exceptions import traceback_of
 from mq_django.core.logs import lines_of
+from mq_django.core.texts import traceback_of
 
 #: Attributes of records about messages, see failure_logs. `mq_django.observability.correlation` has a filter that sets
 #: the last one.

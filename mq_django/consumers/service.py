@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from mq_django.consumers import outage
 from mq_django.consumers.outage import LOG_AGAIN
-from mq_django.core.exceptions import class_name
 from mq_django.core.logs import get_logger
+from mq_django.core.texts import class_name
 from mq_django.errors import ConnectionLost, ConnectionRejected, QueueFull, ReadOnly, StoreError
 from mq_django.transport.failures import concerns_one_slot
 

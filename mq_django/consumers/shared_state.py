@@ -4,20 +4,209 @@ A process that is suspended, or whose handler holds the GIL, cannot answer reque
 it runs, since when, and what it has handled but not yet settled. Each part is written by one side only.
 """
 
+import itertools
 import math
 import mmap
 import os
 import struct
+import tempfile
 import time
 from collections.abc import Collection, Iterable
+from hashlib import blake2b
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice, starmap
+from typing import Any, NamedTuple, Self
 
-from mq_django.consumers.batch_slots import SHAPE, BatchSlots
-from mq_django.consumers.memory import allocate
-from mq_django.consumers.receipts import MAX_ENTRY, Receipt, Running, stored_entry
-from mq_django.consumers.result_ring import FAILED as FAILED
-from mq_django.consumers.result_ring import HANDLED as HANDLED
-from mq_django.consumers.result_ring import RESULT, ResultRing
-from mq_django.consumers.result_ring import RETURNED as RETURNED
+# The receipts of deliveries, as the shared state of a consumer has them.
+
+#: Bytes of the longest entry that is stored: the largest stream id, or an id of RSMQ with its count. Of a longer one
+#: the digest is stored.
+MAX_ENTRY = 44
+_DIGEST = b"blake2b:"
+
+
+def stored_entry(entry: bytes) -> bytes:
+    """Return an entry as the shared state stores it: itself, or its digest if it is too long."""
+    return entry if len(entry) <= MAX_ENTRY else _DIGEST + blake2b(entry, digest_size=16).hexdigest().encode()
+
+
+class Receipt(NamedTuple):
+    """The id of a delivery: the number of its queue, the number of its stream, and the entry as stored here."""
+
+    queue: int
+    stream: int
+    entry: bytes
+
+    @classmethod
+    def of(cls, queue: int, stream: int, entry: bytes) -> Self:
+        """Return the receipt of a delivery."""
+        return cls(queue, stream, stored_entry(entry))
+
+    @property
+    def is_digest(self) -> bool:
+        """Return whether the entry is a digest, which Redis does not know."""
+        return self.entry.startswith(_DIGEST)
+
+
+class Running(NamedTuple):
+    """A delivery that a lane runs. Times are seconds on the monotonic clock, which all processes of a machine share."""
+
+    receipt: Receipt
+    since: float
+    #: When its handler must have ended; infinity without a timeout.
+    deadline: float
+    #: The number of the lane: threads come before the places of coroutines.
+    lane: int = 0
+
+
+# How the latest deliveries of a consumer have ended, in the memory that it shares with its supervisor.
+
+#: A result, also of the rows of the table of batches: the state, the stream, the queue, the entry.
+RESULT = struct.Struct(f"<BBH{MAX_ENTRY}s")
+_pack = RESULT.pack_into
+#: RETURNED: handled, and its value is only in the process: without it, it must not be acked.
+HANDLED, FAILED, RETURNED = 1, 2, 3
+
+
+class ResultRing:
+    """The latest results, in places that are used in turn.
+
+    Args:
+        memory: that of the shared state.
+        at: where the places begin.
+        size: how many there are.
+    """
+
+    def __init__(self, memory: mmap.mmap, at: int, size: int) -> None:
+        self._memory = memory
+        self._places = range(at, at + size * RESULT.size, RESULT.size)
+        #: Where the next results are. Threads share it: each place is taken by one.
+        self._next = itertools.cycle(self._places)
+
+    def add(self, state: int, queue: int, stream: int, entry: bytes) -> None:
+        """Note that a delivery was HANDLED, FAILED or RETURNED."""
+        if len(entry) > MAX_ENTRY:
+            entry = stored_entry(entry)
+        _pack(self._memory, next(self._next), state, stream, queue, entry)
+
+    def add_all(self, results: bytes) -> None:
+        """Note several results, which are packed already."""
+        size = RESULT.size
+        places = list(itertools.islice(self._next, len(results) // size))
+        start = 0
+        while start < len(places):
+            # Other threads may take places in between, and the last place is followed by the first.
+            end, first = len(places), places[start]
+            if places[-1] - first != (end - start - 1) * size:
+                end = next((n for n in range(start + 1, end) if places[n] != first + (n - start) * size), end)
+            self._memory[first : first + (end - start) * size] = results[start * size : end * size]
+            start = end
+
+    def read(self) -> dict[Receipt, int]:
+        """Return how the latest deliveries ended."""
+        found = {}
+        for place in self._places:
+            state, stream, queue, entry = RESULT.unpack_from(self._memory, place)
+            if state:
+                found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
+        return found
+
+
+# The deliveries of running batches, in the memory that a consumer shares with its supervisor.
+
+#: The most batches that coroutine functions handle at once in a process. Threads have one each.
+ASYNC_BATCHES = 16
+
+#: How many batches may run, how many messages each may have, and how many results are kept.
+SHAPE = struct.Struct("<III")
+
+
+class BatchSlots:
+    """A table with a row for each batch that may run, and in a row the receipts of its deliveries.
+
+    Args:
+        memory: that of the shared state.
+        at: where the table begins.
+        rows: how many batches may run at once.
+        size: how many messages each may have.
+    """
+
+    def __init__(self, memory: mmap.mmap, at: int, rows: int, size: int) -> None:
+        self.rows = rows
+        self.size = size
+        self._memory = memory
+        self._at = at
+
+    def write(self, row: int, receipts: Iterable[tuple[int, int, bytes]]) -> int:
+        """Write the receipts of a batch, and return how many these are."""
+        pack, longest, at = RESULT.pack, MAX_ENTRY, self._at + row * self.size * RESULT.size
+        # Each is packed as the result that it will mostly be: see packed().
+        packed = b"".join(
+            [
+                pack(HANDLED, stream, queue, entry if len(entry) <= longest else stored_entry(entry))
+                for queue, stream, entry in islice(receipts, self.size)
+            ]
+        )
+        self._memory[at : at + len(packed)] = packed
+        return len(packed) // RESULT.size
+
+    def packed(self, row: int, count: int) -> bytes:
+        """Return the receipts of a batch with so many deliveries as results that say HANDLED."""
+        at = self._at + row * self.size * RESULT.size
+        return self._memory[at : at + count * RESULT.size]
+
+    def read(self, row: int, count: int) -> list[tuple[int, int, bytes]]:
+        """Return the receipts of a batch with so many deliveries."""
+        if row >= self.rows or count > self.size:
+            # Another process writes it meanwhile.
+            return []
+        return list(starmap(_read, RESULT.iter_unpack(self.packed(row, count))))
+
+
+def _read(_: int, stream: int, queue: int, entry: bytes) -> tuple[int, int, bytes]:
+    return queue, stream, entry.rstrip(b"\0")
+
+
+# Files in memory, for sharing with child processes.
+
+#: Not on Windows, where this module is imported but not used.
+_fcntl: Any = import_module("fcntl") if find_spec("fcntl") else None
+
+
+def new_file() -> int:
+    """Return the descriptor of an empty file without a name: in memory on Linux, elsewhere in the temporary folder.
+
+    Raises:
+        OSError: out of memory or file descriptors.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("mq_django", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd, path = tempfile.mkstemp(prefix="mq-")
+    os.unlink(path)  # noqa: PTH108 - the file lives as long as a process has it open
+    return fd
+
+
+def allocate(size: int) -> int:
+    """Return the descriptor of a new file of `size` zero bytes, all of them allocated.
+
+    On Linux its size is sealed, because access to a truncated page kills a process with SIGBUS.
+
+    Raises:
+        OSError: out of memory or file descriptors.
+    """
+    fd = new_file()
+    try:
+        zeros = memoryview(bytes(size))
+        while zeros:
+            zeros = zeros[os.write(fd, zeros) :]
+        if hasattr(os, "memfd_create"):
+            _fcntl.fcntl(fd, _fcntl.F_ADD_SEALS, _fcntl.F_SEAL_SHRINK | _fcntl.F_SEAL_GROW | _fcntl.F_SEAL_SEAL)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
 
 #: How many latest results are kept, including settled ones: more than a consumer ever has unsettled. Each batch that
 #: may run adds its size.

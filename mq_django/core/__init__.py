@@ -1,1 +1,20 @@
-"""Messages, options and outcomes as plain values, and functions on them. No module here imports Django or redis-py."""
+"""Messages, options and outcomes as plain values, and functions on them. Nothing here imports Django or Redis.
+
+Everything that the other packages pass to each other is a value of this package, and most of them are frozen. What
+comes from a caller is checked when the value is made; what comes from Redis is bounded when it is read.
+
+    publication  ->  wire  ->  messages  ->  outcomes
+    what a caller    fields    a message     what becomes of
+    publishes        in Redis  or delivery   a delivery
+
+`publication.publication()` checks all arguments of a publish and returns a `Publication`. `wire` has the only code
+that writes and reads the fields of entries (docs/protocol.md); `rsmq_format` does so for queues in RSMQ's format.
+`outcomes` has the ends that a delivery can have: `Ack`, `Retry`, `Bury`, `HandBack`, `SetAside`, `Expire` and
+`Cancel`. `retries` computes the delay of a retry.
+
+Options of the settings are fields of the configs in `queue_configs`, `topic_configs` and `project`; `options`
+declares how a field is read, checked and documented. `keys` builds the names of all keys: no other module does.
+
+`clock` is the only place that reads the time which messages carry. `texts.repr_of()` shows a value in an error, and
+cannot fail. `redaction` replaces secrets before a person sees data.
+"""

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from contextvars import ContextVar
 from inspect import isfunction, ismethod
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -90,3 +90,25 @@ def note_registered(function: object) -> None:
 def current_database() -> str | None:
     """Return the alias of the database of the `@exactly_once` handler that runs here; None outside such handlers."""
     return running_in.get()
+
+
+# What a connection of Django to a database says of its transaction.
+
+
+class DatabaseConnection(Protocol):
+    """The part of Django's `BaseDatabaseWrapper` that tells it."""
+
+    settings_dict: dict[str, Any]
+    #: That of the driver; None: it is not open.
+    connection: Any
+    autocommit: bool
+    in_atomic_block: bool
+
+
+def is_manual(connection: DatabaseConnection) -> bool:
+    """Return whether a project commits by itself: outside atomic(), with autocommit off."""
+    if connection.in_atomic_block:
+        return False
+    # A connection that is not open is not opened for this.
+    on = connection.settings_dict["AUTOCOMMIT"] if connection.connection is None else connection.autocommit
+    return not on

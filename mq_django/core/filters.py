@@ -4,8 +4,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
-from mq_django.core.exceptions import exception_of, repr_of
 from mq_django.core.redaction import redact_text
+from mq_django.core.texts import exception_of, repr_of
 from mq_django.errors import InvalidFilter
 
 #: The same as in parts/dead_groups.lua. Ruby separates the names of a class by `::`, and PHP by a backslash.

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn, cast
 
-from mq_django.core.exceptions import class_name, repr_of
+from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import DecodeError, InvalidMessage
 
 

@@ -5,9 +5,94 @@ use them together.
 """
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from mq_django.core.partition_keys import KeysOfTopic, PartitionKeys
+# The keys that only queues and topics with partitions, and their partitions, have.
+
+
+class PartitionKeys(ABC):
+    """The part of the keys of a queue, a topic or a group that is about partitions."""
+
+    __slots__ = ()
+
+    @property
+    def recorded(self) -> str:
+        """HASH with the number of partitions in its field `partitions`, of what has some or is one."""
+        return self._key("control")
+
+    @property
+    @abstractmethod
+    def filled(self) -> tuple[str, ...]:
+        """Return the keys that are not empty if there were messages before there were partitions."""
+
+    @property
+    def asleep(self) -> str:
+        """STRING with a TTL, of a partition: there was nothing to fetch, and what comes next is to wake consumers."""
+        return self._key("asleep")
+
+    @property
+    def shares(self) -> str:
+        """HASH, of a queue with partitions: consumer -> its share of the limits of the whole queue, and its end."""
+        return self._key("shares")
+
+    @property
+    def arrivals(self) -> str:
+        """Pub/sub channel, of a partition: consumers had found nothing, and now there is something."""
+        return self._key("arrivals")
+
+    @property
+    def moving(self) -> str:
+        """STREAM, of a partition: what is on its way to another one, while the number of partitions is changed."""
+        return self._key("moving")
+
+    @property
+    def arrived(self) -> str:
+        """HASH, of a partition: tag of another one -> the latest entry of its `moving` that has arrived here."""
+        return self._key("arrived")
+
+    @property
+    def outbox(self) -> str:
+        """HASH: outbox of a database -> its latest claim for this place, and how much of it is published."""
+        return self._key("outbox")
+
+    @abstractmethod
+    def _key(self, kind: str) -> str:
+        """Return the key of a kind."""
+
+
+class KeysOfTopic(PartitionKeys):
+    """The keys about partitions that a group shares with all groups of its topic."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def topic(self) -> PartitionKeys:
+        """The keys of the topic."""
+
+    @property
+    def recorded(self) -> str:
+        """See PartitionKeys.recorded: a group has as many partitions as its topic."""
+        return self.topic.recorded
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """See PartitionKeys.filled: the log."""
+        return self.topic.filled
+
+    @property
+    def asleep(self) -> str:
+        """See PartitionKeys.asleep: one for all groups, because what is published is for all of them."""
+        return self.topic.asleep
+
+    @property
+    def arrivals(self) -> str:
+        """See PartitionKeys.arrivals and `asleep`."""
+        return self.topic.arrivals
+
+
+# All Redis keys and channels of mq_django. No other module builds one.
 
 #: Names of queues and topics. RSMQ has the same rule.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
@@ -308,3 +393,157 @@ class GroupKeys(KeysOfTopic, QueueKeys):
             *(self.hours(day - ago) for ago in range(37)),
             self.totals,
         ]
+
+
+# The keys of queues in RSMQ's format. No other module builds one.
+
+
+@dataclass(frozen=True, slots=True)
+class RsmqKeys(QueueKeys):
+    """The keys of a queue in RSMQ's format, and our additional keys.
+
+    RSMQ puts no braces around a name. On a Redis Cluster the namespace has the hash tag, as in `{rsmq}`. RSMQ's ZSET of
+    ids by visibility and HASH of bodies by id correspond to `due` and `waiting`, and are available under these names,
+    too.
+    """
+
+    def _key(self, kind: str) -> str:
+        if kind == "due":
+            return self.zset
+        if kind == "waiting":
+            return self.hash
+        return f"{self.namespace}:{self.queue}:mq:{kind}"
+
+    @property
+    def zset(self) -> str:
+        """RSMQ's ZSET, score the time in ms from which it is visible: ids."""
+        return f"{self.namespace}:{self.queue}"
+
+    @property
+    def hash(self) -> str:
+        """RSMQ's HASH: the queue's attributes, and each message's body, receive count and first receive."""
+        return f"{self.namespace}:{self.queue}:Q"
+
+    @property
+    def names(self) -> str:
+        """RSMQ's SET of the names of all queues."""
+        return f"{self.namespace}:QUEUES"
+
+    @property
+    def realtime(self) -> str:
+        """RSMQ's pub/sub channel: the number of messages after a send."""
+        return f"{self.namespace}:rt:{self.queue}"
+
+    @property
+    def owners(self) -> str:
+        """HASH: id -> our consumer that holds it, and the receive count at that time."""
+        return self._key("owners")
+
+    @property
+    def notes(self) -> str:
+        """HASH: id:free, the number of receives that do not count as attempts; id:alone; id:lost."""
+        return self._key("notes")
+
+    @property
+    def retried(self) -> str:
+        """ZSET, score the time in ms from which it is visible: ids that wait for another attempt."""
+        return self._key("retried")
+
+    def streams(self) -> tuple[str, ...]:
+        """Return the streams by `Delivery.stream`: there are none."""
+        return ()
+
+    def own(self) -> list[str]:
+        """Return our keys that are deleted with the queue: all but dead letters, their job, counters and `moved`."""
+        waiting = [self.notes, self.retried, self.unhandled, self.expired, self.message_job]
+        return [self.owners, *waiting, self.control, self.consumers]
+
+
+# The keys of workflows. No other module builds one.
+
+#: Prefix of the ids of messages that are steps of workflows: `w:<run>.<step>.<round>`. No other id starts with it.
+STEP_PREFIX = "w:"
+#: Prefix of the ids of messages that are callbacks of runs: `w-<run>.<kind>.<round>`.
+CALLBACK_PREFIX = "w-"
+#: The first character of a run's id names its home: the keys of all runs of a home are in one hash slot. On one server
+#: one home is enough.
+HOMES = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowKeys:
+    """The keys of one home of workflows."""
+
+    namespace: str
+    #: One of HOMES.
+    home: str
+
+    def _key(self, kind: str) -> str:
+        return f"{self.namespace}:{{workflows.{self.home}}}:{kind}"
+
+    @property
+    def starts(self) -> str:
+        """STREAM: steps and callbacks that are to be published."""
+        return self._key("starts")
+
+    @property
+    def alive(self) -> str:
+        """ZSET, score when it expires in ms: runs that have not ended."""
+        return self._key("alive")
+
+    @property
+    def index(self) -> str:
+        """ZSET, score when it was started in ms: all runs."""
+        return self._key("index")
+
+    @property
+    def unique(self) -> str:
+        """HASH: unique key -> the run that has it, until that has ended."""
+        return self._key("unique")
+
+    @property
+    def busy(self) -> str:
+        """ZSET, score when it was left in ms: runs of which only a part of the changes is made."""
+        return self._key("busy")
+
+    @property
+    def checked(self) -> str:
+        """STRING with a TTL: while it exists, no other supervisor checks the runs."""
+        return self._key("checked")
+
+    def run(self, run_id: str) -> str:
+        """HASH: the state of a run, its counts, times and callbacks."""
+        return self._key(f"run:{run_id}")
+
+    def steps(self, run_id: str) -> str:
+        """HASH: number of a step -> its record, see `lua/parts/flow_steps.lua`."""
+        return self._key(f"steps:{run_id}")
+
+    def bodies(self, run_id: str) -> str:
+        """HASH: number of a step -> what is published to start it."""
+        return self._key(f"bodies:{run_id}")
+
+    def after(self, run_id: str) -> str:
+        """HASH: number of a step -> ranges of the steps that wait for it."""
+        return self._key(f"after:{run_id}")
+
+    def values(self, run_id: str) -> str:
+        """HASH: number of a step -> the JSON text of the value that it has returned."""
+        return self._key(f"values:{run_id}")
+
+    def work(self, run_id: str) -> str:
+        """LIST: changes that are still to be made."""
+        return self._key(f"work:{run_id}")
+
+    def held(self, run_id: str) -> str:
+        """LIST: steps that start when the run continues."""
+        return self._key(f"held:{run_id}")
+
+    def of_run(self, run_id: str) -> tuple[str, ...]:
+        """Return the keys that only one run has."""
+        kinds = (self.run, self.steps, self.bodies, self.after, self.values, self.work, self.held)
+        return tuple(kind(run_id) for kind in kinds)
+
+    def all(self, run_id: str) -> tuple[str, ...]:
+        """Return the keys that a change of a run needs, in the order of the script."""
+        return (*self.of_run(run_id), self.starts, self.alive, self.index, self.unique, self.busy)

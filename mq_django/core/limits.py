@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, NamedTuple, TypeVar
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,6})\s*([smhd])", re.ASCII)

@@ -11,8 +11,7 @@ from contextlib import suppress
 from textwrap import indent
 from typing import Any
 
-from mq_django.core.exceptions import has_usual_traceback, path_of, text_of, traceback_of
-from mq_django.core.visible import escape, line
+from mq_django.core.texts import escape, has_usual_traceback, line, path_of, text_of, traceback_of
 from mq_django.errors import HandlerTimeout
 
 

@@ -3,9 +3,9 @@
 import re
 from datetime import datetime
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.clock import aware
 from mq_django.core.partitions import SEPARATOR, number_in
-from mq_django.core.times import aware
+from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidOffset
 
 #: Where a group can start, or be moved to: "beginning", "end", a time, or the id of an entry.

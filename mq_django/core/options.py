@@ -11,11 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.limits import Limit, Rate, Weights
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
-from mq_django.core.times import MAX_DELAY, read_duration
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, InvalidValue
 
 #: Schemes of URLs that name one server, of those that name a master by its Sentinels, and of those of a Redis Cluster.

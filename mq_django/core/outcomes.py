@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import Any
 
-from mq_django.core.exceptions import class_name, repr_of, text_of
-from mq_django.core.times import MAX_DELAY, Duration, read_duration
+from mq_django.core.clock import MAX_DELAY, Duration, read_duration
+from mq_django.core.texts import class_name, repr_of, text_of
 from mq_django.errors import ConfigurationError, InvalidOutcomes
 
 

@@ -1,17 +1,17 @@
 """All settings of a project as one frozen value. `mq_django.conf` reads them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mq_django.core.exceptions import repr_of
 from mq_django.core.ids import is_text
 from mq_django.core.keys import GROUP_SEPARATOR, is_name
-from mq_django.core.option_digests import option_digests
 from mq_django.core.options import (
     option,
+    options_of,
     read_connection,
     read_directory,
     read_modules,
@@ -26,9 +26,30 @@ from mq_django.core.options import (
 from mq_django.core.partitions import number_in, public_name
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.schedules import Scheduled
+from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.core.topic_configs import TopicConfig
 from mq_django.errors import UnknownQueue, UnknownTopic
+
+# Digests of options, by which processes notice that they run with different settings without showing these.
+
+#: Options that need no digest: processes with another one are not on the same keys, or announce the value itself.
+_LEFT_OUT = frozenset({"CONNECTION", "NAMESPACE", "STORE", "VISIBILITY_TIMEOUT", "VT"})
+
+
+def option_digests(*configs: QueueConfig | TopicConfig) -> dict[str, str]:
+    """Return a digest of each option that is not the default, by its name."""
+    found = {}
+    for config in configs:
+        defaults = {field.name: field.default for field in fields(config)}
+        for name, declared in options_of(type(config)).items():
+            value = getattr(config, declared.attribute)
+            if name not in _LEFT_OUT and value != defaults[declared.attribute]:
+                found[name] = sha256(repr(value).encode()).hexdigest()[:8]
+    return found
+
+
+# All settings of a project as one frozen value. `mq_django.conf` reads them.
 
 EMBEDDED = "embedded"
 

@@ -1,27 +1,252 @@
 """The options of queues as frozen values. `mq_django.conf` reads them from the settings."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self
 
-from mq_django.core.delivery_options import DeliveryOptions, own_keys
-from mq_django.core.keys import QueueKeys
+from mq_django.core import ids, rsmq_format
+from mq_django.core.keys import PartitionKeys, QueueKeys, RsmqKeys
 from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
     option,
     read_after_bury,
     read_concurrency,
     read_count,
+    read_delay,
+    read_durability,
+    read_expired,
     read_fair,
+    read_maxsize,
     read_optional_count,
     read_optional_period,
+    read_outbox,
+    read_own_connection,
+    read_partitions,
     read_rate_limit,
     read_result_ttl,
+    read_retry,
+    read_rsmq_namespace,
+    read_size,
     read_store,
     read_switch,
+    read_visibility_timeout,
+    read_vt,
 )
+from mq_django.core.partitions import (
+    SEPARATOR,
+    in_turn,
+    number_in_id,
+    partition_name,
+    partition_of,
+    public_name,
+    tag_of,
+)
+from mq_django.core.retries import RetryPolicy
+from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+
+# The options that queues and topics share, and their partitions, as a frozen value.
+
+
+def own_keys() -> Any:
+    """Return the field for the Redis keys of a queue or a topic, which __post_init__ fills."""
+    return field(init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryOptions:
+    """The options that queues and topics share: how their messages are handled.
+
+    A partition is a complete queue or topic with the same options, named `name.number`.
+    """
+
+    name: str
+    namespace: str = "mq"
+    connection: str = field(
+        default="",
+        metadata=option(
+            read_own_connection,
+            "A server of its own: a value as for the `CONNECTION` of the project, which is the default.",
+            shown="that of the project",
+        ),
+    )
+    durability: str = field(
+        default="master",
+        metadata=option(
+            read_durability,
+            'With `"replica"` a publish [waits until a replica has the message](reliability.md#durability), and raises '
+            "`NotReplicated` if none has it after half a second.",
+        ),
+    )
+    max_attempts: int = field(
+        default=25,
+        metadata=option(read_count, "The number of failed deliveries after which a message becomes a dead letter."),
+    )
+    retry: RetryPolicy = field(
+        default=RetryPolicy(),
+        metadata=option(
+            read_retry,
+            "A `RetryPolicy`, or a dict of its arguments: `delay` (1 s), `factor` (2), `max_delay` (1 h), "
+            "`jitter` (0.25), `max_attempts`, `bury_on`.",
+            shown="`{}`",
+        ),
+    )
+    timeout: timedelta | None = field(
+        default=None, metadata=option(read_optional_period, "How long a handler may run.")
+    )
+    visibility_timeout: timedelta = field(
+        default=timedelta(seconds=10),
+        metadata=option(
+            read_visibility_timeout,
+            "When a supervisor has sent no heartbeat for this long, the messages of its consumers are reassigned. 1 s "
+            "to a day. How long a handler runs does not matter. Each supervisor announces its own value, so values may "
+            "differ, as in a rolling deploy.",
+        ),
+    )
+    max_size: int = field(
+        default=256 * 1024,
+        metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
+    )
+    expired: str = field(
+        default="discard",
+        metadata=option(
+            read_expired,
+            'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
+            'kept, for a week; with `"bury"` it becomes a dead letter.',
+        ),
+    )
+
+    partitions: int = field(
+        default=1,
+        metadata=option(
+            read_partitions,
+            "The number of [partitions](partitions.md): complete queues or topics behind this name, which a Redis "
+            "Cluster spreads over its nodes. It is recorded in Redis, and `manage.py mq repartition` changes that of a "
+            "queue.",
+        ),
+    )
+    outbox: bool | Literal["handled"] = field(
+        default=False,
+        metadata=option(
+            read_outbox,
+            "Each publish writes a row of the [outbox](transactions.md#outbox) into the database, in the same "
+            "transaction, and a relay publishes it after the commit. "
+            '`{"KEEP_UNTIL": "handled"}`: of a queue, [rows stay until their messages are '
+            "handled](transactions.md#rows-that-stay-until-the-message-is-handled).",
+        ),
+    )
+    #: Of a partition its number, from 0; else -1.
+    number: int = -1
+    keys: PartitionKeys = own_keys()
+    #: Its partitions; none if there is only one, or this is one.
+    parts: tuple[Self, ...] = own_keys()
+
+    #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    #: What has the number of partitions, and what to do about another one in Redis, as templates.
+    counted_as: ClassVar[str] = "Queue {config.public_name!r}"
+    other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
+    #: The pattern of ids; None: any text.
+    id_form: ClassVar[re.Pattern[str] | None] = None
+    #: The name of messages whose text is sent as it is, without attributes; None: there are none.
+    text_name: ClassVar[str | None] = None
+
+    @property
+    def public_name(self) -> str:
+        """Return the name that handlers and publishers use: of a partition that of its queue."""
+        return public_name(self.name)
+
+    @property
+    def each_part(self) -> Sequence[Self]:
+        """Return the partitions, or this itself if it has none: what has messages and consumers."""
+        return self.parts or (self,)
+
+    @property
+    def is_partition(self) -> bool:
+        """Return whether this is a partition."""
+        return self.number >= 0
+
+    @property
+    def id_end(self) -> str:
+        """Return the end of ids that are made here: of a partition its number, after a dot; else ""."""
+        return f"{SEPARATOR}{self.number}" if self.is_partition else ""
+
+    def new_id(self) -> str:
+        """Return a new id of a message. It names the partition, if this is one."""
+        return ids.new_id() + self.id_end
+
+    def place_of(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> Self:
+        """Return where a new message belongs: this, or the one of its partitions.
+
+        It is chosen by the key, else by the unique key, else by a given id, else in turn.
+        """
+        if not self.parts:
+            return self
+        named = key or unique
+        if named is None and message_id is not None:
+            # A generated id may be given again. It is looked for where it says.
+            return self.places_of(message_id)[0]
+        return self.parts[in_turn(len(self.parts)) if named is None else partition_of(named, len(self.parts))]
+
+    def places_of(self, message_id: str) -> Sequence[Self]:
+        """Return the partitions in which a message may be, the likely one first: that which its id names.
+
+        It may be in another one since the number of partitions was changed.
+        """
+        likely, number = self.places_by(message_id), number_in_id(message_id)
+        if number is None or number >= len(self.parts):
+            return likely
+        named = self.parts[number]
+        return named, *(part for part in likely if part is not named)
+
+    def places_by(self, name: str) -> Sequence[Self]:
+        """Return the partitions in which the message with a unique key or a given id may be, the likely one first."""
+        if not self.parts:
+            return (self,)
+        likely = partition_of(name, len(self.parts))
+        return self.parts[likely], *self.parts[:likely], *self.parts[likely + 1 :]
+
+    def lacking(self, option: str) -> str | None:
+        """Return why an option of a publish is not supported, as a template of the error; None: it is."""
+        return self.lacks.get(option)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Return whether the rows of the outbox are kept until their messages are handled."""
+        return self.outbox == "handled"
+
+    @property
+    def keeps_results(self) -> bool:
+        """Return whether the results of tasks are kept."""
+        return False
+
+    @property
+    def _tag(self) -> str:
+        """What stands in braces in its keys."""
+        return tag_of(self.public_name, self.number, self.partitions) if self.is_partition else self.name
+
+    def _make_parts(self) -> tuple[Self, ...]:
+        if self.partitions == 1 or self.is_partition:
+            return ()
+        shared = self._of_a_part()
+        return tuple(
+            replace(self, **shared, number=number, **self._names_of(number)) for number in range(self.partitions)
+        )
+
+    def _names_of(self, number: int) -> dict[str, Any]:
+        """Return the options with the name of a partition."""
+        return {"name": partition_name(self.name, number)}
+
+    def _of_a_part(self) -> dict[str, Any]:
+        """Return the options in which partitions differ from the whole."""
+        return {}
+
+
+# The options of queues as frozen values. `mq_django.conf` reads them from the settings.
 
 STORE = option(
     read_store,
@@ -153,7 +378,7 @@ class QueueConfig(DeliveryOptions):
         return queue_keys(self.namespace, self._tag)
 
     def _of_a_part(self) -> dict[str, Any]:
-        """See DeliveryOptions. Limits of the whole are in its own slot: see `mq_django.stores.shares`."""
+        """See DeliveryOptions. Limits of the whole are in its own slot: see `mq_django.stores.line_store`."""
         return {
             "rate_limit": Limit(key=self.rate_limit.key),
             "concurrency": Limit(key=self.concurrency.key),
@@ -169,3 +394,80 @@ def likely_first(configs: Sequence[QueueConfig]) -> tuple[list[int], list[int]]:
         (others if config.public_name in seen else likely).append(at)
         seen.add(config.public_name)
     return likely, others
+
+
+# The options of queues in RSMQ's format, as a frozen value.
+
+rsmq_keys = cache(RsmqKeys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RsmqConfig(QueueConfig):
+    """The options of a queue in RSMQ's format, shared with programs in other languages."""
+
+    namespace: str = field(
+        default="rsmq",
+        metadata=option(read_rsmq_namespace, 'RSMQ\'s `ns`. On a Redis Cluster it carries the hash tag: `"{rsmq}"`.'),
+    )
+    visibility_timeout: timedelta = field(
+        default=timedelta(seconds=DEFAULT_VT),
+        metadata=option(
+            read_vt,
+            "Seconds from 1: the `vt` of a new queue, and how long our consumers hide the messages that they take.",
+            name="VT",
+        ),
+    )
+    delay: int = field(
+        default=DEFAULT_DELAY,
+        metadata=option(read_delay, "Seconds: the `delay` of a new queue."),
+    )
+    maxsize: int = field(
+        default=DEFAULT_MAXSIZE,
+        metadata=option(read_maxsize, "UTF-16 units, or -1: the `maxsize` of a new queue."),
+    )
+    realtime: bool = field(
+        default=False,
+        metadata=option(read_switch, "Publish on RSMQ's channel after each send, and rely on other programs to do so."),
+    )
+    store: str = field(default="rsmq", metadata=STORE)
+    keys: RsmqKeys = own_keys()
+    # An RSMQ queue does not have these options.
+    max_size: int = 1024 * 1000
+    result_ttl: timedelta = timedelta(0)
+    keep_handled: timedelta | None = None
+    keep_handled_count: int = 0
+    keep_handled_data: bool = False
+    rate_limit: Limit[Rate] = Limit()
+    concurrency: Limit[int] = Limit()
+    ordered: bool = False
+    after_bury: str = "continue"
+    fair: Weights | None = None
+    partitions: int = 1
+    outbox: bool = False
+
+    has_schedules: ClassVar[bool] = False
+    keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
+    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
+            "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",
+            "outbox": "Queue {config.name!r} has RSMQ's format, which has no outbox",
+            "step": "Queue {config.name!r} has RSMQ's format, which has no steps of workflows",
+            "message_id": "Queue {config.name!r} has RSMQ's format, which has no ids such as {value!r}: "
+            "they have 32 letters and digits",
+        }
+    )
+    id_form: ClassVar[re.Pattern[str] | None] = rsmq_format.MESSAGE_ID
+    text_name: ClassVar[str | None] = rsmq_format.TEXT
+
+    def new_id(self) -> str:
+        """See DeliveryOptions.new_id(): an id as RSMQ makes them."""
+        return rsmq_format.new_id()
+
+    def _make_keys(self) -> RsmqKeys:
+        return rsmq_keys(self.namespace, self.name)
+
+    @property
+    def vt(self) -> int:
+        """Return the visibility timeout in whole seconds, RSMQ's unit."""
+        return math.ceil(self.visibility_timeout.total_seconds())

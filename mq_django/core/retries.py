@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from mq_django.core.exceptions import repr_of
-from mq_django.core.times import MAX_DELAY, Duration, read_duration
+from mq_django.core.clock import MAX_DELAY, Duration, read_duration
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
 #: More would overflow a float before the longest delay ends the growth.

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.redaction import redact_forms, redact_text
-from mq_django.core.visible import escape, truncate
+from mq_django.core.texts import escape, truncate
 from mq_django.errors import DecodeError
 
 #: What a stack is of: a thread or a coroutine that runs a handler; another task that runs on their event loop; or what

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage
 
 #: Names of public attributes. Private ones give access to classes and from there to everything. No items, no calls.

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.options import option, options_of
-from mq_django.core.times import MAX_DELAY, read_duration
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
 

@@ -7,12 +7,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from mq_django.core.delivery_options import DeliveryOptions, own_keys
-from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR, GroupKeys, TopicKeys, is_name
 from mq_django.core.options import option, read_optional_count, read_optional_period, read_period, read_share
 from mq_django.core.partitions import partition_name, public_name, tag_of
-from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.queue_configs import DeliveryOptions, QueueConfig, own_keys
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
 #: See DeliveryOptions. The entries of a log, and the places of groups in it, cannot be moved to other logs.

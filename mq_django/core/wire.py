@@ -4,18 +4,123 @@ Attributes have the names of CloudEvents. An entry has them as fields, or in a J
 fields override those in the object.
 """
 
-from collections.abc import Mapping
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from mq_django.core.attribute_values import BINARY_DATA, header_values, text_value, whole_value, with_data
-from mq_django.core.exceptions import class_name
-from mq_django.core.jsontext import dumps, loads
+from mq_django.core.jsontext import dumps, loads, parser_of
 from mq_django.core.keys import PARKED_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.numbers import LARGEST, LAST_MS
-from mq_django.core.packed_fields import unpacked
+from mq_django.core.texts import class_name
 from mq_django.errors import DecodeError
+
+# Read the values of attributes, which other programs write in all forms that JSON has.
+#
+# null means that the attribute is absent. A number or a boolean where text is expected has its form in JSON as its
+# text,
+# as in CloudEvents. What does not fit is an error: it would be lost, or mean something else.
+
+#: In CloudEvents, names of extension attributes are lower-case letters and digits.
+HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)
+#: The bytes of a CloudEvent in Base64, and the header that says so of the text that the handler gets.
+BINARY_DATA, ENCODING_HEADER, BASE64 = "data_base64", "datacontentencoding", "base64"
+_WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+#: Valid names of headers. The number is limited, because another program may send any number of names.
+_header_names: set[str] = set()
+_MAX_NAMES = 1000
+
+
+def text_value(name: str, value: object) -> str | None:
+    """Return an attribute's value as text, None for null.
+
+    Raises:
+        DecodeError: it is an array or an object.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return dumps(value).decode()
+    raise DecodeError(f"{name} is not text")
+
+
+def whole_value(name: str, value: object, default: int, least: int, most: int) -> int:
+    """Return an attribute's value as a whole number, `default` for null.
+
+    Raises:
+        DecodeError: it is not a number, or not from `least` to `most`.
+    """
+    if value is None:
+        return default
+    text = text_value(name, value) or ""
+    found = int(text) if _WHOLE.fullmatch(text) else None
+    if found is None and isinstance(value, float) and value.is_integer():
+        found = int(value)
+    if found is None or not least <= found <= most:
+        raise DecodeError(f"{name} is not a whole number from {least} to {most}: {text[:80]!r}")
+    return found
+
+
+def header_values(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers among these attributes, which are all that have no other meaning.
+
+    Raises:
+        DecodeError: a name or a value is not valid.
+    """
+    if not _header_names.issuperset(found):
+        for name in found:
+            if not HEADER_NAME.fullmatch(name):
+                raise DecodeError(f"not the name of an attribute, 1 to 64 lower-case letters and digits: {name[:80]!r}")
+        if len(_header_names) < _MAX_NAMES:
+            _header_names.update(found)
+    return {name: text for name, value in found.items() if (text := text_value(name, value)) is not None}
+
+
+def with_data(found: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes with data: null where there is none, and for the bytes of a CloudEvent their Base64 text.
+
+    Raises:
+        DecodeError: there are data and bytes, or the bytes are not Base64.
+    """
+    binary = found.pop(BINARY_DATA, None)
+    if binary is None:
+        found.setdefault("data", None)
+        return found
+    if found.get("data") is not None:
+        raise DecodeError(f"the message has both data and {BINARY_DATA}")
+    try:
+        b64decode(binary, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise DecodeError(f"{BINARY_DATA} is not Base64") from error
+    return found | {"data": binary, ENCODING_HEADER: BASE64}
+
+
+# The fields of an entry as one text, for a message that waits in the line of its key: netstrings, by D. J. Bernstein.
+#
+# `lua/parts/packed_fields.lua` writes it.
+
+
+def unpacked(body: bytes, most: int) -> Iterator[tuple[str, bytes]]:
+    """Return the packed fields of an entry, at most this many names and values.
+
+    Raises:
+        DecodeError: it is something else.
+    """
+    parts, at = list[bytes](), 0
+    while at < len(body):
+        size, colon, _ = body[at : at + 10].partition(b":")
+        first = at + len(size) + 1
+        at = first + (int(size) if colon and size.isdigit() else len(body)) + 1
+        parts.append(body[first : at - 1])
+    if at != len(body) or len(parts) % 2 or len(parts) > most:
+        raise DecodeError("not a message of a line")
+    return zip([name.decode() for name in parts[::2]], parts[1::2], strict=True)
+
+
+# Encode and decode messages: the wire protocol of `docs/protocol.md`.
 
 #: The most bytes of one entry. Parsing JSON can take 25 times its size in memory.
 MAX_ENTRY_BYTES = 1024 * 1024
@@ -158,7 +263,6 @@ def _values(found: dict[str, Any]) -> tuple[dict[str, Any], bytes | None]:
 
 #: Valid names by their bytes. The number is limited, because another program may send any number of names.
 known_names: dict[bytes, str] = {}
-_MAX_NAMES = 1000
 
 
 def _name(value: object) -> str:
@@ -296,3 +400,60 @@ def _message_of(found: Mapping[str, Any], queue: str, entry: bytes) -> Message:
         headers=header_values(headers) if headers else NO_HEADERS,
         claims=found.get("claim") is not None,
     )
+
+
+# Decode the entries of a reply together: faster than one by one, with the same results.
+
+#: The fields of most entries of our own producers.
+_OURS = (b"id", b"type", b"data")
+#: Makes a named tuple in half the time that its own constructor takes.
+_new = tuple.__new__
+
+
+def decode_entries(
+    entries: list[Any], *, queue: str, stream: int, read_at: float = 0.0, id_end: str = ""
+) -> list[Delivery | Undecodable]:
+    """Return what decode_entry() returns for each entry. An entry is its id with its fields, or None for no fields.
+
+    The list is emptied.
+    """
+    parse = parser_of([fields[5] for _, fields in entries if fields is not None and len(fields) == 6])
+    decoded: list[Delivery | Undecodable] = []
+    add, start, ms = decoded.append, b"-", 0
+    # What is decoded is freed at once: the garbage collector need not look at it.
+    entries.reverse()
+    while entries:
+        entry, fields = entries.pop()
+        try:
+            first, message_id, second, type_, third, text = fields
+            # isalnum() is the fastest check of an id. Ids of partitions have a dot; see _decode_any() for others.
+            is_plain = message_id.isalnum() or message_id.replace(b".", b"").isalnum()
+            if is_plain and (first, second, third) == _OURS and len(message_id) <= MAX_NAME_LENGTH:
+                name = known_names.get(type_)
+                if name is not None and len(text) <= MAX_ENTRY_BYTES:
+                    # Many entries have the time of the one before.
+                    if not entry.startswith(start):
+                        ms, start = entry_ms(entry), entry.partition(b"-")[0] + b"-"
+                    # All values one by one: to add the defaults with * takes twice as long.
+                    values = (
+                        message_id.decode(),
+                        name,
+                        parse(text),
+                        queue,
+                        1,
+                        None,
+                        ms,
+                        None,
+                        0,
+                        None,
+                        NO_HEADERS,
+                        False,
+                    )
+                    add(_new(Delivery, (_new(Message, values), stream, entry, text, False, False, "", read_at)))
+                    continue
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001, S110 - decode_entry() finds the reason
+            pass
+        add(decode_entry(fields or [], queue=queue, stream=stream, entry=entry, read_at=read_at, id_end=id_end))
+    return decoded

@@ -1,16 +1,17 @@
 """Run a handler in one transaction with the row of the inbox that names its message."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 
+from mq_django.conf import get_config
+from mq_django.core import clock
 from mq_django.core.exactly_once import Postponed, running_in
-from mq_django.core.interrupts import seal
 from mq_django.core.logs import get_logger
-from mq_django.core.outcomes import Ack, Outcome, Retry, StepEnd
-from mq_django.inbox.identity import Identity
-from mq_django.inbox.inbox_entries import Entries, Taken
+from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, StepEnd
+from mq_django.core.running_handler import seal
+from mq_django.inbox.entries import Entries, Identity, Taken, inbox_messages
 from mq_django.inbox.passes import Pass, pass_of
 
 logger = get_logger(__name__)
@@ -186,3 +187,79 @@ class Once:
 
     def _note_commit(self) -> None:
         self._is_committed = True
+
+
+class OnceTogether(Once):
+    """One call of a handler with `@exactly_once` for several messages: all are handled in its transaction, or none.
+
+    Args:
+        using: the alias of the handler's database.
+        identities: of the messages, in the first pass; at least one.
+    """
+
+    def __init__(self, using: str, identities: Sequence[Identity]) -> None:
+        super().__init__(using, identities[0])
+        self._all = identities
+
+    def handled(self) -> set[Identity]:
+        """Return the identities of those that were handled before in this pass, as they were given."""
+        number = self.current_pass().number
+        found = self._entries.handled([each._replace(number=number) for each in self._all])
+        return {each for each in self._all if each._replace(number=number) in found}
+
+    def _found(self) -> Ack | None:
+        return ACK if len(self.handled()) == len(set(self._all)) else None
+
+    def _add(self, identity: Identity) -> None:
+        self._entries.add_all([each._replace(number=identity.number) for each in self._all])
+
+    def _keep(self, identity: Identity, outcome: Ack) -> None:
+        """Do nothing: the messages of a batch have no results."""
+
+
+# For how long the inbox knows a message, and what happens to one that it may have forgotten.
+
+UNCERTAIN = (
+    "This message may have been handled longer ago than INBOX_RETENTION, and the inbox does not know it any more. "
+    "Redrive it if its effects are not there"
+)
+
+#: Rows deleted by one statement, which is short, so that no other writer waits for it.
+BATCH = 1000
+
+
+def oldest_ms() -> int:
+    """Return since when the inbox has rows, in milliseconds since 1970."""
+    return clock.now_ms() - round(get_config().inbox_retention.total_seconds() * 1000)
+
+
+def is_forgotten(published_ms: int | None, known: Pass) -> bool:
+    """Return whether the row of a message that comes again may be deleted by now, in this pass."""
+    oldest = oldest_ms()
+    return published_ms is not None and published_ms < oldest and known.raised_ms < oldest
+
+
+def outcome_of_forgotten(once: Once) -> Ack | Bury:
+    """Return how a message was acked that may be forgotten, or a burial with the reason `uncertain`.
+
+    Raises:
+        Postponed: another delivery of it runs now.
+        DatabaseError, InterfaceError: the database cannot say.
+    """
+    return once.look() or Bury(UNCERTAIN, reason="uncertain")
+
+
+def delete_old(using: str) -> bool:
+    """Delete one batch of rows of a database that are older than INBOX_RETENTION; return whether there may be more.
+
+    Any number of processes may do so.
+
+    Args:
+        using: the alias of the database.
+    """
+    rows = inbox_messages().objects.using(using)
+    old = rows.filter(created_ms__lt=oldest_ms()).order_by("created_ms").values_list("digest", flat=True)
+    found = list(old[:BATCH])
+    if found:
+        rows.filter(pk__in=found).delete()
+    return len(found) == BATCH

@@ -5,14 +5,16 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import F
 
+from mq_django.conf import GroupConfig
 from mq_django.core import clock
-from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.offsets import Offset, before
 from mq_django.core.partitions import public_name
-from mq_django.errors import ConfigurationError
-from mq_django.inbox.identity import digest_of, shown
-from mq_django.inbox.inbox_tables import inbox_passes
+from mq_django.core.texts import repr_of
+from mq_django.errors import ConfigurationError, UnknownGroup
+from mq_django.inbox.entries import digest_of, inbox_passes, shown
 from mq_django.registry import find, handlers, names
+from mq_django.stores.log import Log, PartitionedLog
 
 NOT_REPEATABLE = (
     "repeat=True is for groups with a subscriber that is decorated with @exactly_once, and {queue!r} has none here. "
@@ -91,3 +93,22 @@ def _note(queue: str, using: str, *, repeat: bool) -> None:
         rows.get_or_create(digest=digest, defaults={"queue": shown(queue, 321)})
         if repeat:
             rows.filter(pk=digest).update(number=F("number") + 1, raised_ms=clock.now_ms())
+
+
+# Move a group of a topic whose subscribers may have `@exactly_once`.
+
+
+def seek(log: Log | PartitionedLog, group: GroupConfig, place: Offset, *, repeat: bool) -> None:
+    """Move a group, and raise its pass before with `repeat`: see Group.seek().
+
+    Raises:
+        UnknownGroup: the group does not exist.
+        InvalidOffset: `place` is not a position in a log.
+        ConfigurationError: `repeat` is not possible.
+        DatabaseError: a database of the subscribers cannot be written. The group was not moved.
+    """
+    before(place)
+    if databases_of(group.name) and all(found.name != group.group for found in log.groups()):
+        raise UnknownGroup(f"Topic {group.topic!r} has no group {group.group!r}")
+    note_return(group.name, repeat=repeat)
+    log.seek(group.group, place)

@@ -1,15 +1,27 @@
 """Reads of queues, messages and dead letters for the admin and the command `mq`, and actions on them.
 
-Producers and consumers do not use it. Its views are frozen values, with the secrets in data, headers and errors
-replaced (`mq_django.core.redaction`).
+Readers return views: frozen values with the secrets in data, headers and errors replaced
+(`mq_django.core.redaction`). Pages and `mq --json` show the same views.
+
+    readers        choose the reader of a kind of queue: streams, RSMQ's format
+    statistics     the counts of many queues, in one round trip a server
+    queues, topics, consumers, dead_letters, message_lists, outbox_views, workflow_runs: what their names say
+    explain        why a message is not running: the most immediate cause
+    problem_sentences  what is wrong with a queue
+    doctor/        what is wrong with a project
+
+Everything that is read is bounded: lists are pages, scans look at a limited number of messages and go on from a
+cursor, and a server that does not answer costs one timeout.
+
+Producers and consumers never use this package, so that nothing people look at is on the way of a message.
 """
 
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.found_problems import QueueProblem, problems
 from mq_django.inspector.key_lines import KeyLine, key_line
-from mq_django.inspector.message_ids import ids
 from mq_django.inspector.processes import ping
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
+from mq_django.inspector.readers import ids
 
 __all__ = [
     "KeyLine",

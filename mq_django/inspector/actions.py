@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import CancelResult
-from mq_django.core.visible import escape, truncate
+from mq_django.core.messages import CancelResult
+from mq_django.core.texts import escape, truncate
 from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.stores import open_access, open_store
+from mq_django.stores.background_jobs import MessagePlace
 from mq_django.stores.base import Store
 from mq_django.stores.control import changed, pause_command, resume_command
-from mq_django.stores.dead_letter_queue import BATCH
-from mq_django.stores.found_messages import MessagePlace
+from mq_django.stores.dead_letters import BATCH
 from mq_django.stores.partition_wire import prepared
 from mq_django.transport.connections import open_wire
-from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import fan_out
 
 #: Characters of who paused a queue, and of the reason.
 MAX_WHO, MAX_REASON = 200, 500

@@ -4,32 +4,103 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from mq_django.conf import get_config
-from mq_django.core.exceptions import repr_of
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
+from mq_django.core.jsontext import loads
+from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
-from mq_django.core.redaction import redact_bytes, redact_text
+from mq_django.core.publication import resubmission
+from mq_django.core.redaction import redact_bytes, redact_forms, redact_text, restored
+from mq_django.core.texts import repr_of
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.dead_groups import DeadGroup, groups, groups_of_queues
 from mq_django.inspector.message_views import MessageView, Rows, view_of
-from mq_django.inspector.one_queue import one_queue
-from mq_django.inspector.scan import Scanned, scan
-from mq_django.stores.dead_letter_queue import (
+from mq_django.inspector.stream_reader import Scanned, one_queue, scan
+from mq_django.stores.dead_letters import (
     BATCH,
     DeadLetters,
+    Fields,
     buried,
+    fields_of,
     is_entry,
     next_to,
     open_dead_letters,
+    text_of,
 )
-from mq_django.stores.entry_fields import Fields, fields_of, text_of
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import reply_or_raise
+from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.failures import readable
+from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+
+# The counts of dead letters by name and error, as counted when they were buried.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadGroup:
+    """Dead letters of one name that failed with the same error."""
+
+    #: None: the dead letters of all groups beyond the first 1000.
+    group: FailureGroup | None
+    count: int
+    #: When the last one was buried, in ms since 1970.
+    buried_ms: int
+
+
+def groups(name: str) -> list[DeadGroup]:
+    """Return the counts of dead letters by name and error, largest first, as counted when they were buried.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+    """
+    parts = get_config().queue(name).each_part
+    each = groups_of_queues(parts, open_wires("inspect", [part.connection for part in parts]))
+    for found in each:
+        if isinstance(found, StoreError):
+            raise found
+    return _added([group for found in each if not isinstance(found, StoreError) for group in found])
+
+
+def _added(found: Sequence[DeadGroup]) -> list[DeadGroup]:
+    """Return groups with those of several partitions added up, largest first."""
+    counts: Counter[FailureGroup | None] = Counter()
+    newest: dict[FailureGroup | None, int] = {}
+    for each in found:
+        counts[each.group] += each.count
+        newest[each.group] = max(newest.get(each.group, 0), each.buried_ms)
+    groups = [DeadGroup(group=group, count=count, buried_ms=newest[group]) for group, count in counts.items()]
+    return sorted(groups, key=_largest_first)
+
+
+def groups_of_queues(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[list[DeadGroup] | StoreError]:
+    """Return the same of several queues, each of which has its wire; an error for one that cannot be read."""
+    replies = fan_out(wires, [[("HGETALL", config.keys.dead_groups)] for config in configs])
+    return list(map(readable(_groups), replies))
+
+
+def _groups(replies: Sequence[Any]) -> list[DeadGroup]:
+    flat = reply_or_raise(replies[0])
+    found = [group for pair in zip(flat[::2], flat[1::2], strict=True) if (group := _group(*pair))]
+    return sorted(found, key=_largest_first)
+
+
+def _largest_first(group: DeadGroup) -> tuple[bool, int, FailureGroup | None]:
+    return group.group is None, -group.count, group.group
+
+
+def _group(field: bytes, value: bytes) -> DeadGroup | None:
+    error, separator, name = field.decode(errors="backslashreplace").partition("|")
+    numbers = [number for part in value.split(b" ") if (number := whole(part)) is not None]
+    if len(numbers) != 2:
+        return None
+    return DeadGroup(group=FailureGroup(name, error) if separator else None, count=numbers[0], buried_ms=numbers[1])
+
+
+# Dead letters, for display, and actions on them.
 
 __all__ = [
     "DeadCount",
@@ -312,3 +383,62 @@ def _without_data(entry: str, fields: Fields, error: str, raw: bytes | None) -> 
         size=body if isinstance(body, int) else len(body),
         error=(redact_text(error) or "no message") if is_broken else "",
     )
+
+
+def resubmit(name: str, entry: str, written: str) -> str | None:
+    """Put a dead letter back into its queue with changed data, as a new message. Returns its id; None if it is gone.
+
+    `written` is the JSON text of the new data. Placeholders that stand for secrets are replaced by these.
+
+    Raises:
+        DecodeError: it is not JSON.
+        InvalidMessage: it is too long for the queue, or has a placeholder in a place without a secret.
+        StoreError: cannot reach Redis.
+    """
+    config = one_queue(name)
+    letters = open_dead_letters(config, open_wire("inspect", config.connection))
+    found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
+    if not isinstance(found, Delivery):
+        return None
+    data = restored(loads(written.encode(errors="surrogatepass")), found.message.data)
+    made = resubmission(config, found.message, data)
+    if found.message.id.startswith(STEP_PREFIX):
+        # Its run knows the step by this id.
+        made = made._replace(message=made.message._replace(id=found.message.id))
+    done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
+    return made.message.id if done == "RESUBMITTED" else None
+
+
+# Messages and dead letters as JSON values with all fields, for files. Secrets are replaced.
+
+
+def exported_dead_letters(name: str, where: Filter = NOTHING) -> Iterator[dict[str, Any]]:
+    """Yield the dead letters that match, oldest first, a bounded number in memory.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+    """
+    for letter in every(name, where):
+        row = {
+            **exported(letter.message),
+            "reason": letter.reason,
+            "error": letter.error,
+            "traceback": letter.traceback,
+            "attempts": letter.attempts,
+            "buried_ms": letter.buried_ms,
+        }
+        if letter.message.error:
+            row |= {"unreadable": letter.message.error, "raw": letter.raw.decode(errors="backslashreplace")}
+        yield row
+
+
+def exported(message: MessageView) -> dict[str, Any]:
+    """Return a message as JSON values, with the names of the attributes in Redis."""
+    return {
+        "id": message.id,
+        "type": message.name,
+        "data": message.data,
+        "partitionkey": message.key and redact_forms(message.key),
+        "headers": dict(message.headers),
+    }

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mq_django.conf import get_config
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError
-from mq_django.inspector.outbox_sentences import outbox_sentence
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
-from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.problem_sentences import outbox_sentence, sentence
 from mq_django.inspector.queue_view import STARVED_MS, Problem, QueueView
 from mq_django.inspector.queues import overview
 

@@ -1,6 +1,6 @@
 """Start, watch and cancel background jobs: on dead letters, and on ready or waiting messages.
 
-`mq_django.consumers.supervisor.redriver` runs them.
+`mq_django.consumers.supervisor.services` runs them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,7 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.moves import check_target
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, MessageJobs, What
-from mq_django.stores.found_messages import MessagePlace
+from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, MessageJobs, MessagePlace, What
 from mq_django.transport.connections import open_wire
 
 __all__ = [

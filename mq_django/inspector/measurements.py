@@ -15,9 +15,8 @@ from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview, wires_of
 from mq_django.inspector.topics import TopicView, topics
-from mq_django.stores.counter_totals import Totals, read_totals
-from mq_django.stores.runtime_schedules import MAX_SCHEDULES
-from mq_django.stores.schedule_status import ScheduleStatus, Statuses, statuses_of
+from mq_django.stores.counters import Totals, read_totals
+from mq_django.stores.schedules import MAX_SCHEDULES, ScheduleStatus, Statuses, statuses_of
 
 #: Classes of errors that a queue shows. Dead letters of further ones are counted together.
 MAX_ERRORS = 20

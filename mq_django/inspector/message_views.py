@@ -3,18 +3,25 @@
 A reader decodes and filters messages. It builds views only of those that match, because redaction takes longest.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
 
+from mq_django.conf import get_config
 from mq_django.core.attempts import Attempt, read_history
-from mq_django.core.exceptions import class_name
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
+from mq_django.core.running_handler import Progress
+from mq_django.core.texts import class_name
 from mq_django.core.wire import decode_entry, entry_ms
-from mq_django.stores.entry_fields import fields_of, text_of
+from mq_django.errors import StoreError, UnknownQueue
+from mq_django.stores.dead_letters import fields_of, text_of
+from mq_django.stores.progress_reports import read_progress_of
+from mq_django.transport.connections import open_wires
 
 #: The place of a waiting message.
 Room = Literal["delayed", "unhandled", "parked"]
@@ -182,3 +189,43 @@ def view_of_entry(
     return EntryView(
         source=source, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms
     )
+
+
+logger = get_logger(__name__)
+
+
+def progress_of(asked: Sequence[tuple[str, str]]) -> list[Progress | None]:
+    """Return the progress of messages, with the secrets in their notes replaced, in one round trip per server.
+
+    It is None for one of which none is known, and for all if one cannot be read: a page shows the rest.
+
+    Args:
+        asked: the queue and the id of each message. Messages of queues that are not configured have no progress.
+    """
+    found: list[Progress | None] = [None] * len(asked)
+    known = []
+    for number, (queue, message_id) in enumerate(asked):
+        try:
+            known.append((number, get_config().queue(queue), message_id))
+        except UnknownQueue:
+            continue
+    if not known:
+        return found
+    wires = open_wires("inspect", [config.connection for _, config, _ in known])
+    try:
+        read = read_progress_of([(config, message_id) for _, config, message_id in known], wires)
+    except StoreError as error:
+        logger.warning("The progress of messages cannot be read: %s", error)
+        return found
+    for (number, _, _), progress in zip(known, read, strict=True):
+        found[number] = None if progress is None else replace(progress, note=redact_text(progress.note))
+    return found
+
+
+def progress_line(done: float, total: float | None, note: str, **_: object) -> str:
+    """Return progress as text for a terminal: "3 of 10, 30 %: note"."""
+    progress = Progress(done=done, total=total)
+    text = f"{done:.10g}" if total is None else f"{done:.10g} of {total:.10g}"
+    if progress.fraction is not None:
+        text += f", {math.floor(progress.fraction * 100)} %"
+    return f"{text}: {note}" if note else text

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.exceptions import repr_of
 from mq_django.core.partitions import public_name
+from mq_django.core.texts import repr_of
 from mq_django.errors import NotSupported, QueueFull, StoreError
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.one_queue import one_queue
 from mq_django.inspector.queues import require_queue
-from mq_django.stores.dead_letter_queue import is_entry, open_dead_letters
+from mq_django.inspector.stream_reader import one_queue
+from mq_django.stores.dead_letters import is_entry, open_dead_letters
 from mq_django.stores.moving import REFUSED, Mover
 from mq_django.transport.connections import open_wire
 

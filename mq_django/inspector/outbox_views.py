@@ -11,10 +11,10 @@ from django.db.models import Count, Min, Q, QuerySet
 
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.exceptions import class_name
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.partitions import public_name
+from mq_django.core.texts import class_name
 from mq_django.core.thresholds import Thresholds, exceeds
 
 #: Rows that are counted of one database. A page stays fast however many there are.

@@ -1,13 +1,63 @@
 """The problems of a queue as sentences, in the current language."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import inf
 
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.core.visible import escape, truncate
-from mq_django.inspector.figures import date, duration, number
+from mq_django.conf import current_time_zone
+from mq_django.core.texts import escape, truncate
+from mq_django.inspector.outbox_views import OutboxProblem, OutboxView
 from mq_django.inspector.queue_view import GROWING, OF_PARTS, Blocker, Pause, Problem, QueueView
+
+# Numbers, durations and times as words, in the current language and time zone.
+
+# Milliseconds of each unit, and the number from which the next unit is used.
+_UNITS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72), ("d", 86_400_000, inf))
+
+
+def number(value: float) -> str:
+    """Return a number with separators, rounded."""
+    # Django truncates decimals: 9.9 would become 9.
+    return str(number_format(round(value), use_l10n=True, force_grouping=True))
+
+
+def duration(ms: int) -> str:
+    """Return a measured duration, rounded down to one unit."""
+    unit, count = next((unit, ms // part) for unit, part, enough in _UNITS if ms // part < enough)
+    return _in_unit(unit, number(count))
+
+
+def period(value: timedelta) -> str:
+    """Return a configured duration exactly, in the largest unit of which it is a multiple."""
+    ms = round(value.total_seconds() * 1000)
+    unit, part = next(((unit, part) for unit, part, _ in reversed(_UNITS) if ms and not ms % part), ("s", 1000))
+    return _in_unit(unit, number(ms // part) if not ms % part else str(number_format(ms / 1000, force_grouping=True)))
+
+
+def _in_unit(unit: str, count: str) -> str:
+    words = {"s": _("%(count)s s"), "min": _("%(count)s min"), "h": _("%(count)s h"), "d": _("%(count)s d")}
+    return words[unit] % {"count": count}
+
+
+def date(ms: int) -> str:
+    """Return a time as date and time in the current time zone."""
+    when = local(ms)
+    return str(ms) if when is None else when.isoformat(sep=" ", timespec="minutes")
+
+
+def local(ms: int) -> datetime | None:
+    """Return a time in the current time zone, or None if it has no valid date there."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(current_time_zone())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# The problems of a queue as sentences, in the current language.
 
 
 def sentence(view: QueueView, what: Problem) -> str:
@@ -153,3 +203,35 @@ def pause_details(found: Pause | None) -> str:
         said = _("Paused by %(who)s.") if who else ""
     why = _("Reason: %(reason)s") % {"reason": truncate(escape(found.reason), 500)} if found.reason else ""
     return f"{said % {'who': truncate(who, 200), 'time': since}} {why}".strip()
+
+
+# The problems of outboxes as sentences, in the current language.
+
+#: Characters of an error of a database or a relay that a sentence shows.
+LONGEST = 300
+
+
+def outbox_sentence(view: OutboxView, what: OutboxProblem) -> str:
+    """Return a text about a problem of an outbox, which follows the name of its queue or topic."""
+    match what:
+        case "unreadable":
+            return _("cannot be read: %(error)s") % {"error": truncate(escape(view.error), LONGEST)}
+        case "stopped":
+            return _("gets no messages from its outbox: %(why)s") % {"why": truncate(escape(view.stopped), LONGEST)}
+        case "late":
+            return ngettext(
+                "has %(count)s message in its outbox, which has waited for %(time)s. Is a relay running?",
+                "has %(count)s messages in its outbox. The oldest has waited for %(time)s. Is a relay running?",
+                view.waiting,
+            ) % {"count": counted(view.waiting, is_more=view.is_more), "time": duration(view.waited_ms or 0)}
+        case "set aside":
+            return ngettext(
+                "has %(count)s message in its outbox that cannot be published and was set aside.",
+                "has %(count)s messages in its outbox that cannot be published and were set aside.",
+                view.set_aside,
+            ) % {"count": counted(view.set_aside, is_more=view.is_more)}
+
+
+def counted(count: int, *, is_more: bool) -> str:
+    """Return a number of rows, with a plus if there may be more."""
+    return f"{number(count)}+" if is_more else number(count)

@@ -9,9 +9,8 @@ from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
-from mq_django.stores.background_jobs import BackgroundJob
+from mq_django.stores.background_jobs import BackgroundJob, MessagePlace
 from mq_django.stores.damage import DamageNote
-from mq_django.stores.found_messages import MessagePlace
 
 #: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
 STARVED_MS = 2000
@@ -78,7 +77,7 @@ class Pause:
 class QueueView:
     """A queue: its messages by place, its consumers, the activity of the last hour.
 
-    Of a queue with partitions these are sums: see `mq_django.inspector.queue_sums`.
+    Of a queue with partitions these are sums: see `mq_django.inspector.statistics`.
     """
 
     name: str

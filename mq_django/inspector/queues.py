@@ -6,19 +6,18 @@ from itertools import chain, islice
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
-from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR, KINDS
-from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownQueue
+from mq_django.core.partitions import preferred
+from mq_django.core.texts import repr_of
+from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, StoreError, UnknownQueue
 from mq_django.inspector.activity import Activity, activity_of_days, counts
-from mq_django.inspector.blockers import with_blockers
-from mq_django.inspector.fetched import with_fetched
-from mq_django.inspector.queue_looks import counted, hours_of, look, look_closely
-from mq_django.inspector.queue_sums import summed
 from mq_django.inspector.queue_view import RECENT, QueueView
+from mq_django.inspector.running_messages import with_blockers, with_fetched
+from mq_django.inspector.statistics import counted, hours_of, look, look_closely, summed
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import MAX_GROUPS, group_names
-from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.connections import node_of, open_wire, open_wires
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Counters that one page reads; with more of them, only the totals are read.
@@ -232,3 +231,47 @@ def _with_waits(views: Sequence[QueueView], configs: Sequence[QueueConfig], wire
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:
     return QueueView(name=config.name, error=str(found)) if isinstance(found, StoreError) else found
+
+
+# The partitions of a queue: what each has, where it is, and which consumer looks there first.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """One partition."""
+
+    view: QueueView
+    #: What stands in braces in its keys.
+    tag: str
+    #: Host and port of the node that has it; "" without a cluster, and if that is not known.
+    node: str
+    #: The consumer that looks there first; "" if none fetches.
+    preferred: str
+
+
+def partitions(name: str) -> list[PartitionRow]:
+    """Return the partitions of a queue, by number.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: it has no partitions.
+        StoreError: cannot reach Redis.
+    """
+    config = get_config().whole_queue(name)
+    if not config.parts:
+        raise NotSupported(f"Queue {repr_of(name)} has no partitions")
+    return [
+        PartitionRow(
+            view=view,
+            tag=part.keys.queue,
+            node=node_of(part.connection, part.keys.ready),
+            preferred=_preferred(view, part.number, len(config.parts)),
+        )
+        for part, view in zip(config.parts, queue(name).parts, strict=True)
+    ]
+
+
+def _preferred(view: QueueView, number: int, count: int) -> str:
+    """Return what the supervisors compute: see `mq_django.consumers.supervisor.worker_states`."""
+    fetching = [consumer.id for consumer in view.consumers if consumer.is_fetching and consumer.threads]
+    return next((name for name, numbers in preferred(count, fetching).items() if number in numbers), "")

@@ -5,14 +5,14 @@ from typing import Any
 
 from mq_django.conf import RsmqConfig
 from mq_django.core.filters import NOTHING
+from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import Message, Undecodable
 from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
-from mq_django.core.rsmq_keys import RsmqKeys
-from mq_django.core.visible import line
+from mq_django.core.texts import line
 from mq_django.errors import DecodeError
 from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView
-from mq_django.inspector.room_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
+from mq_django.inspector.stream_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise

@@ -16,19 +16,17 @@ from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.partitions import public_name
 from mq_django.errors import MQError, StoreError
-from mq_django.inspector import dead_letters, entries
+from mq_django.inspector import dead_letters, message_lists
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.handled_messages import HandledView, find_handled
-from mq_django.inspector.message_ids import Ended, ended
+from mq_django.inspector.message_lists import HandledView, find_handled, find_waiting
 from mq_django.inspector.message_views import EntryView, WaitingView
-from mq_django.inspector.messages import find_waiting
 from mq_django.inspector.queues import all_configs, wires_of
-from mq_django.inspector.readers import Reader, reader_of
-from mq_django.inspector.scan import Scanned
+from mq_django.inspector.readers import Ended, Reader, ended, reader_of
+from mq_django.inspector.stream_reader import Scanned
 from mq_django.stores.results import find_result
 from mq_django.transport.connections import open_wire
-from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import fan_out
 
 #: Where a message is, or what became of it. `log` is that of a topic.
 FoundIn = Literal[
@@ -142,7 +140,7 @@ def _in_indexes(config: QueueConfig, message_id: str) -> Iterator[FoundMessageIn
     name = config.name
     if (waiting := find_waiting(name, message_id.encode())) is not None:
         yield FoundMessageIn(queue=name, place=waiting.room, view=waiting)
-    elif (entry := entries.find(name, message_id)) is not None:
+    elif (entry := message_lists.find(name, message_id)) is not None:
         yield _entry(name, entry)
     if (dead := dead_letters.find(name, message_id)) is not None and (letter := dead_letters.get(name, dead)):
         yield FoundMessageIn(queue=name, place="dead", view=letter)
@@ -182,9 +180,9 @@ class _Scan:
         self._topics = {public_name(reader.topic) for reader in readers if reader.topic}
         names = [reader.queue for reader in readers]
         # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
-        parts = [(name, partial(entries.pending, name)) for name in names]
-        parts += [(name, partial(entries.ready, name, with_log=False)) for name in names]
-        parts += [(topic, partial(entries.in_log, topic)) for topic in sorted(self._topics)]
+        parts = [(name, partial(message_lists.pending, name)) for name in names]
+        parts += [(name, partial(message_lists.ready, name, with_log=False)) for name in names]
+        parts += [(topic, partial(message_lists.in_log, topic)) for topic in sorted(self._topics)]
         self.not_searched = self._search([(name, read, "") for name, read in parts])
 
     def _search(self, parts: list[tuple[str, Callable[..., Scanned[EntryView]], str]]) -> list[str]:

@@ -1,14 +1,187 @@
 """Runs of workflows for display."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from mq_django.core.numbers import LAST_MS, whole
+from mq_django.conf import get_config
+from mq_django.core.flow_graph import numbers_of
+from mq_django.core.ids import STEP_NAME, is_run_id, message_id_of
+from mq_django.core.jsontext import loads
+from mq_django.core.keys import HOMES, WorkflowKeys
+from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.redaction import redact_forms, redact_text
-from mq_django.core.step_ids import STEP_NAME, is_run_id
-from mq_django.core.visible import line
-from mq_django.inspector.run_reader import ListedRun, open_run_reader, open_run_readers
-from mq_django.inspector.scan import Scanned
+from mq_django.core.texts import line
+from mq_django.errors import DecodeError, UnknownQueue
+from mq_django.inspector.stream_reader import Scanned
+from mq_django.stores.dead_letters import is_entry
+from mq_django.stores.workflow_home import StepState, step_state
+from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.scripts import Command
+from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+
+# Read the runs of workflows of one home.
+
+#: The fields of a run.
+FIELDS = (
+    *("state", "name", "policy", "round", "total", "done", "failed", "skipped", "flying", "next"),
+    *("started", "finished", "lasts", "unique"),
+)
+#: The field of a run with its latest failure: the step's number and the reason.
+FAILURE = "failure"
+#: Records of steps that one command reads.
+RECORDS = 1000
+#: The most bytes of what a step publishes that are read. Of a larger one the task is not shown.
+MAX_BODY = 64 * 1024
+
+
+class ListedRun(NamedTuple):
+    """A run in the list of all runs of a home."""
+
+    id: str
+    #: When it was started, in ms since 1970.
+    ms: int
+
+
+class RunPlaces(NamedTuple):
+    """Which keys and lists have a run."""
+
+    is_alive: bool
+    is_listed: bool
+    has_steps: bool
+    #: Changes are still to be made.
+    has_work: bool
+
+
+class RunReader:
+    """Reads the runs of one home."""
+
+    def __init__(self, keys: WorkflowKeys, wire: Wire) -> None:
+        self.keys = keys
+        self._wire = wire
+
+    def listed(self, before: ListedRun | None, *, limit: int) -> list[ListedRun]:
+        """Return up to `limit` runs of the list, the latest first: those after another one in this order."""
+        found: list[ListedRun] = []
+        last, at = "+inf" if before is None else str(before.ms), 0
+        while len(found) < limit:
+            command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "WITHSCORES", "LIMIT", at, limit)
+            page = _with_scores(reply_or_raise(self._wire.trip([command])[0]))
+            if not page:
+                break
+            at += len(page)
+            # Redis orders runs with the same time by their ids.
+            found += [run for run in page if before is None or (run.ms, run.id) < (before.ms, before.id)]
+        return found[:limit]
+
+    def count_alive(self) -> int:
+        """Return how many runs have not ended."""
+        (count,) = self._wire.trip([("ZCARD", self.keys.alive)])
+        return int(reply_or_raise(count))
+
+    def alive(self, *, skipped: int, limit: int) -> list[str]:
+        """Return up to `limit` runs that have not ended, as it is listed, the first `skipped` left out."""
+        (reply,) = self._wire.trip([("ZRANGE", self.keys.alive, skipped, skipped + limit - 1)])
+        return [run_id.decode(errors="replace") for run_id in reply_or_raise(reply)]
+
+    def fields(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
+        """Return the fields of runs; none for one that does not exist."""
+        commands: list[Command] = [("HMGET", self.keys.run(run_id), *FIELDS) for run_id in run_ids]
+        replies = self._wire.trip(commands) if commands else []
+        # What is no hash is not a run.
+        rows = [[None] * len(FIELDS) if isinstance(reply, Exception) else reply for reply in replies]
+        return [
+            {name: value for name, value in zip(FIELDS, row, strict=True) if isinstance(value, bytes)} for row in rows
+        ]
+
+    def failure(self, run_id: str) -> bytes:
+        """Return the step that failed last, and the reason; empty if none has."""
+        (reply,) = self._wire.trip([("HGET", self.keys.run(run_id), FAILURE)])
+        return reply_or_raise(reply) or b""
+
+    def records(self, run_id: str, numbers: Sequence[int]) -> list[StepState]:
+        """Return the states of steps with these numbers, as far as they exist, joins as well."""
+        parts = [numbers[at : at + RECORDS] for at in range(0, len(numbers), RECORDS)]
+        replies = self._wire.trip([("HMGET", self.keys.steps(run_id), *part) for part in parts]) if parts else []
+        pairs = [
+            (number, record)
+            for part, reply in zip(parts, replies, strict=True)
+            for number, record in zip(part, reply_or_raise(reply), strict=True)
+        ]
+        states = [step_state(number, record) for number, record in pairs if record is not None]
+        return [state for state in states if state is not None]
+
+    def bodies(self, run_id: str, numbers: Sequence[int], *, most: int = MAX_BODY) -> Mapping[int, bytes]:
+        """Return what steps publish, without those that have more bytes than `most`."""
+        if not numbers:
+            return {}
+        key = self.keys.bodies(run_id)
+        sizes = self._wire.trip([("HSTRLEN", key, number) for number in numbers])
+        small = [number for number, size in zip(numbers, sizes, strict=True) if 0 < reply_or_raise(size) <= most]
+        if not small:
+            return {}
+        (found,) = self._wire.trip([("HMGET", key, *small)])
+        return {number: body for number, body in zip(small, reply_or_raise(found), strict=True) if body is not None}
+
+    def followers(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
+        """Return ranges of the steps that wait for each of these steps."""
+        if not numbers:
+            return {}
+        (found,) = self._wire.trip([("HMGET", self.keys.after(run_id), *numbers)])
+        texts = zip(numbers, reply_or_raise(found), strict=True)
+        return {number: text.decode(errors="replace") for number, text in texts if text is not None}
+
+    def added(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
+        """Return ranges of the steps that each of these steps has added."""
+        if not numbers:
+            return {}
+        (found,) = self._wire.trip([("HMGET", self.keys.run(run_id), *[f"added:{number}" for number in numbers])])
+        texts = zip(numbers, reply_or_raise(found), strict=True)
+        return {number: text.decode(errors="replace") for number, text in texts if text is not None}
+
+    def places(self, run_ids: Sequence[str]) -> list[RunPlaces]:
+        """Return which keys and lists have runs."""
+        keys = self.keys
+        commands: list[Command] = []
+        for run_id in run_ids:
+            commands += [("ZSCORE", keys.alive, run_id), ("ZSCORE", keys.index, run_id)]
+            commands += [("EXISTS", keys.steps(run_id)), ("EXISTS", keys.work(run_id))]
+        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)] if commands else []
+        return [
+            RunPlaces(alive is not None, index is not None, bool(steps), bool(work))
+            for alive, index, steps, work in zip(*[iter(replies)] * 4, strict=True)
+        ]
+
+    def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
+        """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""
+        first = f"({after}" if after else "-"
+        (found,) = self._wire.trip([("XRANGE", self.keys.starts, first, "+", "COUNT", limit)])
+        return [
+            (entry.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
+            for entry, flat in reply_or_raise(found) or ()
+        ]
+
+
+def open_run_reader(run_id: str) -> RunReader:
+    """Return the reader of the home of a run, on the server of the project."""
+    return RunReader(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("inspect", ""))
+
+
+def open_run_readers() -> list[RunReader]:
+    """Return the readers of all homes."""
+    return [open_run_reader(digit) for digit in HOMES]
+
+
+def _with_scores(reply: Sequence[Any]) -> list[ListedRun]:
+    """Return the runs in a reply: pairs, or with RESP 2 members and scores in turn."""
+    has_pairs = bool(reply) and isinstance(reply[0], list | tuple)
+    pairs = reply if has_pairs else list(zip(reply[::2], reply[1::2], strict=True))
+    return [ListedRun(member.decode(errors="replace"), score_ms(score) or 0) for member, score in pairs]
+
+
+# Runs of workflows for display.
 
 #: Runs that one call looks at, and those that one round trip reads.
 MAX_LOOKED, READ = 2000, 200
@@ -172,4 +345,237 @@ def _run(run_id: str, fields: Mapping[str, bytes]) -> RunView:
         finished_ms=whole(fields.get("finished"), LAST_MS),
         expires_ms=None if started_ms is None or lasts_ms is None else started_ms + lasts_ms,
         unique=redact_forms(text("unique")),
+    )
+
+
+# The steps of runs of workflows for display.
+
+#: Steps that one call looks at.
+MAX_STEPS_LOOKED = 10_000
+#: Steps of which a list is shown as a graph, and the most edges of it.
+MAX_GRAPH, MAX_EDGES = 200, 2000
+#: Predecessors that a list shows.
+MAX_BEFORE = 1000
+
+#: What the states of steps in `lua/parts/flow_steps.lua` are called.
+STEP_STATES: Mapping[str, str] = {
+    "F": "failed",
+    "S": "started",
+    "H": "held",
+    "W": "waiting",
+    "B": "building",
+    "K": "skipped",
+    "P": "passed",
+    "D": "done",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """A step of a run."""
+
+    number: int
+    #: The task's path; "" if it is not known.
+    task: str
+    queue: str
+    #: One of STEP_STATES.
+    state: str
+    #: The id of its latest message; "" before it was started.
+    message_id: str
+    #: Milliseconds since 1970; None: not yet.
+    began_ms: int | None
+    ended_ms: int | None
+    #: Whether it has no message: it stands between steps and those that wait for all of them.
+    is_join: bool = False
+    #: The steps that it waits for, joins as well.
+    before: Sequence[int] = ()
+
+    @property
+    def took(self) -> float | None:
+        """Return the seconds from the start to the end of the step, with the time in its queue; None if unknown."""
+        if not self.began_ms or not self.ended_ms:
+            return None
+        return max(0, self.ended_ms - self.began_ms) / 1000
+
+
+def look_at_steps(view: RunView, *, state: str = "", after: int = 0, limit: int) -> Scanned[StepLine]:
+    """Return up to `limit` steps by number, among the next MAX_LOOKED numbers; joins are left out.
+
+    Args:
+        view: their run.
+        state: only steps in this state, one of STEP_STATES; "" for all.
+        after: the number of the step before.
+        limit: the most steps.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    reader, end = open_run_reader(view.id), min(view.last, after + MAX_STEPS_LOOKED)
+    found: list[StepState] = []
+    at = after
+    while at < end:
+        for step in reader.records(view.id, range(at + 1, min(at + RECORDS, end) + 1)):
+            if not step.is_join and (not state or STEP_STATES.get(step.state) == state):
+                if len(found) == limit:
+                    return Scanned(_lines(reader, view.id, found), at - after, str(found[-1].number))
+                found.append(step)
+        at = min(at + RECORDS, end)
+    return Scanned(_lines(reader, view.id, found), at - after, str(at) if at < view.last else "")
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """The steps of a run by state."""
+
+    #: In the order of STEP_STATES; without states that no step has.
+    counts: Mapping[str, int]
+    #: The first of each state.
+    first: Mapping[str, Sequence[StepLine]]
+    #: How many numbers were looked at.
+    looked: int
+
+
+def count_steps(view: RunView, *, examples: int) -> StepCounts:
+    """Return how many of the first MAX_LOOKED steps are in each state, and the first ones of each.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    reader, looked = open_run_reader(view.id), min(view.last, MAX_STEPS_LOOKED)
+    counts, chosen = dict.fromkeys(STEP_STATES.values(), 0), defaultdict[str, list[StepState]](list)
+    for at in range(0, looked, RECORDS):
+        for step in reader.records(view.id, range(at + 1, min(at + RECORDS, looked) + 1)):
+            state = STEP_STATES.get(step.state)
+            if state is None or step.is_join:
+                continue
+            counts[state] += 1
+            if len(chosen[state]) < examples:
+                chosen[state].append(step)
+    lines = {one.number: one for one in _lines(reader, view.id, [step for group in chosen.values() for step in group])}
+    return StepCounts(
+        {state: count for state, count in counts.items() if count},
+        {state: [lines[step.number] for step in group] for state, group in chosen.items()},
+        looked,
+    )
+
+
+def graph_steps(view: RunView) -> list[StepLine] | None:
+    """Return all steps of a run with the steps that they wait for; None if there are too many for a graph.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    # Joins have numbers as well, and can be as many as the steps.
+    if view.total > MAX_GRAPH or view.last > 2 * MAX_GRAPH:
+        return None
+    reader, numbers = open_run_reader(view.id), range(1, view.last + 1)
+    states = reader.records(view.id, numbers)
+    if sum(not step.is_join for step in states) > MAX_GRAPH:
+        return None
+    before = _edges({step.number for step in states}, reader.followers(view.id, numbers))
+    if before is None:
+        return None
+    # A step that was added by another one, and waits for none of those that were added with it, follows that one.
+    for number, text in reader.added(view.id, numbers).items():
+        for other in _numbers(text):
+            if before.get(other) == [] and other != number:
+                before[other].append(number)
+    return _lines(reader, view.id, states, before)
+
+
+def _edges(numbers: Collection[int], followers: Mapping[int, str]) -> dict[int, list[int]] | None:
+    """Return the steps that each step waits for, from ranges of those that wait for it; None: there are too many."""
+    before: dict[int, list[int]] = {number: [] for number in numbers}
+    edges = 0
+    for number, text in sorted(followers.items()):
+        for other in _numbers(text):
+            if other in before and number in before and other != number:
+                before[other].append(number)
+                edges += 1
+        if edges > MAX_EDGES:
+            return None
+    return before
+
+
+def step(run_id: str, number: int) -> StepLine | None:
+    """Return a step of a run; None if it has none with this number, or it is a join.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    reader = open_run_reader(run_id)
+    found = [each for each in reader.records(run_id, [number]) if not each.is_join]
+    return _lines(reader, run_id, found)[0] if found else None
+
+
+def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
+    """Return the entries of the dead letters of failed steps, by the steps' numbers, as far as there are any.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
+    by_place: dict[str, list[StepLine]] = defaultdict(list)
+    for one in steps:
+        if one.state == "failed" and one.message_id:
+            with suppress(UnknownQueue):
+                for place in get_config().queue(one.queue).places_of(one.message_id):
+                    by_place[place.name].append(one)
+    configs, asked = [get_config().queue(place) for place in by_place], list(by_place.values())
+    wires = open_wires("inspect", [config.connection for config in configs])
+    trips = [
+        [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]
+        for config, group in zip(configs, asked, strict=True)
+    ]
+    found: dict[int, str] = {}
+    for group, (reply,) in zip(asked, fan_out(wires, trips), strict=True):
+        entries = [None] * len(group) if isinstance(reply, Exception) else reply
+        texts = [(entry or b"").decode(errors="replace") for entry in entries]
+        found |= {one.number: entry for one, entry in zip(group, texts, strict=True) if is_entry(entry)}
+    return found
+
+
+def names_before(steps: Sequence[StepLine]) -> Mapping[int, Sequence[int]]:
+    """Return for each step of a graph up to MAX_BEFORE steps that it waits for. A join stands for its own."""
+    known = {one.number: one for one in steps}
+
+    def behind(number: int) -> Iterator[int]:
+        for other in known[number].before:
+            yield from known[other].before if known[other].is_join else [other]
+
+    return {one.number: sorted({*behind(one.number)})[:MAX_BEFORE] for one in steps if not one.is_join}
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of ranges; none if they are invalid, or too many for a graph."""
+    try:
+        return numbers_of(text, 2 * MAX_GRAPH)
+    except ValueError:
+        return []
+
+
+def _lines(
+    reader: RunReader, run_id: str, states: Sequence[StepState], before: Mapping[int, Sequence[int]] | None = None
+) -> list[StepLine]:
+    bodies = reader.bodies(run_id, [state.number for state in states if not state.is_join])
+    return [
+        _line(run_id, state, bodies.get(state.number, b""), (before or {}).get(state.number, ())) for state in states
+    ]
+
+
+def _line(run_id: str, state: StepState, body: bytes, before: Sequence[int]) -> StepLine:
+    try:
+        fields = loads(body) if body else {}
+    except DecodeError:
+        fields = {}
+    known = fields if isinstance(fields, dict) else {}
+    return StepLine(
+        number=state.number,
+        task=line(str(known.get("name", ""))).removeprefix(STEP_NAME),
+        queue=line(str(known.get("queue", ""))),
+        state=STEP_STATES.get(state.state, state.state),
+        message_id=message_id_of(run_id, state.number, state.round) if state.round else "",
+        began_ms=state.began_ms or None,
+        ended_ms=state.ended_ms or None,
+        is_join=state.is_join,
+        before=before,
     )

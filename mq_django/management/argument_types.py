@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mq_django.core import clock
-from mq_django.core.times import aware
+from mq_django.core.clock import aware
 
 #: Seconds of the units of a period.
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -3,17 +3,17 @@
 from contextlib import suppress
 from typing import Any
 
-from mq_django.core.exceptions import repr_of
 from mq_django.core.redaction import redact
-from mq_django.core.reports import Progress
+from mq_django.core.running_handler import Progress
+from mq_django.core.texts import repr_of
 from mq_django.core.wire import moment
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.handled_messages import HandledView
+from mq_django.inspector.message_lists import HandledView
 from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
 from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.topics import GroupStats
-from mq_django.stores.schedule_status import ScheduleStatus
+from mq_django.stores.schedules import ScheduleStatus
 
 #: The counts of `status`, as attributes of a queue.
 PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")

@@ -11,25 +11,88 @@ from django.core.management.base import CommandError
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import Place
+from mq_django.core.messages import Place
 from mq_django.core.redaction import redact_forms
-from mq_django.core.visible import escape
-from mq_django.inspector import dead_letters, entries, explain
-from mq_django.inspector.cause_sentences import reason, why
+from mq_django.core.texts import escape
+from mq_django.inspector import dead_letters, explain, message_lists
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.handled_messages import HandledView, find_handled
-from mq_django.inspector.message_ids import Ended, ended
-from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
-from mq_django.inspector.messages import search_waiting
-from mq_django.inspector.progress_views import progress_line, progress_of
+from mq_django.inspector.explain import reason, why
+from mq_django.inspector.message_lists import HandledView, find_handled, search_waiting
+from mq_django.inspector.message_views import EntryView, MessageView, WaitingView, progress_line, progress_of
 from mq_django.inspector.queues import queue as look_at
-from mq_django.inspector.scan import Scanned
+from mq_django.inspector.readers import Ended, ended
+from mq_django.inspector.stream_reader import Scanned
+from mq_django.inspector.whereabouts import FoundMessageIn, TaskEnding, Whereabouts, find_everywhere
 from mq_django.management.as_dict import as_dict, moment_text, progress_fields
-from mq_django.management.find_everywhere import find_in_all, queue_of
 from mq_django.management.listing import View, whole
-from mq_django.management.tables import table
-from mq_django.management.terminal import Heading, Terminal
-from mq_django.management.verb import Options, Verb, VerbResult
+from mq_django.management.terminal import Heading, Options, Terminal, Verb, VerbResult, table
+
+# Find a message in all queues, for the verbs `find`, `why` and `show` of the command `mq`.
+
+#: Seconds for which ready and pending messages are searched.
+SECONDS = 10.0
+
+
+def find_in_all(message_id: str) -> VerbResult:
+    """Return where a message is in all queues.
+
+    Raises:
+        CommandError: nothing is known of it.
+    """
+    search = _search(message_id)
+    rows = [_row(message_id, one) for one in search.found]
+    found = {"found": rows, "not_searched": list(search.not_searched), "errors": dict(search.errors)}
+    return VerbResult(found, table(rows), note=_left_out(search))
+
+
+def queue_of(message_id: str) -> str:
+    """Return the queue that a message is in.
+
+    Raises:
+        CommandError: nothing is known of it, or it is in several queues.
+    """
+    search = _search(message_id)
+    names = list(dict.fromkeys(one.queue for one in search.found if one.place not in ("log", "result")))
+    if len(names) != 1:
+        places = ", ".join(f"{one.queue} ({one.place})" for one in search.found)
+        raise CommandError(f"Name the queue of message {escape(message_id)}. It is in {escape(places)}.")
+    return names[0]
+
+
+def _search(message_id: str) -> Whereabouts:
+    search = find_everywhere(message_id, seconds=SECONDS)
+    if not search.found:
+        left_out = _left_out(search)
+        what = f"No queue has a message {escape(message_id)}"
+        raise CommandError(
+            f"{what} in what was searched. {left_out}"
+            if left_out
+            else f"{what}: it was handled, cancelled, replaced or purged, or it never existed."
+        )
+    return search
+
+
+def _left_out(search: Whereabouts) -> str:
+    """Return what was not searched, as sentences; "" if everything was."""
+    sentences = []
+    if search.not_searched:
+        names = ", ".join(map(escape, search.not_searched))
+        sentences.append(f"Not all ready and pending messages were searched in {SECONDS:.0f} s: {names}.")
+    sentences += [f"{escape(queue)} cannot be read: {escape(error)}." for queue, error in search.errors.items()]
+    return " ".join(sentences)
+
+
+def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
+    row = {"queue": one.queue, "place": one.place}
+    match one.view:
+        case Ended() as gone:
+            return {**row, "id": message_id, "at": moment_text(gone.ms)}
+        case TaskEnding() as task:
+            return {**row, "id": message_id, "name": task.name, "status": task.status, "at": moment_text(task.ms)}
+    return {**row, **as_dict(one.view)}
+
+
+# The verbs `find`, `why` and `show` of the command `mq`: one message.
 
 #: A message, or what became of it.
 Found = View | Ended
@@ -123,7 +186,7 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     waiting = search_waiting(queue, message_id)
     if waiting is not None:
         return waiting.room, waiting
-    for place, read in (("ready", entries.ready), ("pending", entries.pending)):
+    for place, read in (("ready", message_lists.ready), ("pending", message_lists.pending)):
         view = _scanned(read, queue, Filter(id=message_id))
         if view is not None:
             return place, view

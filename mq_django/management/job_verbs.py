@@ -3,18 +3,24 @@
 import argparse
 import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from django.core.management.base import CommandError
 
 from mq_django import inspector
+from mq_django.consumers.supervisor.services import work_here
+from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.ids import token
 from mq_django.inspector import jobs
-from mq_django.inspector.jobs import BackgroundJob, Kind
-from mq_django.inspector.queues import require_queue
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.dead_letters import DeadLetterView
+from mq_django.inspector.jobs import BackgroundJob, Kind, MessagePlace
+from mq_django.inspector.queues import quick_stats, require_queue
+from mq_django.management.argument_types import whole
 from mq_django.management.as_dict import moment_text
-from mq_django.management.tables import away_text, table
-from mq_django.management.terminal import Terminal
-from mq_django.management.verb import Options, Verb, VerbResult, add_parser
+from mq_django.management.listing import View, filter_of, scans
+from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
+from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
 
 #: Seconds between two looks at a job.
 INTERVAL = 1.0
@@ -123,3 +129,111 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 VERBS = (Verb("jobs", "Show background jobs; watch and cancel them.", run, add_actions),)
+
+# Actions on all messages that match: their preview, and the background job that does them.
+
+KINDS_OF_JOBS: dict[jobs.Kind, type[BackgroundJobs]] = {"dead": BackgroundJobs, "messages": MessageJobs}
+
+#: Matching messages that a preview counts at most, and shows.
+MAX_COUNTED, EXAMPLES = 10_000, 5
+
+
+def add_job_options(parser: argparse.ArgumentParser, *, when: str = "") -> None:
+    """Add the options of an action on all messages that match. `when` says which other option they need."""
+    start = f"{when}: " if when else ""
+
+    def text(what: str) -> str:
+        return start + (what if when else what.capitalize())
+
+    show = "show only how many messages match, and the first of them."
+    parser.add_argument("--dry-run", action="store_true", help=text(show))
+    parser.add_argument("--rate", type=whole, help=text("limit in messages per second."))
+    background = "run as a background job of the consumers."
+    parser.add_argument("--background", action="store_true", help=text(background))
+
+
+def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] | None = None) -> VerbResult:
+    """Return how many messages match, and the first of them. Adds the names of those that were read to `names`."""
+    queue, place, where = options["queue"], _place(options), filter_of(options)
+    total, examples, counted, more = quick_stats(queue).own(place), list[View](), 0, False
+    names = set() if names is None else names
+    scanned = 0
+    for found in scans(queue, place, where, with_log=False):
+        examples += found.rows[: EXAMPLES - len(examples)]
+        counted, scanned = counted + len(found.rows), scanned + found.scanned
+        more = bool(found.after)
+        names.update(view.message.name for view in found.rows)
+        if where == NOTHING or counted >= MAX_COUNTED:
+            break
+        terminal.progress(scanned, total, f"{counted} found, {scanned} of {total} scanned")
+    terminal.end_progress()
+    if where == NOTHING:
+        counted, more = total, False
+    rows = [_example(view) for view in examples]
+    what = f"{counted}{' or more' if more else ''} {_named(place)}"
+    lines = [f"{what} would be {done}{'. The first:' if 0 < len(rows) < counted else '.'}", *table(rows)]
+    return VerbResult({"dry_run": True, "count": counted, "at_least": more, "examples": rows}, lines)
+
+
+def _example(view: View) -> dict[str, str]:
+    error = {"error": view.error} if isinstance(view, DeadLetterView) else {}
+    return {"id": view.message.id, "name": view.message.name, **error}
+
+
+def _place(options: Options) -> MessagePlace | Literal["dead"]:
+    found: MessagePlace | Literal["dead"] = options.get("place") or "dead"
+    return found
+
+
+def _named(place: str) -> str:
+    return "dead letters" if place == "dead" else f"{place} messages"
+
+
+def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) -> VerbResult:
+    """Run a job: the admin shows it, and consumers continue it if this process is killed."""
+    queue, who, place = options["queue"], f"{user_name()}, mq", _place(options)
+    criteria, rate = filter_of(options), options["rate"] or 0
+    if place == "dead":
+        begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate, target=options.get("target") or "")
+    else:
+        begun = jobs.begin_deleting(queue, place, who=who, criteria=criteria, rate=rate)
+    if begun.word == "busy":
+        others = "dead letters" if place == "dead" else "messages"
+        raise CommandError(f"Another job is running on the {others} of this queue.")
+    if begun.word == "nothing":
+        return result_of(Outcome(), done)
+    if options["background"]:
+        return _started(begun.total, place, criteria)
+    return _work(queue, terminal, begun.token, done, "dead" if place == "dead" else "messages")
+
+
+def _started(total: int, place: str, criteria: Filter) -> VerbResult:
+    named = f"{total} {_named(place)}"
+    which = named if criteria == NOTHING else f"those of {named} that match"
+    return VerbResult({"begun": True, "total": total}, [f"started, {which}"])
+
+
+def _work(queue: str, terminal: Terminal, begun: str, done: str, kind: jobs.Kind) -> VerbResult:
+    worker, pause = f"mq-{token()}", 0.0
+    try:
+        while (found := jobs.look(queue, kind, token=begun)) is not None and found.state == "running":
+            line = f"{found.done} {done}, {found.looked} of {found.total} scanned"
+            terminal.progress(found.looked, found.total, line)
+            time.sleep(pause)
+            pause = min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind]))
+    except KeyboardInterrupt:
+        jobs.cancel(queue, kind)
+        terminal.report("cancelled")
+    terminal.end_progress()
+    found = jobs.look(queue, kind, token=begun)
+    if found is None:
+        return result_of(Outcome(), done)
+    return result_of(Outcome(done=found.done, missing=found.missing, refused=found.refused), done)
+
+
+def result_of(outcome: Outcome, done: str, *, ids: int = 0) -> VerbResult:
+    """Return the counts of an action as a result; it is an error if some of the given ids were not found."""
+    counts = {done: outcome.done, "missing": outcome.missing, "refused": outcome.refused}
+    line = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == done)
+    error = f"{outcome.missing} of {ids} ids were not found." if ids and outcome.missing else ""
+    return VerbResult(counts, [line], str(outcome.error) if outcome.error is not None else error)

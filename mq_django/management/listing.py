@@ -4,17 +4,21 @@ The inspector scans a bounded number of messages in a call, because a page waits
 functions call it again until there are enough messages.
 """
 
+import argparse
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from django.core.management.base import CommandError
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.filters import Filter
-from mq_django.inspector import dead_letters, entries
+from mq_django.core.filters import FailureGroup, Filter
+from mq_django.inspector import dead_letters, message_lists
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.handled_messages import HandledView, look_among_handled
+from mq_django.inspector.message_lists import HandledView, find_waiting, look_among_handled, look_among_waiting
 from mq_django.inspector.message_views import EntryView, Room, WaitingView
-from mq_django.inspector.messages import find_waiting, look_among_waiting
-from mq_django.inspector.scan import Scanned
+from mq_django.inspector.stream_reader import Scanned
+from mq_django.management.argument_types import time_ms
+from mq_django.management.terminal import Options
 
 Place = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled"]
 View = EntryView | WaitingView | DeadLetterView | HandledView
@@ -60,9 +64,9 @@ def _scan(
     if place == "dead":
         return dead_letters.look_among(queue, where, after=after, limit=limit)
     if place == "ready":
-        return entries.ready(queue, where, after=after, limit=limit, with_log=with_log)
+        return message_lists.ready(queue, where, after=after, limit=limit, with_log=with_log)
     if place == "pending":
-        return entries.pending(queue, where, after=after, limit=limit)
+        return message_lists.pending(queue, where, after=after, limit=limit)
     return look_among_waiting(queue, ROOMS[place], where, after=after, limit=limit)
 
 
@@ -78,7 +82,66 @@ def _scan_parts(parts: Sequence[QueueConfig], place: str, where: Filter, *, afte
 def whole(queue: str, view: View) -> View:
     """Return a message with its data also if that is too long for a list. It may have moved since it was read."""
     if isinstance(view, EntryView):
-        return entries.get(queue, view.source, view.entry) or view
+        return message_lists.get(queue, view.source, view.entry) or view
     if isinstance(view, WaitingView):
         return find_waiting(queue, view.member) or view
     return view
+
+
+# The options of the command `mq` that select messages.
+#
+# A filter that cannot be applied is an error. It is never ignored, because without it an action would affect
+# everything.
+
+#: The options, by their names in Python.
+NAMES = ("name", "key", "since", "until", "error", "group")
+
+_TIME = "a time such as 2026-11-01T06:00Z, or how long ago, such as 2h"
+
+
+def add_filter(parser: argparse.ArgumentParser, *, when: str = "", dead: bool = True) -> None:
+    """Add the options. `when` says which other option they need; `dead`: whether to add those for dead letters."""
+    start = f"{when}: only" if when else "Only"
+    parser.add_argument("--name", help=f"{start} messages whose name contains this text.")
+    parser.add_argument("--key", help=f"{start} messages with this key.")
+    parser.add_argument("--since", type=time_ms, metavar="TIME", help=f"{start} messages published since {_TIME}.")
+    parser.add_argument("--until", type=time_ms, metavar="TIME", help=f"{start} messages published before a time.")
+    if dead:
+        parser.add_argument("--error", help=f"{start} dead letters whose error contains this text.")
+        parser.add_argument(
+            "--group",
+            nargs=2,
+            metavar=("NAME", "ERROR"),
+            help=f"{start} dead letters of this group of `mq errors`: the name of the message, and the class of its "
+            "error. Either may be empty.",
+        )
+
+
+def given(options: Options, names: tuple[str, ...] = NAMES) -> list[str]:
+    """Return the names of the options that were given."""
+    return [name for name in names if options.get(name) is not None]
+
+
+def filter_of(options: Options, names: tuple[str, ...] = NAMES) -> Filter:
+    """Return the filter of the options. An empty text, as of an unset shell variable, would select everything."""
+    found: dict[str, Any] = {name: options[name] for name in given(options, names)}
+    for name in ("name", "key", "error"):
+        if found.get(name) == "":
+            raise CommandError(f"--{name} is '': omit it, or give it a value.", returncode=2)
+    if "group" in found:
+        found["group"] = FailureGroup(*found["group"])
+    if options.get("place", "dead") != "dead" and found.keys() & {"error", "group"}:
+        raise CommandError("Only dead letters have an error.", returncode=2)
+    for name in ("since", "until"):
+        if name in found:
+            found[f"{name}_ms"] = found.pop(name).ms
+    return Filter(**found)
+
+
+def filter_text(options: Options) -> str:
+    """Return the options of the filter as they were given; empty without a filter."""
+    shown = []
+    for name in given(options):
+        value = options[name]
+        shown.append(f"--{name} {' '.join(map(repr, value)) if name == 'group' else value}")
+    return " and ".join(shown)

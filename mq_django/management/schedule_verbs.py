@@ -9,17 +9,14 @@ from django.core.management.base import CommandError
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
-from mq_django.core.visible import escape
+from mq_django.core.texts import escape
 from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.inspector import plans
 from mq_django.management.argument_types import page_size
 from mq_django.management.as_dict import as_dict, moment_text
-from mq_django.management.tables import away_text, table
-from mq_django.management.terminal import Terminal
-from mq_django.management.user_name import user_name
-from mq_django.management.verb import Options, Verb, VerbResult, add_parser
-from mq_django.producers.schedule_collection import schedules
+from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
+from mq_django.producers.schedules import schedules
 
 #: Options of a schedule that are JSON, and their help.
 _JSON = {

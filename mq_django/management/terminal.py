@@ -1,13 +1,19 @@
 """The output of the command `mq`: lines, JSON, colours and progress."""
 
+import argparse
+import getpass
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.management.base import BaseCommand, OutputWrapper
 from django.core.management.color import Style, no_style
+
+from mq_django.core.texts import escape, truncate
+from mq_django.inspector.queue_view import QueueView
 
 #: Seconds between two lines about the progress, if it is not a bar.
 PROGRESS = 2.0
@@ -87,3 +93,121 @@ def _writable(out: OutputWrapper, text: str) -> str:
     """Return a text with an escape for each character that the encoding of an output does not have."""
     encoding = getattr(out, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+# Tables in a terminal, for the command `mq`.
+
+#: Characters of a cell with data.
+MAX_DATA = 200
+
+#: What a cell without a value shows.
+EMPTY = "-"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line of headings and a line for each row, none without rows. The columns are the keys of all rows.
+
+    An empty cell is "-", so that each line has as many words as columns as long as no value has a space.
+    """
+    if not rows:
+        return []
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [columns, *([_cell(key, row.get(key)) for key in columns] for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    are_numbers = [all(isinstance(row.get(key), int | float | None) for row in rows) for key in columns]
+    headings, *cells = ["  ".join(map(_padded, line, widths, are_numbers)).rstrip() for line in lines]
+    return [Heading(headings), *cells]
+
+
+def away_text(errors: Mapping[str, str]) -> str:
+    """Return which queues and topics cannot be read, and why, as a sentence for each error; "" if all can."""
+    named = {error: ", ".join(name for name in errors if errors[name] == error) for error in errors.values()}
+    return " ".join(f"Cannot read {escape(names)}: {error}" for error, names in named.items())
+
+
+def busy_with(view: QueueView) -> str:
+    """Return which handler holds all lanes of a queue's consumers, as a line; "" if none does."""
+    found = view.blocker
+    if found is None:
+        return ""
+    lanes = f"all {found.threads} threads" if found.threads else "all coroutines"
+    runs = f"{escape(found.name)} of queue {escape(found.queue)} for {found.ms // 1000} s"
+    return f"{view.name} makes no progress: {lanes} of its consumers are busy with {runs}"
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return EMPTY
+    if key == "data":
+        return truncate(escape(json.dumps(value, ensure_ascii=False)), MAX_DATA)
+    return (",".join(map(escape, value)) if isinstance(value, list) else escape(str(value))) or EMPTY
+
+
+def _padded(cell: str, width: int, is_number: bool) -> str:
+    return cell.rjust(width) if is_number else cell.ljust(width)
+
+
+# What a verb of the command `mq` is, and what it returns.
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VerbResult:
+    """The output of a verb, and how the command ends after it was printed."""
+
+    #: The JSON values of `--json`, and the lines of text without it.
+    found: Any
+    lines: Iterable[str]
+    #: The command prints this to stderr and exits with 1; empty: it has succeeded.
+    error: str = ""
+    #: The exit code without an error.
+    code: int = 0
+    #: A line for people, which is printed to stderr after the output.
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb: its name and help, its arguments, and the function that runs it.
+
+    The function gets the options and the terminal. It returns None if it has printed everything itself.
+    """
+
+    name: str
+    help: str
+    run: Callable[[Options, Terminal], VerbResult | None]
+    add_options: Callable[[argparse.ArgumentParser], None] | None = None
+    #: Whether its first argument is a queue, which must exist.
+    has_queue: bool = False
+
+    def add_to(self, verbs: Any) -> None:
+        """Add the verb to the subparsers of the command."""
+        parser = add_parser(verbs, self.name, self.help)
+        if self.has_queue:
+            parser.add_argument("queue", help="A queue, or the group of a topic as topic:group.")
+        if self.add_options is not None:
+            self.add_options(parser)
+
+
+def add_parser(parsers: Any, name: str, what: str) -> argparse.ArgumentParser:
+    """Add the parser of a verb, or of an action of a verb, with the options that all have."""
+    parser: argparse.ArgumentParser = parsers.add_parser(name, help=what, description=what)
+    # Without defaults, which would replace what was given before the verb.
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="Print JSON.")
+    for option in ("--settings", "--pythonpath", "-v"):
+        parser.add_argument(option, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    for option in ("--traceback", "--no-color", "--force-color"):
+        parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    return parser
+
+
+# The name of the user of a terminal, for what the admin shows.
+
+
+def user_name() -> str:
+    """Return the name of the current user, or a placeholder: in a container, a user may have no name."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "unknown user"

@@ -10,16 +10,14 @@ from django.utils.module_loading import import_string
 
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.offsets import Offset
-from mq_django.core.visible import escape
-from mq_django.inspector import entries
+from mq_django.core.texts import escape
+from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected
 from mq_django.inspector.message_views import EntryView
 from mq_django.management.argument_types import cursor, page_size
 from mq_django.management.as_dict import as_dict
-from mq_django.management.filter_options import filter_of
-from mq_django.management.tables import away_text, table
-from mq_django.management.terminal import Terminal
-from mq_django.management.verb import Options, Verb, VerbResult
+from mq_django.management.listing import filter_of
+from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
 from mq_django.producers import topics
 
 #: How dates begin, and years and months alone, which are no times. Entry ids begin with more digits.
@@ -94,7 +92,7 @@ def log(options: Options, _: Terminal) -> VerbResult:
     where, limit, after = filter_of(options, ("name", "key")), options["limit"], options["after"] or ""
     rows: list[EntryView] = []
     while True:
-        page = entries.in_log(
+        page = message_lists.in_log(
             options["topic"],
             where,
             since=since,

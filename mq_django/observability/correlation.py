@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from mq_django.core.correlation_ids import CORRELATION_HEADER, correlation_id_in, valid_correlation_id
+from mq_django.core.ids import CORRELATION_HEADER, correlation_id_in, valid_correlation_id
 from mq_django.core.outcomes import Outcome
 from mq_django.middleware import (
     AsyncHandle,

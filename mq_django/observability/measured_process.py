@@ -8,8 +8,7 @@ import sys
 from django.core import management
 
 from mq_django.consumers.measuring import Measurers
-from mq_django.observability.allocated_files import use_allocated_files
-from mq_django.observability.consumer_metrics import ConsumerMetrics
+from mq_django.observability.process_metrics import ConsumerMetrics, use_allocated_files
 
 
 def main() -> None:

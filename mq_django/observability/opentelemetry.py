@@ -19,12 +19,12 @@ from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django import __version__
-from mq_django.core.correlation_ids import CORRELATION_HEADER
-from mq_django.core.exceptions import path_of
+from mq_django.core.clock import read_duration
+from mq_django.core.ids import CORRELATION_HEADER
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Outcome, Retry
-from mq_django.core.times import read_duration
+from mq_django.core.texts import path_of
 from mq_django.middleware import (
     AsyncHandle,
     Handle,

@@ -12,13 +12,13 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import send
 from mq_django.core import clock
-from mq_django.core.visible import truncate
+from mq_django.core.texts import truncate
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview, whole_configs, wires_of
 from mq_django.signals import problem_began, problem_ended
-from mq_django.stores.problem_notes import ProblemNote, ProblemNotes, claim_looks, read_notes
+from mq_django.stores.control import ProblemNote, ProblemNotes, claim_looks, read_notes
 from mq_django.transport.sessions import Wire
 
 #: Seconds between two checks of a queue.

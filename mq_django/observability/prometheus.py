@@ -8,8 +8,8 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from mq_django.core.exceptions import class_name
 from mq_django.core.logs import get_logger
+from mq_django.core.texts import class_name
 from mq_django.errors import ConfigurationError, MQError
 from mq_django.inspector.measurements import Measurements, measure
 from mq_django.observability.prometheus_package import (
@@ -22,7 +22,7 @@ from mq_django.observability.prometheus_package import (
     choose_encoder,
 )
 from mq_django.observability.queue_metrics import COUNTERS, GAUGES, HISTOGRAMS, buckets_of
-from mq_django.transport.budgets import within
+from mq_django.transport.sessions import within
 
 __all__ = ["QueueCollector", "metrics_view", "queue_metrics", "queue_registry"]
 

@@ -14,13 +14,12 @@ from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
-from mq_django.core.exceptions import class_name
 from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
+from mq_django.core.texts import class_name
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
 from mq_django.observability.added_headers import may_add_headers
-from mq_django.observability.sentry_crons import run_of
-from mq_django.observability.sentry_events import LOGGERS, describe, describe_record
+from mq_django.observability.sentry_events import LOGGERS, describe, describe_record, run_of
 from mq_django.observability.sentry_package import (
     Event,
     Hint,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from mq_django.conf import DeliveryOptions
 from mq_django.core.logs import get_logger
 from mq_django.core.numbers import whole
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.publication import Publication
+from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.errors import (
     AlreadyPublished,
     ConnectionLost,
@@ -24,14 +24,14 @@ from mq_django.errors import (
     WrongNode,
 )
 from mq_django.models import OutboxMessage
-from mq_django.outbox.chunks import Chunk, next_chunk
 from mq_django.outbox.claims import ROWS, Claim, OutboxTables
+from mq_django.outbox.rows import Chunk, next_chunk
 from mq_django.stores import open_publisher
 from mq_django.stores.outbox_marks import Mark, NotNext, OutboxMarks, OutboxWire
-from mq_django.stores.partition_count import check_reply, record_command
+from mq_django.stores.partition_wire import check_reply, record_command
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wire
-from mq_django.transport.replica_wire import ReplicaWire
+from mq_django.transport.sessions import ReplicaWire
 
 logger = get_logger(__name__)
 

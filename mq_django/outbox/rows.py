@@ -5,17 +5,19 @@ and `data` comes last, as the text that is published.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from mq_django.core import clock, numbers
-from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.publication import Publication, PublishOptions, stored_publication
+from mq_django.core.queue_configs import DeliveryOptions
+from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError
 from mq_django.models import OutboxMessage
+from mq_django.stores.outbox_marks import TAKEN
 
 #: The columns that a publish writes. The others are NULL.
 COLUMNS = (
@@ -113,3 +115,53 @@ def sizes_fit(sizes: Sequence[object], most: int) -> int:
 
 def _changed(values: Sequence[Any], fields: Sequence[tuple[int, str, Any]]) -> dict[str, Any]:
     return {name: values[at] for at, name, default in fields if values[at] != default}
+
+
+# Chunks: rows of a claim that one call of a script publishes.
+
+
+class Chunk(NamedTuple):
+    """The next rows that are published together."""
+
+    #: Their numbers.
+    rows: Sequence[int]
+    publications: Sequence[Publication]
+    #: See `OutboxWire.begin()`.
+    answers: str
+    refuses: str
+
+
+class Unpublishable(NamedTuple):
+    """A row without a message that can be published, and why."""
+
+    last: int
+    reason: str
+
+
+def next_chunk(rows: Sequence[OutboxMessage], whole: DeliveryOptions, most: int) -> Chunk | Unpublishable:
+    """Return what comes next of some rows, at least one: up to `most` rows with messages that one script publishes."""
+    found = list[tuple[int, Publication]]()
+    for row in rows[:most]:
+        try:
+            found.append((row.pk, publication_of(row, whole)))
+        except DecodeError as error:
+            if not found:
+                return Unpublishable(row.pk, str(error))
+            break
+    first = _kind(found[0][1])
+    alike = list(takewhile(lambda each: _kind(each[1]) == first, found))
+    if first[0] == "holder" or first[1]:
+        alike = alike[:1]
+    answers, refuses, _, _ = first
+    return Chunk([row for row, _ in alike], [each for _, each in alike], answers, refuses)
+
+
+def _kind(publication: Publication) -> tuple[str, str, str, bool]:
+    """Return what the publications of one call share; the first two as in Chunk."""
+    options = publication.options
+    refuses = TAKEN if options.on_conflict == "error" else ""
+    if options.claim_ms is not None:
+        return "holder", refuses, "", options.keeps_result
+    if options.due_ms is not None:
+        return "ids", refuses, options.on_conflict, options.keeps_result
+    return "", "", "", options.keeps_result

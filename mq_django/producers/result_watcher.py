@@ -13,8 +13,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
-from mq_django.stores.awaited_results import SeenResult, read_notification, watch
-from mq_django.stores.results import Result
+from mq_django.stores.results import Result, SeenResult, read_notification, watch
 from mq_django.transport.connections import clients_closed, open_session, open_wire
 from mq_django.transport.subscription import Subscription
 

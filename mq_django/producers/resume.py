@@ -13,10 +13,9 @@ from django.db.models import Field, Model, QuerySet
 from django.db.models.query import ModelIterable
 
 from mq_django.core.exactly_once import current_database
-from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
-from mq_django.core.progress import Interrupted, current_slot
-from mq_django.core.reports import Report
+from mq_django.core.running_handler import Interrupted, Report, current_slot
+from mq_django.core.texts import repr_of
 from mq_django.errors import NotResumable
 from mq_django.stores.progress_reports import MAX_POSITION, begin
 from mq_django.transport.connections import open_wire

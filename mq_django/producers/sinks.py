@@ -12,20 +12,53 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
-from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.exactly_once import current_database
-from mq_django.core.exceptions import repr_of
-from mq_django.core.publication import Publication, with_headers
-from mq_django.core.publish_checks import uses_outbox
-from mq_django.core.transactions import is_manual
-from mq_django.errors import InvalidMessage, NotReplicated
+from mq_django.core.exactly_once import current_database, is_manual
+from mq_django.core.publication import Publication, uses_outbox, with_headers
+from mq_django.core.queue_configs import DeliveryOptions
+from mq_django.core.texts import repr_of
+from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
-from mq_django.producers.inside_handlers import refuse_in_exactly_once, within_exactly_once
 from mq_django.signals import message_published
 from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_wire
-from mq_django.transport.replica_wire import REPLICA_MS, ReplicaWire
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import REPLICA_MS, ReplicaWire, Wire
+
+OUTBOX_REQUIRED = (
+    "A handler with @exactly_once publishes through the outbox of its database {using!r}, and this is not possible "
+    "here. With on_commit=False the message is sent at once: also if the transaction is rolled back, and once more "
+    "when the handler runs again"
+)
+
+
+def within_exactly_once(
+    inside: str, using: str | None, *, on_commit: bool, outbox: bool | None
+) -> tuple[str | None, bool | None]:
+    """Return `using` and `outbox` of a publish inside a handler with `@exactly_once` on the database `inside`.
+
+    A message that is sent at the commit is lost when the process ends right after it: its handler does not run again.
+    So it is written into the outbox of that database, unless the caller sends at once on purpose.
+
+    Raises:
+        OutboxRequired: the message would be sent at the commit, or is for the outbox of another database.
+    """
+    if not on_commit and outbox is not True:
+        return using or inside, outbox
+    if outbox is False or using not in (None, inside):
+        raise OutboxRequired(OUTBOX_REQUIRED.format(using=inside))
+    return inside, True
+
+
+def refuse_in_exactly_once(*, on_commit: bool) -> None:
+    """Raise OutboxRequired inside a handler with `@exactly_once`, unless the caller acts at once on purpose.
+
+    What is done at the commit is lost when the process ends right after it: its handler does not run again.
+    """
+    database = current_database()
+    if on_commit and database is not None:
+        raise OutboxRequired(OUTBOX_REQUIRED.format(using=database))
+
+
+# Sinks: how publications are sent. To Redis, at once or when a transaction commits.
 
 #: Sent inside atomic() of another database than the default one, without `using`.
 NOT_AWAITED = (

@@ -1,29 +1,185 @@
 """Publish to topics, and manage their groups."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from inspect import iscoroutinefunction
+from typing import Any, NamedTuple
+
+from asgiref.sync import async_to_sync
 
 from mq_django.conf import GroupConfig, TopicConfig
 from mq_django.core import clock
-from mq_django.core.exceptions import repr_of
-from mq_django.core.messages import NO_HEADERS, Delivery, Message
+from mq_django.core.batches import outcomes_of
+from mq_django.core.clock import Duration
+from mq_django.core.logs import get_logger
+from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.offsets import BEGINNING, END, Offset
+from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
 from mq_django.core.publication import publication, publications
-from mq_django.core.times import Duration
-from mq_django.errors import UnknownGroup
-from mq_django.inbox.seeking import seek
+from mq_django.core.texts import class_name, repr_of, text_of
+from mq_django.errors import ConfigurationError, UnknownGroup, UnknownHandler
+from mq_django.inbox.entries import Identity
+from mq_django.inbox.once import Once, is_forgotten, outcome_of_forgotten
+from mq_django.inbox.passes import check_repeat, note_return, seek
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.by_name import ByName
-from mq_django.producers.group_status import GroupStatus, group_status
-from mq_django.producers.replay import Replayed, replay
 from mq_django.producers.sinks import RedisSink, send
-from mq_django.registry import start_of
+from mq_django.registry import find, start_of
 from mq_django.stores import open_log
-from mq_django.stores.log import Log
-from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.stores.log import Log, PartitionedLog
+from mq_django.stores.topic_stats import GroupStats
 from mq_django.transport.connections import Role, open_wire
+
+# The public status of a topic's group, returned by `Topic.groups()` and `Group.status()`.
+
+
+class GroupPosition(NamedTuple):
+    """The offset of a group in its topic's log, and its pending and undelivered messages."""
+
+    name: str
+    #: The id of the last delivered entry; `0-0` for none.
+    offset: str
+    #: Delivered messages that are not settled.
+    pending: int
+    #: Undelivered messages.
+    lag: int
+    #: The age of the oldest undelivered message in milliseconds; 0 when there is none.
+    lag_ms: int
+    #: Changes with every seek. Receipts of another generation are invalid.
+    generation: int = 0
+    #: The percentage of the retention when the alarm was raised; None: no alarm.
+    alarm: int | None = None
+    #: Messages trimmed before delivery, since it subscribed.
+    lost: int = 0
+
+
+class GroupStatus(NamedTuple):
+    """A group's position and how much of its topic's retention it uses."""
+
+    position: GroupPosition
+    #: Share of the retention. From 1 on the group loses messages, or its pending ones delay trimming. None: the topic
+    #: has no retention.
+    share: float | None
+    #: Messages from the oldest pending or undelivered one to the newest, and the age of the oldest in milliseconds.
+    behind: int
+    behind_ms: int
+
+
+def group_status(stats: GroupStats) -> GroupStatus:
+    """Return the public status of a group with these statistics."""
+    position = GroupPosition(*(getattr(stats, name) for name in GroupPosition._fields))
+    return GroupStatus(position, stats.share, stats.behind, stats.behind_ms)
+
+
+# Run the handler of a group for messages in the log, outside a consumer.
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The result of a replay."""
+
+    #: Messages that were handled, or would be in a dry run.
+    handled: Sequence[Message]
+    #: Messages whose handler failed, with the error.
+    failed: Sequence[tuple[Message, str]] = field(default=())
+    #: Ids of entries that are not valid messages, with the reason.
+    undecodable: Sequence[tuple[str, str]] = field(default=())
+
+
+def replay(
+    entries: Iterable[Delivery | Undecodable],
+    group: GroupConfig,
+    handler: Callable[[Message], Any] | None,
+    *,
+    dry: bool,
+    repeat: bool = False,
+) -> Replayed:
+    """Run a handler for entries of a log, in this process.
+
+    Args:
+        entries: what the log has, in its order.
+        group: whose subscriber runs when no handler is given.
+        handler: a function of a Message, not a coroutine function; None: the group's own subscriber.
+        dry: do not run the handler.
+        repeat: let the effects of subscribers with `@exactly_once` happen again.
+
+    Raises:
+        UnknownHandler: no handler was given, and the group has no subscriber.
+        ConfigurationError: the handler is no function, or a coroutine function; or `repeat` is not possible.
+    """
+    given: object = handler
+    if given is not None and (not callable(given) or iscoroutinefunction(given)):
+        raise ConfigurationError(f"replay() takes a function of a message, not {repr_of(given, 200)}")
+    if repeat:
+        _raise_pass(group, given, dry=dry)
+    handled: list[Message] = []
+    failed: list[tuple[Message, str]] = []
+    undecodable: list[tuple[str, str]] = []
+    for found in entries:
+        if not isinstance(found, Delivery):
+            undecodable.append((found.entry.decode(), found.reason))
+            continue
+        message = found.message._replace(queue=group.name)
+        call = handler or _subscriber(group, message)
+        error = "" if dry else _run(call, message)
+        if error:
+            failed.append((message, error))
+        else:
+            handled.append(message)
+    return Replayed(handled=handled, failed=failed, undecodable=undecodable)
+
+
+def _subscriber(group: GroupConfig, message: Message) -> Callable[[Message], Any]:
+    found = find(group.name, message.name)
+    if found is None:
+        raise UnknownHandler(f"Group {group.group!r} of topic {group.topic!r} has no subscriber here")
+    call = async_to_sync(found.call) if found.is_async else found.call
+    if found.batch:
+        call = partial(_call_with_one, call)
+    if found.once is None:
+        return call
+    once = Once(found.once, Identity.of(message, group.name, found.name))
+
+    def run(message: Message) -> Outcome:
+        if is_forgotten(message.published_ms, once.current_pass()):
+            return outcome_of_forgotten(once)
+        return once.run(lambda: _outcome(call(message)))
+
+    return run
+
+
+def _call_with_one(call: Callable[[list[Message]], Any], message: Message) -> Outcome:
+    """Call a handler with batch=, which gets a list of one."""
+    return outcomes_of(call([message]), 1)[0]
+
+
+def _raise_pass(group: GroupConfig, handler: object, *, dry: bool) -> None:
+    if handler is not None:
+        raise ConfigurationError("repeat=True is for the subscribers of the group. A given handler runs in any case")
+    check_repeat(group.name)
+    if not dry:
+        note_return(group.name, repeat=True)
+
+
+def _outcome(returned: object) -> Outcome:
+    return returned if isinstance(returned, Ack | Retry | Bury) else ACK
+
+
+def _run(call: Callable[[Message], Any], message: Message) -> str:
+    """Run a handler, and return its error, or "" if it succeeded."""
+    try:
+        outcome = call(message)
+    except Exception as error:
+        logger.exception("Message %s (%s) failed in a replay", message.id, message.name)
+        return f"{class_name(type(error))}: {text_of(error)}"
+    return str(outcome.error or class_name(type(outcome))) if isinstance(outcome, Retry | Bury) else ""
+
+
+# Publish to topics, and manage their groups.
 
 
 class Topic:

@@ -1,18 +1,36 @@
-"""The Redis data structures of queues: all reads and writes of messages and members."""
+"""The Redis data structures of queues: all reads and writes of messages and members.
+
+A message of a queue is in exactly one of these places, and one script moves it from one to the next:
+
+    delayed --due--> ready --fetched--> pending --acked--> (history, if the queue keeps one)
+       ^                                   |
+       +----------- retried ---------------+----buried---> dead
+
+Beside them are `unhandled` (nobody handles its name) and `parked` (its key or a limit makes it wait). The log of a
+topic keeps its messages, and each of its groups has a position in it and a queue of its own.
+
+`open_store()` returns the store of a queue by its config: `StreamStore`, `LineStore` for queues with limits, an order
+or turns, `TopicStore` for a group of a topic, and `RsmqStore` for RSMQ's format. All have the interface `base.Store`.
+Queues with partitions have a store each; producers use all of them as one `PartitionedStore`.
+
+`settling` turns the outcomes of deliveries into calls of scripts: a batch is one round trip, and each call says which
+consumer holds the delivery, so that one that lost it changes nothing. `members` has the consumers and supervisors of
+a queue, and their heartbeats. `dead_letters`, `handled`, `results`, `schedules` and `workflow_home` have what their
+names say.
+
+A store never decides what becomes of a message, and never decodes its data.
+"""
 
 from mq_django.conf import DeliveryOptions, GroupConfig, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.errors import NotSupported
 from mq_django.registry import start_of
 from mq_django.stores.base import QueueAccess, Store
 from mq_django.stores.line_store import LineStore
-from mq_django.stores.log import Log
+from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.members import Members
 from mq_django.stores.partition_wire import wire_of
-from mq_django.stores.partitioned_log import PartitionedLog
-from mq_django.stores.partitioned_publisher import Publishes
-from mq_django.stores.partitioned_store import PartitionedStore
-from mq_django.stores.rsmq_members import RsmqMembers
-from mq_django.stores.rsmq_store import RsmqStore
+from mq_django.stores.partitioned_store import PartitionedStore, Publishes
+from mq_django.stores.rsmq_store import RsmqMembers, RsmqStore
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.sessions import Wire

@@ -5,8 +5,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import CancelResult, Lookup
-from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
 from mq_django.transport.scripts import Command

@@ -1,11 +1,21 @@
 """Pause and resume a queue."""
 
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from mq_django.conf import QueueConfig
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import QueueKeys
+from mq_django.core.logs import get_logger
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.errors import DecodeError, StoreError
 from mq_django.stores.partition_wire import wire_of
 from mq_django.transport import scripts
+from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
 
 class Control:
@@ -49,3 +59,154 @@ def changed(reply: object) -> bool:
         StoreError: Redis refused.
     """
     return reply_or_raise(reply) in (b"PAUSED", b"RESUMED")
+
+
+# Switch the order of a queue on or off: not while a supervisor or a delivery goes by the other setting.
+
+logger = get_logger(__name__)
+
+#: Seconds until a consumer asks again whether it may use the queue.
+ASK_AGAIN = 1.0
+
+
+class OrderSwitch:
+    """Lets one consumer wait until the queue has the order of its settings. See `lua/lines_begin.lua`."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
+        self._wire = wire
+        #: When to ask again, by the monotonic clock; None: the queue has this order, as far as is known.
+        self._ask_at: float | None = None
+        #: Whether the log has a warning about consumers with the other setting.
+        self._has_warned = False
+
+    def rest(self) -> float:
+        """Return for how many seconds this consumer may not take messages."""
+        if self._ask_at is not None and time.monotonic() >= self._ask_at:
+            self.begin()
+        ask_at = self._ask_at
+        return 0.0 if ask_at is None else max(0.001, ask_at - time.monotonic())
+
+    def begin(self) -> None:
+        """Give the queue the order of the settings, if nobody goes by the other setting."""
+        keys, ordered = self._config.keys, self._config.ordered
+        key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups, keys.permits]
+        hold = ordered and self._config.after_bury == "hold"
+        args = [keys.group, "1" if ordered else "0", "1" if hold else "0"]
+        reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])
+        if reply == b"BEGUN":
+            self._ask_at, self._has_warned = None, False
+            return
+        self._ask_at = time.monotonic() + ASK_AGAIN
+        if not self._has_warned:
+            self._has_warned = True
+            text = "Queue %s waits until all consumers that were started with another ORDERED have ended"
+            logger.warning(text, self._config.name)
+
+
+# The problems of queues that signals announce, as fields of `control`: all supervisors share them.
+
+#: The prefixes of the two fields of a problem: what was seen of it, and that it was announced. Only one caller can
+#: create or delete the latter, so each signal is sent by one process.
+SEEN, ANNOUNCED = "problem:", "problem-announced:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemNote:
+    """A problem of a queue, as it was last seen."""
+
+    kind: str
+    #: When it was seen first and last, in ms since 1970.
+    first_ms: int
+    last_ms: int
+    sentence: str
+    figure: float | None
+    threshold: float | None
+    announced: bool = False
+
+
+class ProblemNotes:
+    """The noted problems of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._key = config.keys.control
+        self._wire = wire
+
+    def write(self, seen: Collection[ProblemNote], *, begun: Collection[str], ended: Collection[str]) -> set[str]:
+        """Write what was seen; return the kinds that this call has announced as begun, or withdrawn as ended."""
+        commands: list[Command] = [("HSET", self._key, SEEN + note.kind, _text(note)) for note in seen]
+        commands += [("HDEL", self._key, SEEN + kind) for kind in ended]
+        commands += [("HSETNX", self._key, ANNOUNCED + kind, 1) for kind in begun]
+        commands += [("HDEL", self._key, ANNOUNCED + kind) for kind in ended]
+        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)] if commands else []
+        changed = replies[len(seen) + len(ended) :]
+        return {kind for kind, is_ours in zip((*begun, *ended), changed, strict=True) if is_ours}
+
+
+def claim_looks(configs: Sequence[QueueConfig], wires: Sequence[Wire], seconds: float) -> list[bool | StoreError]:
+    """Claim the next look at queues: return True for one caller within `seconds`, by queue."""
+    args = [round(seconds * 1000)]
+    trips = [[scripts.command("topic_claim_check", keys=[config.keys.control], args=args)] for config in configs]
+    return list(map(_is_claimed, fan_out(wires, trips)))
+
+
+def read_notes(
+    configs: Sequence[QueueConfig], wires: Sequence[Wire], kinds: Sequence[str]
+) -> list[list[ProblemNote] | StoreError]:
+    """Return the noted problems of queues; an error for a queue that cannot be read."""
+    fields = [*(SEEN + kind for kind in kinds), *(ANNOUNCED + kind for kind in kinds)]
+
+    @readable
+    def read(replies: Sequence[Any]) -> list[ProblemNote]:
+        values = reply_or_raise(replies[0])
+        each = zip(kinds, values[: len(kinds)], values[len(kinds) :], strict=True)
+        return [note for kind, seen, announced in each if (note := _note(kind, seen, announced=announced is not None))]
+
+    return list(map(read, fan_out(wires, [[("HMGET", config.keys.control, *fields)] for config in configs])))
+
+
+@readable
+def _is_claimed(replies: Sequence[Any]) -> bool:
+    return bool(reply_or_raise(replies[0]))
+
+
+def _text(note: ProblemNote) -> bytes:
+    return dumps(
+        {
+            "first": note.first_ms,
+            "last": note.last_ms,
+            "sentence": note.sentence,
+            "figure": note.figure,
+            "threshold": note.threshold,
+        }
+    )
+
+
+def _note(kind: str, seen: bytes | None, *, announced: bool) -> ProblemNote | None:
+    """Return a noted problem; None if there is none. One that is not valid was seen long ago."""
+    try:
+        found = loads(seen or b"")
+    except DecodeError:
+        found = None
+    if not isinstance(found, dict):
+        found = {}
+    if not announced and not found:
+        return None
+    return ProblemNote(
+        kind=kind,
+        first_ms=_ms(found, "first"),
+        last_ms=_ms(found, "last"),
+        sentence=found["sentence"] if isinstance(found.get("sentence"), str) else "",
+        figure=_number(found, "figure"),
+        threshold=_number(found, "threshold"),
+        announced=announced,
+    )
+
+
+def _ms(found: Mapping[str, Any], name: str) -> int:
+    return whole(found.get(name), LAST_MS) or 0
+
+
+def _number(found: Mapping[str, Any], name: str) -> float | None:
+    value = found.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG
 from mq_django.core.numbers import LAST_MS, whole
-from mq_django.core.visible import line, truncate
+from mq_django.core.texts import line, truncate
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, reply_or_raise

@@ -6,14 +6,17 @@ are in lines, one for each key. A consumer that finds nothing waits without poll
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
 from mq_django.core.limits import Rate, key_hash
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.numbers import whole
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import Fetched, Settlement
+from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.settling import line_receipts
 from mq_django.stores.sources import StreamSource, Taken
 from mq_django.stores.stream_store import StreamStore
@@ -207,3 +210,120 @@ def _flag(value: bool) -> str:
 
 def _rate(rate: Rate | None) -> tuple[int, int]:
     return (0, 0) if rate is None else (rate.count, rate.micros)
+
+
+# The line of one key: the command that reads it, and what lets it go on without its head.
+
+#: The hash of the line of messages without a key, which queues with FAIR have: see `lua/parts/lines.lua`.
+NO_KEY = 10**16
+
+#: See `lua/lines_skip.lua`.
+Skip = Literal["SKIPPED", "CHANGED", "RUNS"]
+_WORDS: dict[bytes, Skip] = {b"SKIPPED": "SKIPPED", b"CHANGED": "CHANGED", b"RUNS": "RUNS"}
+
+
+def look_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: int) -> Command:
+    """Return the command that reads up to `count` messages and tokens of a line: see `lua/lines_look.lua`."""
+    keys = config.keys
+    key_names = [keys.parked, keys.permits, keys.waiting, keys.unique, keys.due, keys.unhandled]
+    return scripts.command(
+        "lines_look",
+        keys=[*key_names, keys.ready, keys.urgent, keys.dead],
+        args=[keys.group, key_hash, count, max_bytes],
+    )
+
+
+def skip_head(config: QueueConfig, wire: Wire, key_hash: int, token: str) -> Skip:
+    """Let a key go on without the message of this token, and wake a consumer.
+
+    Returns:
+        `CHANGED` if that message is no longer the head, `RUNS` if it does not wait.
+
+    Raises:
+        StoreError: cannot reach Redis, or it refused.
+    """
+    keys = config.keys
+    skip = scripts.command("lines_skip", keys=[keys.permits, keys.next_checks], args=[key_hash, token])
+    key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
+    wake = scripts.command("lines_wake", keys=key_names, args=[config.limits.concurrency or 0])
+    skipped, woken = (reply_or_raise(reply) for reply in wire_of(config, wire).trip([skip, wake]))
+    del woken
+    return _WORDS[skipped]
+
+
+# The limits that the partitions of a queue have in common: RATE_LIMIT and CONCURRENCY of the queue as a whole.
+#
+# Partitions are in slots of their own, so no fetch can look at all of them. Instead, consumers ask for a share before
+# they fetch, in the slot of the queue as a whole. Each says how many deliveries it holds, which replaces what it said
+# before: a reply that was lost, or a consumer that died, costs nothing for longer than the share counts.
+
+#: How often a share is renewed while it counts.
+RENEWED = 3
+
+
+class Share(NamedTuple):
+    """What a consumer may fetch."""
+
+    messages: int
+    #: Seconds until it may ask again; None if it will be told.
+    wait: float | None = 0.0
+
+
+class Shares:
+    """The shares of one consumer in the limits of a queue with partitions.
+
+    Args:
+        config: the queue.
+        wire: sends the commands.
+        consumer: its name, unique for each connection that fetches.
+    """
+
+    def __init__(self, config: QueueConfig, wire: Wire, consumer: str) -> None:
+        self._config = config
+        self._wire = wire
+        self._consumer = consumer
+        self._turn = "0"
+        #: Grants of the last share that were not used.
+        self._unused = 0
+        #: What Redis knows that it holds, or may fetch; and since when, on the monotonic clock.
+        self._known, self._since = 0, 0.0
+        #: For how long a share counts if its consumer does not ask again: then it is taken for dead.
+        self._lasts = config.visibility_timeout
+
+    @property
+    def channel(self) -> str:
+        """Return the channel on which it hears that others need less."""
+        return self._config.keys.arrivals
+
+    def is_due(self, held: int) -> bool:
+        """Return whether Redis should be told how many deliveries the consumer holds."""
+        ages = time.monotonic() - self._since > self._lasts.total_seconds() / RENEWED
+        return bool(self._unused) or held < self._known or (held > 0 and ages)
+
+    def ask(self, held: int, more: int) -> Share:
+        """Ask for a share of the limits. Whoever has asked says by give_back() what it did not use.
+
+        Args:
+            held: the deliveries that the consumer holds.
+            more: how many more it would fetch.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses.
+        """
+        keys, rate, most = self._config.keys, self._config.rate_limit.queue, self._config.concurrency.queue
+        of_rate = (0, 0) if rate is None else (rate.count, rate.micros)
+        ttl = self._lasts // timedelta(milliseconds=1)
+        # Said once: if the reply is lost, grants may be lost, and none is given back twice.
+        unused, self._unused = self._unused, 0
+        of_consumer: list[Argument] = [self._consumer, held, more, unused, self._turn, ttl, keys.arrivals]
+        command = scripts.command(
+            "shares_ask", keys=[keys.limits, keys.shares], args=[*of_rate, most or 0, *of_consumer]
+        )
+        given, wait, turn = reply_or_raise(self._wire.trip([command])[0])
+        self._turn = turn.decode()
+        self._known, self._since = held + given, time.monotonic()
+        return Share(whole(given) or 0, None if wait < 0 else wait / 1e6)
+
+    def give_back(self, unused: int) -> None:
+        """Note how much of the last share was not used. The next ask() says so."""
+        self._unused = unused

@@ -12,8 +12,7 @@ from mq_django.core import rsmq_format
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.wire import MAX_ENTRY_BYTES, encode_body
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
-from mq_django.stores.dead_letter_fields import buried_history
-from mq_django.stores.dead_letter_queue import NO_STEP, JobStep, buried, open_dead_letters
+from mq_django.stores.dead_letters import NO_STEP, JobStep, buried, buried_history, open_dead_letters
 from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore

@@ -6,11 +6,49 @@ from typing import Any
 from redis import exceptions
 
 from mq_django.conf import DeliveryOptions
+from mq_django.core.texts import line, truncate
 from mq_django.errors import QueueClosed
-from mq_django.stores.partition_count import disagreement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+# How many partitions there are: recorded in Redis, because a message is looked for where its key belongs.
+
+#: What is recorded while the number is being changed.
+CLOSED = "closed"
+
+
+def record_command(config: DeliveryOptions) -> Command:
+    """Return the command that records the number of partitions of a queue or topic, unless one is recorded."""
+    keys = [config.keys.recorded, *config.keys.filled]
+    return scripts.command("partitions_record", keys=keys, args=[config.partitions])
+
+
+def check_reply(config: DeliveryOptions, reply: object) -> None:
+    """Check by the reply of this command that a queue or topic has as many partitions as the settings say.
+
+    Raises:
+        QueueClosed: it has another number, or it is being changed.
+        StoreError: Redis could not be reached, or refused.
+    """
+    found = reply_or_raise(reply).decode(errors="replace")
+    if found != str(config.partitions):
+        raise QueueClosed(disagreement(config, found))
+
+
+def disagreement(config: DeliveryOptions, found: str) -> str:
+    """Return the text of the error for a queue or topic that has another number of partitions than the settings say."""
+    what = config.counted_as.format(config=config)
+    if found == CLOSED:
+        return f"{what} accepts no messages while its number of partitions is changed"
+    known = "no partitions" if found == "1" else f"{truncate(line(found), 40)} partitions"
+    return (
+        f"{what} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the other "
+        f"processes, or {config.other_count.format(config=config)}"
+    )
+
+
+# The wire of a partition: what makes messages ready wakes consumers, and a closed partition accepts none.
 
 #: Milliseconds until consumers look again at a partition of which they heard nothing: notifications may be lost. All
 #: consumers look more often, and set this anew each time.

@@ -1,12 +1,78 @@
 """A queue with partitions, for producers. Consumers have the store of each partition."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from mq_django.conf import QueueConfig
-from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import CancelResult, Lookup, Place
+from mq_django.conf import DeliveryOptions, QueueConfig
+from mq_django.core.keys import READY, UNIQUE_PREFIX
+from mq_django.core.messages import CancelResult, Delivery, Lookup, Message, Place
+from mq_django.core.partitions import partition_of
+from mq_django.core.publication import Publication
+from mq_django.core.wire import decode_body, decode_entry, message_of
+from mq_django.errors import DecodeError
 from mq_django.stores.base import Store
-from mq_django.stores.partitioned_publisher import PartitionedPublisher
+from mq_django.stores.dead_letters import buried
+from mq_django.stores.partition_wire import check_reply, record_command
+from mq_django.transport.sessions import Wire
+
+# What queues and topics with partitions have in common: each message is published to its partition.
+
+
+class Publishes(Protocol):
+    def publish(self, publications: Sequence[Publication]) -> Sequence[Any]:
+        """Publish messages, all or none."""
+
+
+ConfigT = TypeVar("ConfigT", bound=DeliveryOptions)
+StoreT = TypeVar("StoreT", bound=Publishes)
+
+
+class PartitionedPublisher(Generic[ConfigT, StoreT]):
+    """Publishes each message to its partition.
+
+    Args:
+        config: the queue or topic.
+        stores: those of its partitions, by name.
+        wire: records the number of partitions at the first use.
+    """
+
+    def __init__(self, config: ConfigT, stores: Mapping[str, StoreT], wire: Wire) -> None:
+        self.config = config
+        self._stores = stores
+        self._wire = wire
+        self._is_checked = False
+
+    def check(self) -> None:
+        """Record the number of partitions at the first call, and check it.
+
+        Raises:
+            QueueClosed: there is another number of partitions than the settings say, or it is being changed.
+        """
+        if not self._is_checked:
+            check_reply(self.config, self._wire.trip([record_command(self.config)])[0])
+            self._is_checked = True
+
+    def publish(self, publications: Sequence[Publication]) -> list[Any]:
+        """Publish messages, those of one partition all or none, and return what its store returns of each.
+
+        Raises:
+            QueueClosed: there is another number of partitions than the settings say, or it is being changed.
+        """
+        self.check()
+        if len(publications) == 1:
+            return list(self._stores[publications[0].options.destination.name].publish(publications))
+        by_part: dict[str, list[int]] = {}
+        for at, each in enumerate(publications):
+            by_part.setdefault(each.options.destination.name, []).append(at)
+        found: list[Any] = [None] * len(publications)
+        for name, places in by_part.items():
+            ids = self._stores[name].publish([publications[at] for at in places])
+            for at, message_id in zip(places, ids, strict=True):
+                found[at] = message_id
+        return found
+
+
+# A queue with partitions, for producers. Consumers have the store of each partition.
 
 
 class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
@@ -50,3 +116,80 @@ class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
         is_unique = text.startswith(UNIQUE_PREFIX)
         places = self.config.places_by(text.removeprefix(UNIQUE_PREFIX)) if is_unique else self.config.places_of(text)
         return (self._stores[place.name] for place in places)
+
+
+# What is on its way to another partition, while the number of partitions of a queue changes, and where it goes.
+
+#: Names and values before the fields of a message in an entry of `moving`: see lua/repartition_take.lua.
+HEAD = 16
+
+#: The places of what is no message, and of messages that are entries of a stream.
+CLAIM, NOTE = "claim", "note"
+ENTRIES = frozenset({"ready", "urgent"})
+DEAD = "dead"
+
+#: Stands for the entry of a message, to see whether it has an id of its own.
+_NO_ID = b"0-0"
+
+
+class Moving(NamedTuple):
+    """A message, a claim or a note on its way to another partition."""
+
+    #: In the stream `moving`.
+    entry: bytes
+    #: Its names and values, as the script has written them and the next one gets them.
+    flat: Sequence[bytes]
+    #: None for a claim of a message whose key is not known.
+    target: QueueConfig | None
+    #: Of the message; "" if it is none, or has none.
+    message_id: str
+
+    @property
+    def size(self) -> int:
+        """The bytes of its values."""
+        return sum(map(len, self.flat))
+
+
+def moving_of(entry: bytes, flat: Sequence[bytes], source: QueueConfig, old: QueueConfig, new: QueueConfig) -> Moving:
+    """Return what an entry of `moving` is, and its partition: always the same one.
+
+    Args:
+        entry: the entry.
+        flat: its names and values.
+        source: the partition where it was.
+        old: the queue with the number of partitions that it had.
+        new: the queue with the number that it gets.
+    """
+    texts = [value.decode(errors="surrogateescape") for value in flat[:HEAD]]
+    head = dict(zip(texts[::2], texts[1::2], strict=True))
+    place, name = head["place"], head["name"]
+    if place == NOTE:
+        return Moving(entry, flat, new.place_of(key=None, message_id=name), "")
+    if place == CLAIM:
+        # Its message is gone. Without a key the unique key has chosen the partition. A key would not be known.
+        is_chosen = not old.parts or old.parts[partition_of(name, len(old.parts))].keys == source.keys
+        return Moving(entry, flat, new.place_of(key=None, unique=name) if is_chosen else None, "")
+    message = _message(head, flat[HEAD:], source)
+    message_id, claim = head["id"], head["claim"] or None
+    if message is not None and message.id != _NO_ID.decode():
+        message_id = message.id
+    # Of a message without an id, its place in the queue is unique.
+    known = message_id or f"{source.keys.queue} {name}"
+    key, unique = (None, None) if message is None else (message.key, message.unique)
+    return Moving(entry, flat, new.place_of(key=key, unique=unique or claim, message_id=known), message_id)
+
+
+def _message(head: Mapping[str, str], fields: Sequence[bytes], source: QueueConfig) -> Message | None:
+    """Return a message, or None if it cannot be decoded."""
+    if head["place"] == DEAD:
+        pairs = dict(zip(fields[::2], fields[1::2], strict=True))
+        found = buried(source.name, _NO_ID.decode(), pairs)
+        return found.message if isinstance(found, Delivery) else None
+    if head["place"] in ENTRIES:
+        entry = decode_entry(list(fields), queue=source.name, stream=READY, entry=_NO_ID)
+        return entry.message if isinstance(entry, Delivery) else None
+    try:
+        own = head["id"].encode(errors="surrogateescape") or _NO_ID
+        return message_of(decode_body(fields[1]), queue=source.name, entry=own)
+    except (DecodeError, UnicodeDecodeError):
+        return None

@@ -10,13 +10,12 @@ from hashlib import blake2b
 from mq_django.conf import QueueConfig
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.queue_configs import likely_first
-from mq_django.core.reports import Progress, Report, progress_text, read_progress
+from mq_django.core.running_handler import Progress, Report, progress_text, read_progress
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wires
-from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
 #: How long a report is kept after the last change, and after the message was handled.
 KEPT_MS = 7 * 24 * 3600 * 1000

@@ -6,24 +6,266 @@ then removed. So a process that is killed anywhere loses nothing and doubles not
 bounded.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Literal, get_args
 
 from mq_django.conf import QueueConfig
+from mq_django.core import clock
+from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import QueueKeys
 from mq_django.core.numbers import whole
-from mq_django.errors import QueueClosed
+from mq_django.core.numbers import whole as whole_number
+from mq_django.core.options import MAX_PARTITIONS
+from mq_django.errors import DecodeError, QueueClosed
 from mq_django.stores.control import pause_command, resume_command
-from mq_django.stores.partition_move import Moving, moving_of
-from mq_django.stores.repartition_state import EarlierPause, RepartitionState, begin, go_on, read_state
-from mq_django.stores.result_copies import copy_ended, copy_of_messages
-from mq_django.stores.schedule_moves import move_schedules
+from mq_django.stores.partition_wire import CLOSED
+from mq_django.stores.partitioned_store import Moving, moving_of
+from mq_django.stores.schedules import home_of, named, parse, scheduled, states_of
 from mq_django.transport import scripts
-from mq_django.transport.fan_out import fan_out
+from mq_django.transport.connections import get_clients
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Pooled, Wire, fan_out, is_gone, reply_or_raise
+
+# The results of tasks, and what handlers report, follow the messages when the number of partitions changes.
+
+#: Keys that one command asks for, and that one SCAN looks at.
+ASKED, SCANNED = 200, 1000
+#: Copies that are written at a time: each may have megabytes.
+WRITTEN = 20
+
+#: The time to live of a copy is that of the key, rounded up to this, ms.
+ROUNDED_MS = 1000
+
+
+def copy_of_messages(wire: Wire, source: QueueConfig, target: QueueConfig, ids: Sequence[str]) -> None:
+    """Move the results of tasks that have not ended, and what handlers have reported, to another partition.
+
+    A copy that is there stays. So this can be repeated.
+    """
+    if source.keys.queue == target.keys.queue:
+        return
+    for at in range(0, len(ids), ASKED):
+        pairs = [pair for each in ids[at : at + ASKED] for pair in _pairs(source.keys, target.keys, each)]
+        _move_results(wire, pairs)
+
+
+def copy_ended(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
+    """Move the results of tasks that have ended to where their ids lead, and return how many there were.
+
+    They are found by a scan of all keys of the server, once for all partitions.
+    """
+    sources = {part.keys.queue: part.keys for part in old.each_part}
+    form = re.compile(rf"{re.escape(old.namespace)}:\{{([^{{}}]*)\}}:result:(.*)", re.DOTALL)
+    found = 0
+    for keys in _scanned(old):
+        pairs: list[tuple[str, str]] = []
+        for key in keys:
+            match = form.fullmatch(key)
+            if match is not None and match[1] in sources:
+                target = new.places_of(match[2])[0].keys
+                if target.queue != match[1]:
+                    pairs.append((key, target.result(match[2])))
+        found += _move_results(wire, pairs)
+    return found
+
+
+def _pairs(source: QueueKeys, target: QueueKeys, message_id: str) -> Iterator[tuple[str, str]]:
+    yield source.result(message_id), target.result(message_id)
+    yield source.progress(message_id), target.progress(message_id)
+
+
+def _move_results(wire: Wire, pairs: Sequence[tuple[str, str]]) -> int:
+    """Move keys with text, or with fields, and return how many there were."""
+    asked = wire.trips([[("PTTL", key)] for key, _ in pairs]) if pairs else []
+    there = [(pair, reply_or_raise(ms)) for pair, (ms,) in zip(pairs, asked, strict=True) if reply_or_raise(ms) > 0]
+    for at in range(0, len(there), WRITTEN):
+        batch = there[at : at + WRITTEN]
+        reads: list[Command] = [
+            ("GETRANGE", key, 0, -1) if ":result:" in key else ("HGETALL", key) for (key, _), _ in batch
+        ]
+        commands = list[Command]()
+        for ((_, copy), ms), (value,) in zip(batch, wire.trips([[read] for read in reads]), strict=True):
+            found = reply_or_raise(value)
+            args: list[Argument] = [-(-ms // ROUNDED_MS) * ROUNDED_MS, *(found if isinstance(found, list) else [found])]
+            commands.append(scripts.command("repartition_copy", keys=[copy], args=args))
+        for (reply,) in wire.trips([[command] for command in commands]):
+            reply_or_raise(reply)
+        for (reply,) in wire.trips([[("DEL", key)] for (key, _), _ in batch]):
+            reply_or_raise(reply)
+    return len(there)
+
+
+def _scanned(old: QueueConfig) -> Iterator[list[str]]:
+    """Yield the keys of results of a queue, and perhaps of others."""
+    escaped = re.sub(r"([*?\[\]\\^])", r"\\\1", old.namespace)
+    pattern = f"{escaped}:{{{old.name}{'.*' if old.parts else '}:result:*'}"
+    for client in get_clients("chores", old.connection):
+        node, cursor = Pooled(client), b"0"
+        while True:
+            command: Command = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
+            cursor, keys = reply_or_raise(node.trip([command])[0])
+            yield [key.decode(errors="surrogateescape") for key in keys]
+            if cursor == b"0":
+                break
+
+
+# The schedules of a queue follow their messages when the number of partitions changes.
+
+#: The HASHes of schedules: of those in code and settings, and of those that were created at run time.
+_HASHES = (attrgetter("schedules"), attrgetter("runtime_schedules"))
+
+
+def move_schedules(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
+    """Move what is known of the schedules of a queue to their new partitions, and return how many moved.
+
+    What is there already stays, and nothing is removed before it was written. So this can be repeated.
+    """
+    moved = 0
+    for part in old.each_part:
+        for key_of in _HASHES:
+            states = states_of(reply_or_raise(wire.trip([("HGETALL", key_of(part.keys))])[0]))
+            for name, state in states.items():
+                target = _home(new, name, state).keys
+                if target.queue != part.keys.queue:
+                    fields = [(named(f"{kind}:", name), value) for kind, value in state.items()]
+                    _move_schedules(wire, key_of(part.keys), key_of(target), fields)
+                    moved += 1
+    return moved
+
+
+def _home(new: QueueConfig, name: str, state: Mapping[str, bytes]) -> QueueConfig:
+    """Return the partition of a schedule: by the key of its messages, if that is known, else by its name."""
+    own = next((entry for entry in scheduled() if (entry.queue, entry.name) == (new.name, name)), None)
+    entry = parse(new, name, state["definition"]).entry if "definition" in state else own
+    return new.place_of(key=None, unique=name) if entry is None else home_of(new, entry)
+
+
+def _move_schedules(wire: Wire, source: str, target: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    writes: list[Command] = [("HSETNX", target, field, value) for field, value in fields]
+    for reply in wire.trip(writes):
+        reply_or_raise(reply)
+    reply_or_raise(wire.trip([("HDEL", source, *(field for field, _ in fields))])[0])
+
+
+# How far a change of the number of partitions of a queue is: fields of the control hash of the whole queue.
+#
+# The states are `open`, `pausing`, `taking`, `putting` and `opening`. Each change of the state is one script, which
+# changes nothing if another process was faster.
+
+Phase = Literal["open", "pausing", "taking", "putting", "opening"]
+
+#: Recorded, or nothing is, of a queue without partitions.
+PLAIN = 1
+
+_NUMBER, _PHASE, _OLD, _NEW = "partitions", "repartition:state", "repartition:from", "repartition:to"
+_BEFORE, _PAUSED = "repartition:before", "repartition:paused"
+#: Of the latest change. It only increases.
+_CHANGE = "repartition:change"
+_FIELDS = (_NUMBER, _PHASE, _OLD, _NEW, _BEFORE, _PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierPause:
+    """A pause of the queue from before: who paused it, why, and since when, in milliseconds since 1970."""
+
+    who: str
+    reason: str
+    since_ms: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionState:
+    """How far a change is."""
+
+    phase: Phase
+    #: The numbers of partitions: the recorded one, 1 if none is; and those of the change.
+    recorded: int
+    old: int
+    new: int
+    #: What is recorded, as text; "" for nothing.
+    before: str
+    #: The number of the change, or of the one before.
+    change: int
+    #: The pause that the queue had before the change, and has after it.
+    pause: EarlierPause | None = None
+
+
+def read_state(whole: QueueConfig, wire: Wire) -> RepartitionState:
+    """Read how far the change of a queue's number of partitions is.
+
+    Raises:
+        QueueClosed: the fields are not valid: another program has written them.
+        StoreError: Redis could not be reached, or refused.
+    """
+    (reply,) = wire.trip([("HMGET", whole.keys.control, *_FIELDS, _CHANGE)])
+    values = ["" if value is None else value.decode(errors="replace") for value in reply_or_raise(reply)]
+    number, phase, old, new, before, paused, change_text = values
+    change = whole_number(change_text) or 0
+    if not phase and number != CLOSED:
+        recorded = _whole(whole, number) if number else PLAIN
+        return RepartitionState("open", recorded, recorded, recorded, number, change)
+    if phase not in get_args(Phase):
+        raise QueueClosed(f"Queue {whole.name!r} is in an unknown state of repartitioning: {phase[:80]!r}")
+    counts = _whole(whole, old), _whole(whole, new)
+    return RepartitionState(phase, counts[0], *counts, before, change, _pause(paused))  # type: ignore[arg-type]
+
+
+def begin(whole: QueueConfig, wire: Wire, state: RepartitionState) -> bool:
+    """Begin a change from a state that is open, and return whether no other process was faster."""
+    pause = state.pause
+    paused = "" if pause is None else dumps([pause.who, pause.reason, pause.since_ms])
+    change = max(state.change + 1, clock.now_ms())
+    expected: list[Argument] = [_NUMBER, state.before, _PHASE, ""]
+    new: list[Argument] = [_PHASE, "pausing", _OLD, state.old, _NEW, state.new, _BEFORE, state.before, _PAUSED, paused]
+    new += (_CHANGE, change)
+    return _change(whole, wire, expected, new)
+
+
+def go_on(whole: QueueConfig, wire: Wire, state: RepartitionState, phase: Phase) -> RepartitionState:
+    """Write the next state, and return it.
+
+    Raises:
+        QueueClosed: another process has changed the state.
+    """
+    expected: list[Argument] = [_PHASE, state.phase, _OLD, state.old, _NEW, state.new]
+    if phase == "open":
+        # After an abort the number is what it was; nothing has changed it.
+        number: list[Argument] = [] if state.phase == "pausing" else [_NUMBER, state.new]
+        new: list[Argument] = [*number, *(part for field in _FIELDS[1:] for part in (field, ""))]
+    else:
+        new = [_PHASE, phase, *([_NUMBER, CLOSED] if phase == "taking" else [])]
+    if not _change(whole, wire, expected, new):
+        raise QueueClosed(f"Another process is changing the number of partitions of queue {whole.name!r}")
+    return replace(state, phase=phase)
+
+
+def _change(whole: QueueConfig, wire: Wire, expected: list[Argument], new: list[Argument]) -> bool:
+    args = [len(expected) // 2, *expected, *new]
+    command = scripts.command("repartition_state", keys=[whole.keys.control], args=args)
+    found: list[bytes] = reply_or_raise(wire.trip([command])[0])
+    return found[0] == b"CHANGED"
+
+
+def _whole(whole: QueueConfig, text: str) -> int:
+    number = whole_number(text, MAX_PARTITIONS)
+    if not number:
+        raise QueueClosed(f"The recorded number of partitions of queue {whole.name!r} is not valid: {text[:80]!r}")
+    return number
+
+
+def _pause(text: str) -> EarlierPause | None:
+    try:
+        who, reason, since_ms = loads(text.encode())
+    except (DecodeError, TypeError, ValueError):
+        return None
+    return EarlierPause(str(who), str(reason), str(since_ms))
+
+
+# Change the number of partitions of a queue: close it, move everything to its new partition, and open it.
 
 #: Messages of a step, and bytes after which it ends. Few are read at first, because each may have a megabyte.
 BATCH, BYTES, FIRST = 500, 2 * 1024 * 1024, 20

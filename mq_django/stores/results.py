@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
@@ -30,18 +30,53 @@ from mq_django.core.queue_configs import likely_first
 from mq_django.errors import Cancelled, StoreError
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import is_consumer
-from mq_django.stores.running_results import RUNS
 from mq_django.transport import scripts
-from mq_django.transport.fan_out import fan_out
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+
+# Store in the results of tasks that they are running: see `mq_django.stores.results`.
+
+#: The beginning of the line of an attempt that has not ended.
+RUNS = b'{"status":"RUNNING"'
+#: Results that one script call writes.
+BATCH = 500
+
+
+class RunningTask(NamedTuple):
+    """A delivery of a task that is running."""
+
+    delivery: Delivery
+    #: Milliseconds since 1970.
+    started_ms: int
+
+
+def note_running(wire: Wire, config: QueueConfig, consumer: str, tasks: Sequence[RunningTask]) -> None:
+    """Store in the results of tasks of a queue that they are running in a consumer.
+
+    Results that do not exist are not created, and none of them is kept longer or shorter for it.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses a command.
+    """
+    who = dumps(consumer)
+    for at in range(0, len(tasks), BATCH):
+        batch = tasks[at : at + BATCH]
+        lines: list[Argument] = [
+            b'\n%b,"attempt":%d,"entry":"%b","consumer":%b,"started":%d,"finished":null}'
+            % (RUNS, each.delivery.message.attempt, each.delivery.entry, who, each.started_ms)
+            for each in batch
+        ]
+        keys = [config.keys.result(each.delivery.message.id) for each in batch]
+        reply_or_raise(wire.trip([scripts.command("results_running", keys=keys, args=lines)])[0])
+
+
+# The results of tasks: one STRING with a TTL per task, with a JSON line for the task and one for each attempt.
 
 logger = get_logger(__name__)
 
 #: The shortest TTL of the result of an unfinished task, because a backlog may last for days.
 UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
 #: Results that one script call writes. This blocks Redis for about 1 ms.
-BATCH = 500
 #: The number of first attempts whose traceback is stored. That of a burial is always stored.
 TRACEBACKS = 5
 #: The most bytes of a result that are read.
@@ -335,3 +370,92 @@ def error_path(error: str) -> str:
     if isinstance(kind, type) and issubclass(kind, BaseException):
         return f"builtins.{kind.__name__}"
     return "builtins.Exception"
+
+
+# Look at the results that a process waits for, and register it for those that have not ended.
+
+#: Milliseconds for which a registration is valid. A process that waits for longer registers again at each look.
+REGISTERED_MS = 30_000
+#: Results that one script call looks at.
+
+
+class SeenResult(NamedTuple):
+    """What there is of a result."""
+
+    #: Its key exists.
+    exists: bool
+    #: How long it was while it had not ended.
+    length: int = 0
+    #: It has ended.
+    ended: Result | None = None
+
+
+def read_ended(value: bytes) -> Result | None:
+    """Return the result in the value of a key, or None if it has not ended."""
+    found = read_result(value)
+    return found if found is not None and found.has_ended else None
+
+
+def part_with(wires: Sequence[Wire], parts: Sequence[QueueConfig], message_id: str) -> QueueConfig:
+    """Return the one of these partitions that has a result; the first one if none has it.
+
+    Args:
+        wires: the wire of each.
+        parts: the likely one first.
+        message_id: of the result.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses a command.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    trips: list[list[Command]] = [[("EXISTS", part.keys.result(message_id))] for part in parts]
+    replies = fan_out(wires, trips)
+    return next((part for part, (reply,) in zip(parts, replies, strict=True) if reply_or_raise(reply)), parts[0])
+
+
+def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:
+    """Look at results, and register a process for those that have not ended.
+
+    Args:
+        wire, config: of their queue.
+        known: key -> the length that the result had at the last look; 0 at the first.
+        process: the end of its channel.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses a command.
+    """
+    found: dict[str, SeenResult] = {}
+    left = dict(known)
+    while left:
+        keys = list(left)[:BATCH]
+        args: list[Argument] = [process, REGISTERED_MS, *(left[key] for key in keys)]
+        command = scripts.command("results_watch", keys=[*keys, config.keys.waiters], args=args)
+        replies = reply_or_raise(wire.trip([command])[0])
+        for key, reply in zip(keys, replies, strict=False):
+            length = left.pop(key)
+            found[key] = seen = _read(wire, key, reply)
+            if seen.exists and seen.ended is None and not isinstance(reply, int) and seen.length != length:
+                # It has an ending, after which it was delivered again. It is not registered yet.
+                left[key] = seen.length
+    return found
+
+
+def _read(wire: Wire, key: str, reply: bytes | int | None) -> SeenResult:
+    if reply is None:
+        return SeenResult(exists=False)
+    if isinstance(reply, int):
+        return SeenResult(exists=True, length=reply)
+    return read_notification(wire, key, reply)
+
+
+def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
+    """Return what there is of a result whose value was sent, or "" in its place if it is too long.
+
+    Raises:
+        StoreError: it was too long, and Redis cannot be reached.
+    """
+    if value:
+        return SeenResult(exists=True, length=len(value), ended=read_ended(value))
+    text = reply_or_raise(wire.trip([("GETRANGE", key, 0, MAX_RESULT - 1)])[0])
+    return SeenResult(exists=bool(text), length=len(text), ended=read_ended(text))

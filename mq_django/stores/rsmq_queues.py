@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mq_django.core.exceptions import class_name
+from mq_django.core.keys import RsmqKeys
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.rsmq_format import (
     DEFAULT_DELAY,
@@ -23,7 +23,7 @@ from mq_django.core.rsmq_format import (
     tail,
     units,
 )
-from mq_django.core.rsmq_keys import RsmqKeys
+from mq_django.core.texts import class_name
 from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSupplied, QueueExists, QueueNotFound
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts

@@ -10,27 +10,89 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from mq_django.conf import QueueConfig, RsmqConfig
+from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.lookup import CancelResult, Lookup, Place
-from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.messages import CancelResult, Delivery, Lookup, Place, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
+from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import Publication
-from mq_django.core.rsmq_format import decode, encode, units
-from mq_django.core.visible import line
+from mq_django.core.queue_configs import RsmqConfig
+from mq_django.core.rsmq_format import decode, encode, sent_micros, units
+from mq_django.core.texts import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
-from mq_django.stores.ended_messages import announce_cancelled
+from mq_django.stores.dead_letters import history_of
+from mq_django.stores.members import Members, Membership, read_membership
+from mq_django.stores.outbox_marks import announce_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
-from mq_django.stores.rsmq_settling import rsmq_receipts
-from mq_django.stores.settling import BATCH, Settling
-from mq_django.stores.waiting_room import not_waiting, scores_of
+from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, entries, mark_of
+from mq_django.stores.waiting_room import name_score, not_waiting, scores_of
 from mq_django.transport import scripts
 from mq_django.transport.cluster_wires import ClusterSession
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Session, Wire, reply_or_raise
-from mq_django.transport.wake_subscription import WakeSubscription
+from mq_django.transport.subscription import WakeSubscription
+
+# How deliveries of an RSMQ queue are settled: the messages stay in RSMQ's keys, and are hidden, shown or removed.
+
+
+def rsmq_receipts(config: RsmqConfig) -> Receipts:
+    """Return how deliveries of an RSMQ queue are settled."""
+    keys, vt_ms = config.keys, config.vt * 1000
+    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_reassign", (vt_ms,), id_of=_id_of)
+
+
+def _id_of(delivery: Delivery | Undecodable) -> bytes:
+    """Return RSMQ's id of a message, which is a part of the receipt."""
+    return delivery.entry.rpartition(b":")[0]
+
+
+def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return a channel, and for each delivery: its receipt, ms from now, "1" or "free", its history.
+
+    "1": it must run alone; "free": this receive is no attempt.
+    """
+    args: list[Argument] = [receipts.queue.wake]
+    for settlement in batch:
+        delivery, outcome, delay_ms, *_ = settlement
+        assert isinstance(outcome, Retry)
+        mark = "1" if settlement.alone else "free" if settlement.uncharged else ""
+        args += (delivery.entry, delay_ms, mark, history_of(consumer, settlement))
+    return args
+
+
+def _handed_back(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return a channel, and for each delivery: its receipt, when it was sent, its mark."""
+    args: list[Argument] = [receipts.queue.wake]
+    for delivery, outcome, *_ in batch:
+        assert isinstance(delivery, Delivery)
+        assert isinstance(outcome, HandBack)
+        sent = sent_micros(delivery.message.id)
+        place = delivery.message.published_ms or 0 if sent is None else sent // 1000
+        args += (delivery.entry, place, mark_of(outcome))
+    return args
+
+
+def _set_aside(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
+    """Return the ms to hide deliveries, and for each delivery: its receipt, the score of its name."""
+    args: list[Argument] = [*receipts.hidden_ms]
+    for delivery, *_ in batch:
+        assert isinstance(delivery, Delivery)
+        args += (delivery.entry, name_score(delivery.message.name))
+    return args
+
+
+_RSMQ: Mapping[type, Transition] = {
+    Ack: Transition("rsmq_ack", ("notes",), entries),
+    Expire: Transition("rsmq_ack", ("notes",), entries),
+    Retry: Transition("rsmq_retry", ("notes", "retried"), _retried),
+    HandBack: Transition("rsmq_hand_back", ("notes",), _handed_back),
+    Bury: Transition("rsmq_bury", ("notes", *DEAD), buried),
+    SetAside: Transition("rsmq_set_aside", ("notes", "unhandled"), _set_aside),
+}
+
+# A queue in RSMQ's format, shared with programs in other languages.
 
 #: Seconds between polls without a notification: if peers do not publish on the channel, and if they do.
 POLL, POLL_WITH_REALTIME = 1.0, 5.0
@@ -295,3 +357,59 @@ class RsmqStore:
 def _receipt(message_id: bytes, count: object) -> bytes:
     """Return the receipt of a delivery. `count` is used as it is in Redis, because it may not be a valid number."""
     return message_id + b":" + (count if isinstance(count, bytes) else str(count).encode())
+
+
+# The members of a queue in RSMQ's format.
+
+
+class RsmqMembers(Members):
+    """The consumers of one queue and their supervisors."""
+
+    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
+        super().__init__(config, wire)
+        self._store = RsmqStore(config, wire)
+        self._vt = config.vt
+        #: Until when nobody else can receive what was extended last, in seconds of the monotonic clock.
+        self._hidden_until = 0.0
+
+    def beat(
+        self,
+        supervisor: str,
+        description: Mapping[str, Any],
+        consumers: Mapping[str, Mapping[str, Any]],
+        *,
+        generation: str = "",
+    ) -> Membership | None:
+        """Record a heartbeat, and extend all messages that the consumers hold.
+
+        Other programs do not know heartbeats, and receive every message that becomes visible.
+        """
+        membership = super().beat(supervisor, description, consumers, generation=generation)
+        if membership is not None:
+            self._extend(consumers)
+        return membership
+
+    def keep_alive(self, supervisor: str) -> bool:
+        """See Members.keep_alive()."""
+        is_alive = super().keep_alive(supervisor)
+        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
+        membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
+        if held := membership.consumers_of(supervisor):
+            self._extend(held)
+        return is_alive
+
+    def _extend(self, consumers: Iterable[str]) -> None:
+        """Extend all messages that consumers hold. After too long, others may have received some of them."""
+        began = time.monotonic()
+        self._store.extend_all(consumers)
+        now = time.monotonic()
+        if now > self._hidden_until:
+            self.held_since = now
+        self._hidden_until = began + self._vt
+
+    def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
+        """See Members.leave()."""
+        names = list(consumers)
+        holding = [consumer for consumer in names if self._store.holds(consumer)]
+        gone = [consumer for consumer in names if consumer not in holding]
+        return [*super().leave(gone, supervisor="" if holding else supervisor), *holding]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from mq_django.core.keys import GroupKeys, QueueKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
-from mq_django.core.visible import line
+from mq_django.core.texts import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
-from mq_django.stores.dead_letter_fields import failure_fields, history_of, message_fields
-from mq_django.stores.ended_messages import Held, notes_of
+from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
+from mq_django.stores.outbox_marks import Held, notes_of
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.entry_lists import decode_entries
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.wire import decode_entries
 from mq_django.stores.settling import Receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command

@@ -7,16 +7,15 @@ from typing import Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.logs import get_logger
-from mq_django.core.lookup import CancelResult, Lookup
-from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
 from mq_django.stores.base import Depths, Fetched, Promoted, Settlement, StreamEntry
-from mq_django.stores.cancel_requests import CancelRequests
+from mq_django.stores.control import OrderSwitch
 from mq_django.stores.counters import Slots
-from mq_django.stores.ended_messages import note_ended, wants_ended
-from mq_django.stores.order_switch import OrderSwitch
+from mq_django.stores.outbox_marks import note_ended, wants_ended
+from mq_django.stores.requests import CancelRequests
 from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
 from mq_django.stores.sources import Source, StreamSource, Taken

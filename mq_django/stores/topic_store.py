@@ -11,8 +11,7 @@ from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG, READY, URGENT
 from mq_django.core.logs import get_logger
-from mq_django.core.lookup import CancelResult
-from mq_django.core.messages import Delivery
+from mq_django.core.messages import CancelResult, Delivery
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.errors import NotSupported
 from mq_django.stores.base import Depths

@@ -5,18 +5,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.lookup import CancelResult, Lookup, Place
-from mq_django.core.messages import Message
+from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
+from mq_django.core.messages import CancelResult, Lookup, Message, Place
 from mq_django.core.numbers import score_ms
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.core.wire import decode_body, encode_body, message_of
-from mq_django.core.workflow_keys import STEP_PREFIX
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.signals import message_cancelled
 from mq_django.stores.base import Promoted
 from mq_django.stores.counters import slot
-from mq_django.stores.ended_messages import note_ended, wants_ended
+from mq_django.stores.outbox_marks import note_ended, wants_ended
 from mq_django.stores.results import ready_command
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command

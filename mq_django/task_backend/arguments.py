@@ -5,8 +5,8 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
-from mq_django.core.exceptions import repr_of
 from mq_django.core.jsontext import dumps, invalid_at, loads
+from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
 from mq_django.task_backend.compat import AnyTask
 

@@ -11,12 +11,11 @@ from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
 from mq_django.conf import QueueConfig, get_config, get_config_if_valid, read
-from mq_django.core.exceptions import repr_of, text_of
 from mq_django.core.handler_options import yields
-from mq_django.core.publish_checks import check_priority
+from mq_django.core.ids import STEP_NAME
+from mq_django.core.publication import check_priority
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.step_ids import STEP_NAME
-from mq_django.core.visible import line
+from mq_django.core.texts import line, repr_of, text_of
 from mq_django.core.wire import MAX_PRIORITY
 from mq_django.discovery import import_declaring
 from mq_django.errors import InvalidMessage
@@ -24,13 +23,11 @@ from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
-from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, send_many, send_one
-from mq_django.task_backend.outbox_results import result_in_outbox
-from mq_django.task_backend.publishing import DEFAULT, Publishing
+from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, result_in_outbox, send_many, send_one
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
-from mq_django.task_backend.task_options import TaskOptions, patchable
+from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
 from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wires

@@ -5,11 +5,11 @@ from typing import Any, overload
 
 from mq_django import registry
 from mq_django.conf import get_config_if_valid
-from mq_django.core.exceptions import repr_of
+from mq_django.core.clock import Duration
 from mq_django.core.handler_options import parse_timeout
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
-from mq_django.core.times import Duration
+from mq_django.core.texts import repr_of
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.backend import OWN_ALIAS, MQTask
 from mq_django.task_backend.compat import InvalidTask

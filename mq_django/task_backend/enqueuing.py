@@ -4,17 +4,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.utils.module_loading import import_string
+
+from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
 from mq_django.core.publication import Publication, publication, publications
 from mq_django.errors import InvalidMessage
-from mq_django.producers.queues import queues
+from mq_django.producers.queues import FIND_ROW, has_rows, queues
 from mq_django.producers.sinks import after_commit, send
-from mq_django.task_backend.announcing import TaskSignal
+from mq_django.stores.results import Result
 from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask
-from mq_django.task_backend.publishing import DEFAULT, Publishing
 from mq_django.task_backend.running import moment
-from mq_django.task_backend.task_api import TaskAPI
+from mq_django.task_backend.task_api import TaskAPI, TaskSignal
+from mq_django.task_backend.task_options import DEFAULT, Publishing
 
 
 def _options(task: AnyTask) -> Publishing:
@@ -124,3 +127,25 @@ def announce(signal: TaskSignal, sender: type, task: AnyTask, results: Sequence[
     if options.on_commit is not None:
         on_commit = options.on_commit
     after_commit(send_task_enqueued, using=options.using, on_commit=on_commit, robust=True)
+
+
+# Results of tasks whose messages wait in an outbox.
+
+
+def result_in_outbox(result_id: str, configs: Sequence[QueueConfig]) -> Result | None:
+    """Return the result of a task whose message no relay has published yet; None if there is none."""
+    names = dict.fromkeys(config.public_name for config in configs if has_rows(config))
+    for config in [get_config().queue(name) for name in names]:
+        row: Publication | None = import_string(FIND_ROW)(config, result_id)
+        if row is not None:
+            message, _, options = row
+            return Result(
+                queue=message.queue,
+                name=message.name,
+                data=message.data,
+                enqueued_ms=message.published_ms,
+                due_ms=options.due_ms,
+                priority=message.priority,
+                attempts=(),
+            )
+    return None

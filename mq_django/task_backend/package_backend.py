@@ -7,10 +7,8 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.task_backend import package_names
 from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.package_names import BaseTaskBackend, Task, TaskError
-from mq_django.task_backend.publishing import DEFAULT, Publishing
-from mq_django.task_backend.task_api import task_api
-from mq_django.task_backend.task_errors import LooksUpException
-from mq_django.task_backend.task_options import TaskOptions, patchable
+from mq_django.task_backend.task_api import LooksUpException, task_api
+from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
 
 
 class PackageError(LooksUpException, TaskError):

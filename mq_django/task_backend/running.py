@@ -15,18 +15,17 @@ from django.utils import timezone
 from mq_django.conf import current_time_zone, get_config
 from mq_django.core import clock
 from mq_django.core.exactly_once import database_of
-from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, Outcome, Retry, refuse_unfinished
+from mq_django.core.texts import summary_of, traceback_of
 from mq_django.errors import MessageTooLarge
 from mq_django.registry import Handler
 from mq_django.stores.results import CANCELLED, EXPIRED, error_path
-from mq_django.task_backend.announcing import end_of
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
-from mq_django.task_backend.task_api import TaskAPI
+from mq_django.task_backend.task_api import TaskAPI, end_of
 
 logger = get_logger(__name__)
 

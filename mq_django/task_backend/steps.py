@@ -7,15 +7,15 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from mq_django.core.exceptions import summary_of, traceback_of
 from mq_django.core.flow_graph import values_taken
+from mq_django.core.ids import STEP_NAME, StepId, read_step_id
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, StepEnd
-from mq_django.core.running_steps import RunningStep, running_step
-from mq_django.core.step_ids import STEP_NAME, StepId, read_step_id
+from mq_django.core.running_handler import RunningStep, running_step
+from mq_django.core.texts import summary_of, traceback_of
 from mq_django.errors import DecodeError, MissingValue
-from mq_django.producers.step_starts import open_home
+from mq_django.producers.workflow_steps import open_home
 from mq_django.registry import Handler
 from mq_django.stores.workflow_home import StepView
 from mq_django.task_backend.arguments import has_arguments

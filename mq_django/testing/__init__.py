@@ -1,4 +1,17 @@
-"""Tools for the tests of a project.
+"""Tools for the tests of a project: the fixture `mq` of pytest (`plugin`), and `MQTestMixin`.
+
+In a test run, no client connects to the servers of the settings: each process has a private one. `kit.MQ` is what a
+test uses:
+
+    publish  -> recording: what was published, and on_commit hooks that will (transactions)
+    run      -> runs: handle ready messages in the thread of the test, with the parts of a consumer
+    advance  -> moved_clock, idle: move the time of Redis and of this process
+    look     -> looking: queues, dead letters, results, without the redaction of the admin
+
+`idempotence` delivers a message again at each point where a process may die (`faults`), and compares what the two
+runs have changed in the database.
+
+The steps of a consumer are called, and not copied: what a test sees is what a consumer does.
 
 Importing the package imports no other module. Each public name is imported when it is first used.
 """
@@ -11,7 +24,7 @@ _PUBLIC = {
     "MQTestMixin": "mq_django.testing.mixin",
     "PrivateServer": "mq_django.transport.private_server",
     "delivery": "mq_django.testing.factories",
-    "including": "mq_django.testing.criteria",
+    "including": "mq_django.testing.published",
     "message": "mq_django.testing.factories",
 }
 

@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from mq_django.conf import get_config
+from mq_django.core.clock import Duration
 from mq_django.core.jsontext import dumps, received
 from mq_django.core.keys import READY
 from mq_django.core.messages import NO_HEADERS, Delivery, Message
 from mq_django.core.publication import publication
-from mq_django.core.times import Duration
 
 
 def message(

@@ -6,10 +6,10 @@ from typing import Any
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.exceptions import repr_of
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Message
 from mq_django.core.publication import Publication, publication
+from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
 from mq_django.registry import ANY, Handler
 from mq_django.stores import open_log, open_store

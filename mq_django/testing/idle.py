@@ -10,10 +10,9 @@ from mq_django.core import clock
 from mq_django.core.schedules import NEVER
 from mq_django.errors import EndlessRun
 from mq_django.stores import open_store
-from mq_django.testing import ticks
+from mq_django.testing import runs
 from mq_django.testing.looking import delayed
-from mq_django.testing.queue_run import BATCH, Handled, mostly
-from mq_django.testing.runs import LIMIT, configs_of, run_into
+from mq_django.testing.runs import BATCH, LIMIT, Handled, configs_of, mostly, run_into
 from mq_django.transport.connections import open_wire
 
 
@@ -45,11 +44,11 @@ def run_until_idle(
         UnknownQueue, SynchronousOnlyOperation: see run().
     """
     handled: list[Handled] = []
-    with ticks.noted():
+    with runs.noted():
         for _ in range(limit + 1):
             tick_ms = fire_due_schedules() if schedules else None
             run_into(handled, queues, raise_errors=raise_errors, limit=limit)
-            due_ms = next_due_ms(queues, but=ticks.ids())
+            due_ms = next_due_ms(queues, but=runs.ids())
             if due_ms is None:
                 return handled
             advance_to(due_ms if tick_ms is None else min(due_ms, tick_ms))
@@ -82,7 +81,7 @@ def fire_due_schedules() -> int | None:
     found = []
     for queues in by_server([config for config in get_config().each_part() if config.has_schedules]).values():
         scheduler = Scheduler.of(queues, open_wire("chores", connection_of(queues)))
-        with ticks.firing():
+        with runs.firing():
             scheduler.run_once()
         found.append(scheduler.next_tick_ms())
     tick = min(found, default=NEVER)

@@ -10,24 +10,21 @@ from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.testing import (
-    cleaning,
     factories,
     faults,
     idempotence,
     idle,
-    immediately,
     looking,
     moved_clock,
-    on_commit,
     relaying,
     runs,
-    test_databases,
-    ticks,
+    test_state,
+    transactions,
 )
 from mq_django.testing.looking import DeadLetter, Queued
 from mq_django.testing.published import Published
-from mq_django.testing.queue_run import Handled
 from mq_django.testing.recording import Recorder
+from mq_django.testing.runs import Handled
 from mq_django.transport import test_mode, test_server
 
 NO_TESTS = (
@@ -59,9 +56,9 @@ class MQ(Recorder):
         """
         _check_that_tests_run()
         import_declaring()
-        test_databases.share()
-        on_commit.note_connections()
-        cleaning.clean()
+        test_state.share()
+        transactions.note_connections()
+        test_state.clean()
         runs.ensure_groups()
         super().start()
         partitions.end_turns()
@@ -69,7 +66,7 @@ class MQ(Recorder):
         test_mode.handle_ready = partial(runs.run, raise_errors=False)
         test_mode.relay = relaying.relay_after_commit
         test_mode.outboxes.clear()
-        self._ended.enter_context(ticks.noted())
+        self._ended.enter_context(runs.noted())
 
     def stop(self) -> None:
         """End a test: set the time back, and delete what the test has written."""
@@ -78,16 +75,16 @@ class MQ(Recorder):
         self._ended.close()
         super().stop()
         moved_clock.reset()
-        cleaning.clean()
+        test_state.clean()
 
     # The commit of the test's transaction.
-    commit = staticmethod(on_commit.commit)
-    acommit = staticmethod(asynchronous(on_commit.commit))
+    commit = staticmethod(transactions.commit)
+    acommit = staticmethod(asynchronous(transactions.commit))
 
     @property
     def pending_commit(self) -> list[Published]:
         """The messages that wait for the commit of the transaction that the test is in, in order."""
-        return on_commit.pending()
+        return transactions.pending()
 
     # The outboxes of databases.
     relay = staticmethod(relaying.relay)
@@ -138,7 +135,7 @@ class MQ(Recorder):
             queues: as for run().
             raise_errors: as for run(), at the end of the block: the first error is raised there.
         """
-        return immediately.handling(lambda: runs.run(*queues, raise_errors=raise_errors))
+        return runs.handling(lambda: runs.run(*queues, raise_errors=raise_errors))
 
     def run_until_idle(
         self, *queues: str, schedules: bool = False, raise_errors: bool = True, limit: int = runs.LIMIT

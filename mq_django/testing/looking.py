@@ -10,20 +10,19 @@ from django.utils.module_loading import import_string
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core.exceptions import repr_of
 from mq_django.core.filters import Filterable
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
+from mq_django.core.texts import repr_of
 from mq_django.core.wire import entry_ms
 from mq_django.errors import TestKitError
 from mq_django.inspector.message_views import Room, Rows
 from mq_django.inspector.readers import Reader, open_reader
 from mq_django.producers.topics import topics
 from mq_django.stores import open_log
-from mq_django.stores.dead_letter_queue import BATCH, buried, next_to, open_dead_letters
-from mq_django.stores.entry_fields import text_of
+from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
 from mq_django.transport.connections import open_wire

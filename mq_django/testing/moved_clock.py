@@ -2,9 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from mq_django.core.exceptions import repr_of
-from mq_django.core.publish_checks import due
-from mq_django.core.times import Duration, read_duration
+from mq_django.core.clock import Duration, read_duration
+from mq_django.core.publication import due
+from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
 from mq_django.testing.idle import fire_due_schedules
 from mq_django.testing.started_runs import run_supervised

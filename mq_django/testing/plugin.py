@@ -19,7 +19,7 @@ def pytest_runtest_teardown() -> None:
     """Delete what a test has sent to its server, with or without the fixture."""
     server = sys.modules.get("mq_django.transport.test_server")
     if server is not None and server.was_used():
-        import_module(".cleaning", __package__).clean()
+        import_module(".test_state", __package__).clean()
 
 
 @pytest.fixture

@@ -6,22 +6,22 @@ from threading import Lock
 from typing import NoReturn, Self, Unpack
 
 from mq_django.core.publication import Publication
-from mq_django.producers.run_starts import run_started
 from mq_django.producers.sinks import publication_sent
-from mq_django.producers.workflow_run import Run
-from mq_django.testing.criteria import (
+from mq_django.producers.workflow_run import Run, run_started
+from mq_django.testing.published import (
     Criteria,
+    Published,
     check_destination,
     comparison,
     described,
     differences,
     expected_values,
     nearest,
+    published_of,
 )
-from mq_django.testing.on_commit import pending
-from mq_django.testing.published import Published, published_of
 from mq_django.testing.relaying import waiting as in_outbox
 from mq_django.testing.started_runs import StartedRuns
+from mq_django.testing.transactions import pending
 
 #: The most records that a text shows.
 MAX_RECORDS = 20

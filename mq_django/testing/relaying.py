@@ -11,11 +11,11 @@ from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
 from mq_django.errors import DecodeError, MQError
 from mq_django.models import OutboxMessage
-from mq_django.outbox.database_relay import DatabaseRelay
 from mq_django.outbox.place_relay import with_parts
+from mq_django.outbox.relay import DatabaseRelay
 from mq_django.outbox.rows import publication_of
-from mq_django.testing.on_commit import uncommitted_rows
 from mq_django.testing.published import Published, published_of
+from mq_django.testing.transactions import uncommitted_rows
 from mq_django.transport import test_mode
 
 logger = get_logger(__name__)

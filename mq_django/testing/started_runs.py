@@ -4,14 +4,12 @@ from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
 from mq_django.conf import get_config
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError, UnknownRun
 from mq_django.inspector import workflow_runs
-from mq_django.producers.step_courier import StepCourier
-from mq_django.producers.step_starts import open_homes
-from mq_django.producers.workflow_run import Run
-from mq_django.producers.workflow_upkeep import by_run, do
-from mq_django.testing.on_commit import pending_runs
+from mq_django.producers.workflow_run import Run, by_run, do
+from mq_django.producers.workflow_steps import StepCourier, open_homes
+from mq_django.testing.transactions import pending_runs
 from mq_django.transport.connections import open_wire
 
 #: The most runs that a text shows, and the most characters of an error in it.

@@ -1,1 +1,18 @@
-"""Connections to Redis, local Redis servers, and Lua scripts."""
+"""Connections to Redis, local Redis servers, and Lua scripts.
+
+A `Wire` sends commands. `trip()` sends several commands of one hash slot in one round trip, and returns a reply or an
+error for each; `trips()` does so for several slots or queues. Whoever sends commands gets a wire and does not know
+whether it is one connection (`sessions.Session`), a pool (`sessions.Pooled`) or a Redis Cluster (`cluster_wires`).
+
+    CONNECTION of the settings -> locations -> connections -> sessions / cluster_wires -> stores
+
+`scripts.command()` returns the call of a script in `lua/`: one transition a file, with its keys in `KEYS`. What
+several scripts share is in `lua/parts/` and is included when a script is loaded.
+
+`failures` translates the errors of redis-py into those of `mq_django.errors`, with advice for whoever connects.
+`embedded` starts one server for all processes of a project; `test_server` starts one for a test run, and `test_mode`
+decides whether it is used.
+
+No command here is repeated after an error, because it may have been executed: whoever sends it decides. Nothing waits
+for Redis without a timeout.
+"""

@@ -14,14 +14,12 @@ from redis.retry import Retry
 from mq_django.conf import get_config
 from mq_django.errors import StoreError
 from mq_django.transport import test_mode
-from mq_django.transport.budgets import budgets_now
-from mq_django.transport.cluster import Cluster
-from mq_django.transport.cluster_urls import is_cluster
+from mq_django.transport.cluster import Cluster, is_cluster
 from mq_django.transport.cluster_wires import AnySession, ClusterSession, ClusterWire
 from mq_django.transport.failures import address
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.locations import make_cluster, make_pool
-from mq_django.transport.sessions import Pooled, Session, Wire, close_inherited
+from mq_django.transport.sessions import Pooled, Session, Wire, budgets_now, close_inherited
 from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]

@@ -11,7 +11,7 @@ import redis
 from redis import exceptions
 from redis.sentinel import SentinelConnectionPool
 
-from mq_django.core.exceptions import class_name
+from mq_django.core.texts import class_name
 from mq_django.errors import (
     ConnectionLost,
     ConnectionRejected,

@@ -22,13 +22,11 @@ from redis.connection import AbstractConnection, parse_url
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, shown_setting
-from mq_django.core.exceptions import class_name, repr_of
+from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError
 from mq_django.transport import embedded
-from mq_django.transport.cluster import Cluster
-from mq_django.transport.cluster_urls import read_cluster_url
-from mq_django.transport.sentinel_urls import MasterFinder, SentinelURL, master_pool
-from mq_django.transport.topology_options import TOPOLOGY_OPTIONS
+from mq_django.transport.cluster import Cluster, read_cluster_url
+from mq_django.transport.sentinel_urls import TOPOLOGY_OPTIONS, MasterFinder, SentinelURL, master_pool
 
 #: Options of redis-py for the address, the login and the socket. Options of TLS, which start with `ssl`, also count.
 _WHERE = frozenset(

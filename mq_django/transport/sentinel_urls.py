@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from redis.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -18,7 +20,17 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from mq_django.transport.topology_options import TOPOLOGY_OPTIONS
+# Options of redis-py for asking Sentinels, or nodes of a cluster, which server is the master.
+
+#: Short timeouts, so that one that is silent does not delay the next.
+TOPOLOGY_OPTIONS: dict[str, Any] = {
+    "socket_connect_timeout": 0.5,
+    "socket_timeout": 1.0,
+    "retry": Retry(NoBackoff(), 0),
+    "protocol": 2,
+}
+
+# URLs that name a master by its Sentinels: redis+sentinel://user:password@s1:26379,s2:26379/mymaster/0.
 
 #: The port of a Sentinel by default.
 SENTINEL_PORT = 26379

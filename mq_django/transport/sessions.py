@@ -2,11 +2,15 @@
 
 import math
 import os
+import select
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -15,11 +19,74 @@ from weakref import WeakSet
 import redis
 from redis import exceptions
 
-from mq_django.errors import ConnectionLost, ReadOnly
-from mq_django.transport.budgets import budgets_now
+from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly
 from mq_django.transport.failures import error_code, error_text, translate, translate_connecting
-from mq_django.transport.polling import POLLIN, poll
 from mq_django.transport.scripts import Command, in_full
+
+# Limit the time that the round trips of a page may take in total, and ask no server again that did not answer.
+
+
+class Budget:
+    """The seconds that are left for round trips to one server, and why it cannot be reached, if that is known."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+        self.error: ConnectionLost | None = None
+
+
+class Budgets:
+    """The budget of each server, because several are asked at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._budgets: dict[int, Budget] = {}
+
+    def of(self, server: object) -> Budget:
+        """Return the budget of a server, by its client."""
+        return self._budgets.setdefault(id(server), Budget(self._seconds))
+
+
+_budgets: ContextVar[Budgets | None] = ContextVar("mq_django_budgets", default=None)
+
+
+def budgets_now() -> Budgets | None:
+    """Return the budgets of the round trips that this thread or coroutine makes; None without a limit."""
+    return _budgets.get()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Limit the total time of all round trips of pooled connections to a server inside, such as those of one page.
+
+    A reply that has not arrived by then is ConnectionLost. Connecting has its own timeouts, so a server that was lost
+    is not asked again. The time between round trips does not count: a process that computes for long is no reason to
+    take Redis for unreachable.
+    """
+    token = _budgets.set(Budgets(seconds))
+    try:
+        yield
+    finally:
+        _budgets.reset(token)
+
+
+# Poll one socket, on every system.
+
+
+class Select:
+    """Replaces `select.poll` for one socket on Windows, which has no poll."""
+
+    def register(self, sock: Any, _mask: int) -> None:
+        self._sock = sock
+
+    def poll(self, timeout: int) -> list[Any]:
+        return select.select([self._sock], [], [], timeout / 1000)[0]
+
+
+#: Returns an object that checks whether a socket can be read.
+poll: Callable[[], Any] = getattr(select, "poll", Select)
+POLLIN: int = getattr(select, "POLLIN", 1)
+
+# Send several commands in one round trip, on a connection for one thread or on a pooled one.
 
 _pack_command: Callable[[Command], bytes] | None = (
     import_module("hiredis").pack_command if find_spec("hiredis") else None
@@ -327,3 +394,72 @@ def reply_or_raise(reply: Any) -> Any:
             raise found
         raise found from reply
     return reply
+
+
+# A wire that waits until a replica has what was written.
+
+#: Milliseconds until a replica must have confirmed. A publish fails within 5 s in total.
+REPLICA_MS = 500
+
+
+class ReplicaWire(Wire):
+    """Sends WAIT behind the commands of each trip, in the same round trip."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        #: Of each thread: whether a replica has confirmed all trips since `begin()`.
+        self._state = threading.local()
+
+    def begin(self) -> None:
+        """Begin what `is_confirmed()` is about."""
+        self._state.confirmed = True
+
+    def is_confirmed(self) -> bool:
+        """Return whether a replica had in time what this thread has written since `begin()`."""
+        return bool(self._state.confirmed)
+
+    def trip(self, commands: Sequence[Command]) -> list[Any]:
+        """See Wire.trip()."""
+        *replies, confirming = self._wire.trip([*commands, ("WAIT", 1, REPLICA_MS)])
+        # An error, such as that of a user without the right, confirms nothing.
+        if not (isinstance(confirming, int) and confirming > 0):
+            self._state.confirmed = False
+        return replies
+
+
+# Send trips to several servers at the same time.
+
+
+def fan_out(wires: Sequence[Wire], trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
+    """Send each trip over its wire, and return the replies of each trip: one round trip per wire, all at once.
+
+    A server that cannot be reached has an error in the place of each reply, as long as another one can be reached.
+
+    Raises:
+        ConnectionRejected: no server can be used.
+        ConnectionLost: no server could be reached, or the connection broke. It is unknown which commands ran.
+    """
+    shares: dict[int, list[int]] = {}
+    for number, wire in enumerate(wires):
+        shares.setdefault(id(wire), []).append(number)
+    if len(shares) < 2:
+        return wires[0].trips(trips) if wires else []
+    replies: list[list[Any]] = [[] for _ in trips]
+    lost: list[ConnectionLost | ConnectionRejected] = []
+    with ThreadPoolExecutor(len(shares)) as pool:
+        # The context has the budgets of a page.
+        asked = [
+            (share, pool.submit(copy_context().run, wires[share[0]].trips, [trips[number] for number in share]))
+            for share in shares.values()
+        ]
+        for share, reply in asked:
+            try:
+                found = reply.result()
+            except (ConnectionLost, ConnectionRejected) as error:
+                lost.append(error)
+                found = [[error for _ in trips[number]] for number in share]
+            for number, one in zip(share, found, strict=True):
+                replies[number] = one
+    if len(lost) == len(shares):
+        raise lost[0]
+    return replies

@@ -11,20 +11,23 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, get_config, read
-from mq_django.core.exceptions import repr_of
 from mq_django.core.logs import get_logger
-from mq_django.core.publish_checks import check_name
+from mq_django.core.publication import check_name
 from mq_django.core.templates import Arguments
+from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, MQError
-from mq_django.triggers.declarations import build, connect_waiting, on_signal, several
-from mq_django.triggers.links import Trigger
-from mq_django.triggers.targets import (
+from mq_django.triggers.declarations import (
     Enqueues,
     MessageTarget,
     Target,
     TaskTarget,
+    Trigger,
+    build,
+    connect_waiting,
     mapping,
+    on_signal,
     primary_key,
+    several,
     task_arguments,
 )
 

@@ -1,21 +1,253 @@
 """`@on_signal`, and how a trigger is made from its arguments."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from django.apps import apps
+from django.db import connections
+from django.db.models import Model
+from django.db.models.signals import m2m_changed
 from django.dispatch import Signal
+from django.utils.module_loading import import_string
 
 from mq_django.core import clock
-from mq_django.core.exceptions import repr_of
-from mq_django.core.publish_checks import check_priority, due, expiry, uniqueness
-from mq_django.core.templates import Arguments, Template
-from mq_django.core.times import Duration
+from mq_django.core.clock import Duration
+from mq_django.core.logs import get_logger
+from mq_django.core.publication import check_priority, due, expiry, uniqueness
+from mq_django.core.templates import Arguments, Template, filler
+from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage
 from mq_django.producers.queues import queues
-from mq_django.triggers.links import Link, Receiver, Trigger, database
-from mq_django.triggers.targets import Enqueues, Target, TaskTarget, calling, task_arguments
+
+# The targets of triggers: a task, or a message by its name.
+
+
+@runtime_checkable
+class Enqueues(Protocol):
+    """A task made by `mq_django.task`."""
+
+    #: Django's own tasks do not have this.
+    publishing: Any
+    queue_name: str
+    module_path: str
+
+    def using(self, **options: Any) -> "Enqueues":
+        """Return a task with other options."""
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> Any:
+        """Publish a message that runs the task."""
+
+
+class Target(Protocol):
+    """A task or message that a trigger enqueues."""
+
+    @property
+    def queue(self) -> str:
+        """Return the name of the queue."""
+
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
+        """Publish a message with a signal's arguments and options of `Queue.publish`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTarget:
+    """A task, and the function that makes its arguments."""
+
+    task: Enqueues
+    args: Callable[[Arguments], Any]
+
+    @property
+    def queue(self) -> str:
+        """See Target.queue."""
+        return self.task.queue_name
+
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
+        """See Target.publish()."""
+        args = self.args(arguments)
+        task = self.task.using(**options)
+        if isinstance(args, Mapping):
+            task.enqueue(**args)
+        elif isinstance(args, list | tuple):
+            task.enqueue(*args)
+        else:
+            raise InvalidMessage(f"args= must give a list, or a dict of keyword arguments, not {repr_of(args)}")
+
+    def __str__(self) -> str:
+        return self.task.module_path
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTarget:
+    """The name of a message in a queue, and the function that makes its data."""
+
+    queue: str
+    name: str
+    data: Callable[[Arguments], Any]
+
+    def publish(self, arguments: Arguments, options: Mapping[str, Any]) -> None:
+        """See Target.publish()."""
+        data = self.data(arguments)
+        queues[self.queue].publish(self.name, data, **options)
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.name}"
+
+
+def mapping(value: Any) -> Callable[[Arguments], Any]:
+    """Return a function that makes data from a signal's arguments. `value` is a function, or templates."""
+    try:
+        return calling(value) if callable(value) else filler(value)
+    except RecursionError as error:
+        raise ConfigurationError(f"{repr_of(value)} is nested too deep, or contains itself") from error
+
+
+def calling(function: Callable[..., Any]) -> Callable[[Arguments], Any]:
+    """Return a function that calls `function` with the arguments that it names, or with all if it has `**kwargs`.
+
+    Raises:
+        ConfigurationError: it cannot be called in this way.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{repr_of(function)} cannot be called with a signal's arguments: {error}") from error
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return lambda arguments: function(**arguments)
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return lambda arguments: function(**{name: value for name, value in arguments.items() if name in named})
+
+
+def task_arguments(args: Any) -> Callable[[Arguments], Any]:
+    """Return the function that makes a task's arguments; see `on_signal`.
+
+    Raises:
+        ConfigurationError: `args` is neither a function, nor a list or dict of templates.
+    """
+    if args is None:
+        return lambda arguments: [primary_key(arguments)]
+    if not callable(args) and not isinstance(args, list | tuple | Mapping):
+        raise ConfigurationError(f"args= is a function, a list or a dict, not {repr_of(args)}")
+    return mapping(args)
+
+
+def primary_key(arguments: Arguments) -> int | str:
+    """Return the pk of a signal's instance, as text if it is not an integer.
+
+    Raises:
+        InvalidMessage: the signal has no instance, or the instance has no pk yet.
+    """
+    pk = getattr(arguments.get("instance"), "pk", None)
+    if pk is None:
+        raise InvalidMessage("The signal has no instance with a pk: give args= or data=")
+    return pk if isinstance(pk, int) else str(pk)
+
+
+# Connect the receivers of triggers to signals.
+
+logger = get_logger("mq_django.triggers")
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Runs the action of a trigger when a signal is sent."""
+
+    act: Callable[[Arguments], None]
+    #: The name in logs.
+    name: str
+    #: Errors are raised to the sender of the signal, instead of being logged.
+    strict: bool
+
+    def __call__(self, *, sender: Any, signal: Signal, **given: Any) -> None:
+        """Run the action, except for fixtures, and for m2m_changed only after the change."""
+        if given.get("raw") or (signal is m2m_changed and not str(given.get("action")).startswith("post_")):
+            return
+        try:
+            self.act({**given, "sender": sender, "signal": signal})
+        except Exception:
+            if self.strict:
+                raise
+            logger.exception("Trigger %s failed; the change to %s is not affected", self.name, _shown(sender))
+
+
+def _shown(sender: Any) -> str:
+    return str(getattr(sender, "__qualname__", class_name(type(sender))))
+
+
+class Link(NamedTuple):
+    """A signal, its senders, and the receiver."""
+
+    signal: Signal
+    senders: Sequence[Any]
+    receiver: Receiver
+    #: The dispatch_uid: the link is connected only once, even if its module is imported again.
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The links of one trigger: those that enqueue, and those that cancel."""
+
+    links: Sequence[Link]
+
+    def connect(self) -> None:
+        """Connect all links or none.
+
+        Raises:
+            ConfigurationError: a sender is not a model of an installed app.
+        """
+        for link, sender in self.resolve():
+            link.signal.connect(link.receiver, sender=sender, weak=False, dispatch_uid=link.uid)
+
+    def disconnect(self) -> None:
+        """Undo connect()."""
+        for link, sender in self.resolve():
+            link.signal.disconnect(sender=sender, dispatch_uid=link.uid)
+
+    def resolve(self) -> list[tuple[Link, Any]]:
+        """Return each link once for each of its senders.
+
+        Raises:
+            ConfigurationError: a sender is not a model of an installed app.
+        """
+        return [(link, sender) for link in self.links for given in link.senders for sender in expand(given)]
+
+
+def expand(sender: Any) -> list[Any]:
+    """Return all senders of signals for `sender`.
+
+    For a model, these are itself and its proxies, because a proxy saves to the model's table. For an abstract model,
+    these are its subclasses. Any other sender is returned as it is. None means any sender.
+
+    Raises:
+        ConfigurationError: a text that does not name a model of an installed app.
+    """
+    model = _find_model(sender) if isinstance(sender, str) else sender
+    if not (isinstance(model, type) and issubclass(model, Model)):
+        return [model]
+    subclasses = [other for other in apps.get_models(include_auto_created=True) if issubclass(other, model)]
+    if model._meta.abstract:  # noqa: SLF001 - public in all but its name
+        return subclasses
+    return [model, *(other for other in subclasses if other is not model and other._meta.proxy)]  # noqa: SLF001
+
+
+def _find_model(name: str) -> Any:
+    """Return the model with this "app.Model" or dotted path."""
+    try:
+        return apps.get_model(name) if name.count(".") == 1 else import_string(name)
+    except (LookupError, ValueError, ImportError) as error:
+        raise ConfigurationError(f"{repr_of(name)} is not a model, such as shop.Cart: {error}") from error
+
+
+def database(arguments: Arguments) -> str | None:
+    """Return the alias of the database of a signal's change, or None."""
+    using = arguments.get("using")
+    if using is None:
+        using = getattr(getattr(arguments.get("instance"), "_state", None), "db", None)
+    return using if using in connections.settings else None
+
 
 Task = TypeVar("Task")
 

@@ -1,25 +1,23 @@
 """Workflows that can be started."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import TracebackType
 from typing import Any, overload
 
-from mq_django.core.exceptions import class_name, repr_of
-from mq_django.core.step_ids import message_id_of, new_run_id
-from mq_django.core.times import Duration, read_duration
+from mq_django.core.clock import Duration, read_duration
+from mq_django.core.ids import message_id_of, new_run_id
+from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import InvalidArguments, InvalidWorkflow
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.run_starts import PendingRun
 from mq_django.producers.sinks import after_commit
-from mq_django.producers.step_starts import FAILURE
-from mq_django.producers.workflow_run import Run
+from mq_django.producers.workflow_run import PendingRun, Run
+from mq_django.producers.workflow_steps import FAILURE
 from mq_django.task_backend.arguments import check_call
-from mq_django.task_backend.compat import AnyTask
+from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.transport.scripts import Argument
-from mq_django.workflows.flow import Flow
-from mq_django.workflows.step_bodies import body_of, check_task, headers_of
+from mq_django.workflows.flow import Flow, Step, Steps, body_of, check_task, headers_of
 
 #: What happens to the other steps when one has failed.
 POLICIES = ("stop", "continue")
@@ -272,3 +270,102 @@ def _check_callback(kind: str, task: AnyTask) -> None:
 
 
 __all__ = ["CALLBACKS", "InvalidArguments", "Workflow", "workflow"]
+
+# Workflows of common shapes: one task after another, and tasks at the same time.
+
+
+class Shape(Workflow):
+    """A workflow whose members are tasks, tuples of a task and its arguments, or other workflows."""
+
+    def __init__(self, name: str, members: Sequence[Any]) -> None:
+        if not members:
+            raise InvalidWorkflow(f"{name}() needs at least one task")
+        super().__init__(name)
+        self._members = [_member(name, member) for member in members]
+
+    def __enter__(self) -> Flow:
+        raise InvalidWorkflow(f"{self.name}() cannot be used in a with statement: it has steps already")
+
+
+class Chain(Shape):
+    """Tasks that run one after another."""
+
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Any:
+        """Add the steps to a flow, and return the last one. The first gets `given` and `kwargs` as well."""
+        last, before = None, range(0)
+        for number, (what, args) in enumerate(self._members):
+            begin = len(flow) + 1
+            if number == 0:
+                last = flow.add(what, *given, *args, **kwargs)
+            else:
+                last = flow.add(what, *([last] if last is not None else []), *args)
+            # A workflow need not return its steps, nor use the value of the member before it.
+            added = range(begin, len(flow) + 1)
+            flow._order(before, added)  # noqa: SLF001 - shapes are a part of flows
+            before = added or before
+        return last
+
+
+class Parallel(Shape):
+    """Tasks that run at the same time."""
+
+    def _compose(self, flow: Flow, /, *given: Any, **kwargs: Any) -> Steps:
+        """Add the steps to a flow, and return them. Each gets `given` and `kwargs` as well."""
+        ends: list[Step] = []
+        for what, args in self._members:
+            end = flow.add(what, *given, *args, **kwargs)
+            ends += [end] if isinstance(end, Step) else _list(end)
+        return Steps(flow, ends)
+
+
+def chain(*members: Any) -> Workflow:
+    """Return a workflow that runs tasks one after another. Each gets the value of the one before as first argument.
+
+        chain((fetch, "a.csv"), parse, parallel(store, announce)).start()
+
+    Args:
+        members: tasks, tuples of a task and its further arguments, or other workflows.
+
+    Returns:
+        A workflow, which can be started many times, and be a member of others.
+
+    Raises:
+        InvalidWorkflow: there is no member, or one is neither.
+    """
+    return Chain("chain", members)
+
+
+def parallel(*members: Any) -> Workflow:
+    """Return a workflow that runs tasks at the same time. In a chain the next task gets the list of their values.
+
+        chain(parallel((count, "a.csv"), (count, "b.csv")), total).start()
+
+    Args:
+        members: tasks, tuples of a task and its arguments, or other workflows.
+
+    Returns:
+        A workflow, which can be started many times, and be a member of others.
+
+    Raises:
+        InvalidWorkflow: there is no member, or one is neither.
+    """
+    return Parallel("parallel", members)
+
+
+def _list(returned: Any) -> list[Step]:
+    ends = [] if returned is None else list(returned) if isinstance(returned, Sequence) else [returned]
+    for end in ends:
+        if not isinstance(end, Step):
+            raise InvalidWorkflow(
+                f"A workflow in parallel() must return its last step, or a list of steps, not {repr_of(end)}"
+            )
+    return ends
+
+
+def _member(name: str, member: Any) -> tuple[Any, Sequence[Any]]:
+    what, args = (member[0], member[1:]) if isinstance(member, tuple) and member else (member, ())
+    if not isinstance(what, Task | Workflow):
+        raise InvalidWorkflow(
+            f"A member of {name}() is a task, (task, *arguments) or a workflow, not {repr_of(member)}"
+        )
+    return what, args

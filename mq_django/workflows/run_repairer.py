@@ -5,8 +5,8 @@ import time
 from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.inspector.run_check import check_runs
-from mq_django.producers.run_repairs import repair
-from mq_django.producers.step_starts import open_homes
+from mq_django.producers.workflow_run import repair
+from mq_django.producers.workflow_steps import open_homes
 
 logger = get_logger(__name__)
 

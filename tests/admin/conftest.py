@@ -58,9 +58,9 @@ def viewer(log_in: LogIn) -> Client:
 #: Seconds that a page gives to what it does within a request.
 LIMITS = (
     "mq_django.admin.ui.job_pages.SECONDS",
-    "mq_django.admin.messages.find_page.SECONDS",
-    "mq_django.admin.workflows.run_operations.SECONDS",
-    "mq_django.admin.workflows.run_operations.RETRYING",
+    "mq_django.admin.message_pages.SECONDS",
+    "mq_django.admin.run_operations.SECONDS",
+    "mq_django.admin.run_operations.RETRYING",
 )
 
 

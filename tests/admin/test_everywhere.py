@@ -13,11 +13,10 @@ from django.test import Client
 from django.urls import include, path, set_script_prefix
 
 from mq_django import schedules
-from mq_django.admin import QueueAdmin
-from mq_django.admin.consumers import stacks_page as stacks
+from mq_django.admin import QueueAdmin, run_operations
+from mq_django.admin import consumer_pages as stacks
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.admin.ui import page
-from mq_django.admin.workflows import run_operations
 from mq_django.inspector import jobs
 from mq_django.models import Queue
 from mq_django.transport.connections import TIMEOUTS, close_clients

@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.inspector import jobs
-from mq_django.inspector.messages import waiting
+from mq_django.inspector.message_lists import waiting
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES
 from tests.seeding import bury, publish

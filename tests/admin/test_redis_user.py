@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.admin.consumers import stacks_page
+from mq_django.admin import consumer_pages
 from mq_django.inspector import actions
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, POSTS, VIEW, Visit, is_answered, world
@@ -40,7 +40,7 @@ def entry_pages(operator):
 def test_the_commands_of_the_admin_suffice_and_each_is_needed(
     operator, mq_settings, redis_client, redis_url, namespace, monkeypatch
 ):
-    monkeypatch.setattr(stacks_page, "WAIT", 0.0)
+    monkeypatch.setattr(consumer_pages, "WAIT", 0.0)
     mq_settings(**SETTINGS)
     world()
     # What changes something gets a new world.

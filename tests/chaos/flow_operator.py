@@ -12,12 +12,12 @@ import redis
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.step_ids import message_id_of
+from mq_django.core.ids import message_id_of
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.run_check import check_runs
-from mq_django.producers.run_repairs import repair
-from mq_django.producers.step_starts import open_home
-from mq_django.stores.dead_letter_queue import DeadLetters, open_dead_letters
+from mq_django.producers.workflow_run import repair
+from mq_django.producers.workflow_steps import open_home
+from mq_django.stores.dead_letters import DeadLetters, open_dead_letters
 from mq_django.stores.workflow_home import StepState
 from mq_django.transport.connections import open_wire
 from mq_django.workflows import get_run, workflow

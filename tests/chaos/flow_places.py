@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import redis
 
 from mq_django.conf import get_config
-from mq_django.core.workflow_keys import HOMES, WorkflowKeys
+from mq_django.core.keys import HOMES, WorkflowKeys
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE
 
 #: The prefix of fields about claims that keep a second publication out; the ids of messages follow, which all begin

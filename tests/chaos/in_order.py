@@ -13,7 +13,7 @@ import redis
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import CancelResult
+from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
 from mq_django.stores.control import Control
 from mq_django.transport.connections import open_wire

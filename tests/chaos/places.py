@@ -7,8 +7,7 @@ from typing import Any
 import redis
 
 from mq_django.core.jsontext import loads
-from mq_django.core.keys import KINDS, GroupKeys, QueueKeys
-from mq_django.core.rsmq_keys import RsmqKeys
+from mq_django.core.keys import KINDS, GroupKeys, QueueKeys, RsmqKeys
 from mq_django.errors import DecodeError
 from tests.chaos.settings import is_beside
 

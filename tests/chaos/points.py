@@ -15,9 +15,8 @@ from mq_django import signals
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.settler import Settler
 from mq_django.consumers.worker.step_service import StepService
-from mq_django.stores.step_notes import StepNotes
 from mq_django.stores.stream_store import StreamStore
-from mq_django.stores.workflow_home import Advanced, WorkflowHome
+from mq_django.stores.workflow_home import Advanced, StepNotes, WorkflowHome
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Session

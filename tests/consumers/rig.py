@@ -6,18 +6,14 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.batch_rows import BatchRows
-from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.batches import Batches, BatchRows
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetcher import Fetcher
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.fetchers import Fetcher, QueueReader, Room
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.queue_reader import QueueReader
-from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.settle_service import SettleService
-from mq_django.consumers.worker.settler import Settler
+from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
 from mq_django.stores import open_store

@@ -48,7 +48,7 @@ MOST_DESCRIPTORS = 16
 MODULES = (
     "mq_django.apps",
     "mq_django.management.commands.runconsumer",
-    "mq_django.outbox.outbox_check",
+    "mq_django.outbox.databases",
     "django.contrib.contenttypes.management",
     "django.core.cache.backends.locmem",
     "django.core.cache.backends.redis",
@@ -267,7 +267,7 @@ def _begin_template_of_consumers() -> dict[str, Any] | None:
         _rename("python")
         theirs.close()
         popen = Forks(ours).popen
-        for name in ("worker_process", "reload"):
+        for name in ("workers", "reload"):
             module = import_module(f"mq_django.consumers.supervisor.{name}")
             module.subprocess = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)  # type: ignore[attr-defined]
         return None

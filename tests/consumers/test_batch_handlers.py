@@ -138,7 +138,7 @@ def test_the_message_that_kills_its_process_is_found(trees, send, history, store
 def test_a_call_that_cannot_be_interrupted_makes_its_messages_suspects(trees, send, history, store):
     ids = [send(name="stubborn"), send(["once", ["gil", 3600]], name="stubborn"), send(name="stubborn")]
     # What is late will never end.
-    limits = {f"mq_django.consumers.supervisor.watchdog:{name}": 0.3 for name in ("OVERTIME", "UNRESPONSIVE")}
+    limits = {f"mq_django.consumers.supervisor.workers:{name}": 0.3 for name in ("OVERTIME", "UNRESPONSIVE")}
     tree = trees("--processes", "1", "--threads", "1", limits=limits, QUEUES=QUEUES)
     wait_until(lambda: handled(history, ids), timeout=20)
     wait_until(lambda: is_empty(store))

@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.errors import NotSupported
 from mq_django.producers.queues import Queue
 from mq_django.stores import open_store
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.scripts import command
 from mq_django.transport.sessions import Pooled

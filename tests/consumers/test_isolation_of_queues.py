@@ -15,32 +15,26 @@ import pytest
 import mq_django.consumers
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.receipts import Receipt, Running
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.extender import Extender
+from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
-from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
-from mq_django.consumers.supervisor.redriver import Redriver
-from mq_django.consumers.supervisor.releaser import AnnouncedReleaser
 from mq_django.consumers.supervisor.scheduler import Scheduler
-from mq_django.consumers.supervisor.trimmer import Trimmer
+from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender, Redriver
+from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
-from mq_django.consumers.worker.canceller import Canceller
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.admission import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
-from mq_django.consumers.worker.progress_reporter import ProgressReporter
-from mq_django.consumers.worker.running_tasks import RunningTasks
-from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
+from mq_django.consumers.worker.settler import SettleService
 from mq_django.consumers.worker.step_service import StepService
-from mq_django.consumers.worker.timekeeper import Releaser
+from mq_django.consumers.worker.timekeeper import Canceller, Releaser
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.schedules import Scheduled, every
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.errors import ConnectionLost
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

@@ -1,7 +1,7 @@
 """Measurers are optional, and their errors stay their own."""
 
 from mq_django.consumers.measuring import Measurers
-from mq_django.consumers.supervisor.measured_promotion import measured_promotions
+from mq_django.consumers.supervisor.promoter import measured_promotions
 from mq_django.consumers.worker.measured_store import measured
 
 

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from mq_django.consumers import memory
+from mq_django.consumers import shared_state
 
 SIZE = 300_000
 
@@ -16,7 +16,7 @@ def shared(request, monkeypatch):
         monkeypatch.delattr(os, "memfd_create", raising=False)
     elif not hasattr(os, "memfd_create"):
         pytest.skip("this system has no memfd_create()")
-    fd = memory.allocate(SIZE)
+    fd = shared_state.allocate(SIZE)
     yield fd
     os.close(fd)
 
@@ -31,7 +31,7 @@ def test_all_of_it_is_allocated_and_zero(shared):
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux seals files")
 def test_no_process_can_take_it_from_the_others():
-    fd = memory.allocate(SIZE)
+    fd = shared_state.allocate(SIZE)
     for size in (0, SIZE * 2):
         with pytest.raises(PermissionError):
             os.ftruncate(fd, size)
@@ -49,7 +49,7 @@ def test_without_room_it_is_refused_and_nothing_is_left(monkeypatch, has_memfd):
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):
-            memory.allocate(SIZE)
+            shared_state.allocate(SIZE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     again = os.dup(0)

@@ -13,12 +13,12 @@ from mq_django.consumers.supervisor import preflight
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.listener import Listener
 from mq_django.consumers.supervisor.reclaimer import Evidence
-from mq_django.consumers.supervisor.server_services import ServerServices
+from mq_django.consumers.supervisor.services import ServerServices
 from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.inspector import jobs
 from mq_django.inspector.measurements import measure

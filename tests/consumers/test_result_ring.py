@@ -4,8 +4,7 @@ import mmap
 
 import pytest
 
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.result_ring import FAILED, HANDLED, RESULT, ResultRing
+from mq_django.consumers.shared_state import FAILED, HANDLED, RESULT, Receipt, ResultRing
 
 #: Bytes before the places.
 BEFORE = 64

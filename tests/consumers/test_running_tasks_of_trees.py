@@ -14,7 +14,7 @@ from tests.consumers.long_tasks.tasks import await_for, fail_first, wait_for
 from tests.waiting import wait_until
 
 #: So that a task is running at once.
-AT_ONCE = {"mq_django.consumers.worker.running_tasks:AFTER": 0.1}
+AT_ONCE = {"mq_django.consumers.worker.progress:AFTER": 0.1}
 
 
 @pytest.fixture(autouse=True)

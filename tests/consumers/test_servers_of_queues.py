@@ -10,9 +10,9 @@ from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters, plans, processes
 from mq_django.rsmq import RSMQ
-from mq_django.transport.budgets import within
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
+from mq_django.transport.sessions import within
 from tests import on_cluster
 from tests.consumers.trees import kill
 from tests.waiting import wait_until

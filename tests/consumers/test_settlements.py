@@ -14,7 +14,7 @@ from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
-from mq_django.inspector.handled_messages import look_among_handled
+from mq_django.inspector.message_lists import look_among_handled
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from mq_django.consumers.receipts import Receipt, stored_entry
-from mq_django.consumers.shared_state import FAILED, HANDLED, RING, SharedState
+from mq_django.consumers.shared_state import FAILED, HANDLED, RING, Receipt, SharedState, stored_entry
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.batch_outcomes import outcomes_of, worst_of
+from mq_django.core.batches import outcomes_of, worst_of
 from mq_django.core.outcomes import ACK, Ack, Bury, Retry
 from mq_django.errors import InvalidOutcomes
 

@@ -1,6 +1,6 @@
 """Which texts are correlation ids."""
 
-from mq_django.core.correlation_ids import correlation_id_in, valid_correlation_id
+from mq_django.core.ids import correlation_id_in, valid_correlation_id
 
 
 def test_short_printable_ascii_is_valid(subtests):

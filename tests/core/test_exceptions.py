@@ -2,7 +2,7 @@
 
 import sys
 
-from mq_django.core.exceptions import LONGEST, class_name, exception_of, path_of, repr_of
+from mq_django.core.texts import LONGEST, class_name, exception_of, path_of, repr_of
 from mq_django.errors import StoreError
 
 

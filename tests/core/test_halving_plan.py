@@ -2,7 +2,7 @@
 
 import math
 
-from mq_django.core.halving_plan import HalvingPlan
+from mq_django.core.batches import HalvingPlan
 
 
 def carried_out(items, fails, *, may_be_common=True):

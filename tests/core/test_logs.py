@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from mq_django.consumers.log_formats import JsonFormatter, TextFormatter
-from mq_django.core.exceptions import MAX_TRACEBACK
 from mq_django.core.logs import get_logger
+from mq_django.core.texts import MAX_TRACEBACK
 
 logger = get_logger("mq_django.tests")
 FORGED = "a\n2026-01-01 00:00:00 ERROR forged\r\x1b[2K\u2028\u202e"

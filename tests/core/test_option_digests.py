@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from mq_django.core.option_digests import option_digests
+from mq_django.core.project import option_digests
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.topic_configs import GroupConfig, TopicConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.packed_fields import unpacked
+from mq_django.core.wire import unpacked
 from mq_django.errors import DecodeError
 
 

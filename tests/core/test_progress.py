@@ -8,8 +8,15 @@ import pytest
 
 from mq_django import Progress, progress
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.progress import running
-from mq_django.core.reports import MAX_NOTE, MAX_NUMBER, Report, ReportSlot, progress_text, read_progress
+from mq_django.core.running_handler import (
+    MAX_NOTE,
+    MAX_NUMBER,
+    Report,
+    ReportSlot,
+    progress_text,
+    read_progress,
+    running,
+)
 from mq_django.errors import InvalidProgress, NotInHandler
 
 DELIVERY = Delivery(Message("m1", "n", None, "default", attempt=3), 0, b"1-0", b"null")

@@ -5,8 +5,8 @@ import pytest
 from django.utils import timezone
 
 from mq_django.core import offsets
-from mq_django.core.publish_checks import due, expiry
-from mq_django.core.times import aware, read_duration
+from mq_django.core.clock import aware, read_duration
+from mq_django.core.publication import due, expiry
 
 NAIVE = datetime(2026, 7, 1, 12)  # noqa: DTZ001 - this is what is tested
 IN_TOKYO = datetime(2026, 7, 1, 3, tzinfo=UTC)

@@ -1,6 +1,6 @@
 """Text from elsewhere, with everything that would hide or reorder it spelled out."""
 
-from mq_django.core.visible import escape, runs, truncate
+from mq_django.core.texts import escape, runs, truncate
 
 
 def test_what_would_hide_is_spelled_out(subtests):

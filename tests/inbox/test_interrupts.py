@@ -11,9 +11,9 @@ from django.db import connections, transaction
 
 from mq_django.conf import get_config
 from mq_django.consumers.worker.once_call import once_call
-from mq_django.core.interrupts import is_cancelled, place, uninterrupted
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, CANCEL, Retry
+from mq_django.core.running_handler import is_cancelled, place, uninterrupted
 from mq_django.registry import Handler
 from tests.inbox.conftest import on_each_database
 from tests.waiting import wait_until

@@ -9,9 +9,8 @@ from django.db import DatabaseError, connections, transaction
 
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
-from mq_django.inbox import inbox_entries, once
-from mq_django.inbox.identity import Identity
-from mq_django.inbox.inbox_entries import Entries, Taken
+from mq_django.inbox import entries, once
+from mq_django.inbox.entries import Entries, Identity, Taken
 from tests.inbox.conftest import on_each_database
 
 
@@ -144,7 +143,7 @@ def test_a_later_attempt_runs_alone(consumer, calls, effects, using):
 
 @on_each_database
 def test_many_rows_are_written_by_few_statements(using, rows, monkeypatch):
-    monkeypatch.setattr(inbox_entries, "ROWS", 2)
+    monkeypatch.setattr(entries, "ROWS", 2)
     identities = [Identity("default", f"m{number}", None, "n") for number in range(5)]
     with transaction.atomic(using=using):
         Entries(using).add_all(identities)
@@ -159,8 +158,8 @@ def test_many_rows_are_written_by_few_statements(using, rows, monkeypatch):
 def test_what_another_delivery_handles_now_is_handed_back(consumer, calls, effects, using, monkeypatch):
     """SQLite writes the rows last."""
     # What is locked stays so for longer than this test waits.
-    monkeypatch.setattr(inbox_entries, "_LOCK_TIMEOUT", "100ms")
-    monkeypatch.setattr(inbox_entries, "_MARIADB", inbox_entries._MARIADB.replace("_timeout=1", "_timeout=0"))
+    monkeypatch.setattr(entries, "_LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(entries, "_MARIADB", entries._MARIADB.replace("_timeout=1", "_timeout=0"))
     consumer.handle(calls, once=using, batch=10)
     identity = Identity("default", "b", None, "n")
     written, ended = threading.Event(), threading.Event()

@@ -13,10 +13,10 @@ from mq_django.core.attempts import READY, Attempt, with_attempt
 from mq_django.core.messages import Message
 from mq_django.core.outcomes import ACK
 from mq_django.errors import ConfigurationError, InvalidOffset, UnknownGroup
-from mq_django.inbox.identity import Identity
+from mq_django.inbox.entries import Identity
 from mq_django.models import InboxMessage, InboxPass
+from mq_django.testing.faults import SingleRun
 from mq_django.testing.runs import ensure_groups
-from mq_django.testing.single_run import SingleRun
 from tests.inbox.conftest import ALIAS, on_each_database
 from tests.working import run
 

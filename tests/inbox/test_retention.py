@@ -4,10 +4,10 @@ import pytest
 
 from mq_django import exactly_once, handler
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import inbox_trimmer
-from mq_django.consumers.supervisor.inbox_trimmer import EVERY, SOON, InboxTrimmer, inbox_trimmers
+from mq_django.consumers.supervisor import trimmers
+from mq_django.consumers.supervisor.trimmers import INBOX_INTERVAL, SOON, InboxTrimmer, inbox_trimmers
 from mq_django.core import clock
-from mq_django.inbox import retention
+from mq_django.inbox import once
 from mq_django.models import InboxMessage
 from tests.inbox.conftest import ALIAS, on_each_database
 
@@ -30,26 +30,26 @@ def test_rows_that_are_older_are_deleted(mq_settings, add, rows, using):
     mq_settings(INBOX_RETENTION=10 * 86_400)
     add(days=9)
     add(days=11)
-    assert InboxTrimmer([using]).run_once() == EVERY
+    assert InboxTrimmer([using]).run_once() == INBOX_INTERVAL
     assert [row.message_id for row in rows()] == ["9"]
 
 
 @on_each_database
 def test_many_are_deleted_in_batches(mq_settings, add, rows, using, monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 3)
-    monkeypatch.setattr(inbox_trimmer, "IN_A_ROW", 2)
+    monkeypatch.setattr(once, "BATCH", 3)
+    monkeypatch.setattr(trimmers, "INBOX_TRIMS", 2)
     add(days=31, count=8)
     add(days=1)
     trimmer = InboxTrimmer([using])
     assert trimmer.run_once() == SOON
     assert len(rows()) == 3
-    assert trimmer.run_once() == EVERY
+    assert trimmer.run_once() == INBOX_INTERVAL
     assert [row.message_id for row in rows()] == ["1"]
 
 
 def test_a_database_that_fails_keeps_no_other_from_it(mq_settings, add, rows, using, caplog):
     add(days=31)
-    assert InboxTrimmer(["nowhere", using]).run_once() == EVERY
+    assert InboxTrimmer(["nowhere", using]).run_once() == INBOX_INTERVAL
     assert rows() == []
     assert "database nowhere" in caplog.text
 

@@ -8,7 +8,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.databases import databases_within
 from mq_django.registry import find
 from mq_django.task_backend import backend
-from mq_django.testing.single_run import SingleRun
+from mq_django.testing.faults import SingleRun
 from tests.inbox.conftest import ALIAS
 from tests.working import run
 

@@ -10,9 +10,9 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
-from mq_django.inspector import actions, entries
+from mq_django.inspector import actions, message_lists
 from mq_django.inspector.explain import why_entry, why_waiting
-from mq_django.inspector.messages import find_waiting
+from mq_django.inspector.message_lists import find_waiting
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
 from mq_django.transport.connections import open_wire
@@ -26,7 +26,7 @@ def why(message_id):
     waiting = find_waiting("emails", message_id.encode())
     if waiting is not None:
         return why_waiting(waiting, queue)
-    for read in (entries.ready, entries.pending):
+    for read in (message_lists.ready, message_lists.pending):
         for view in read("emails", Filter(id=message_id), limit=1).rows:
             return why_entry(view, queue)
     raise LookupError(message_id)

@@ -4,10 +4,9 @@ import pytest
 
 from mq_django import inspector
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
-from mq_django.inspector.cause_sentences import why
-from mq_django.inspector.explain import Cause, why_waiting
+from mq_django.inspector.explain import Cause, why, why_waiting
 from mq_django.inspector.key_lines import LineHead
-from mq_django.inspector.messages import find_waiting
+from mq_django.inspector.message_lists import find_waiting
 from mq_django.stores.base import Settlement
 from tests.inspector.test_key_lines import fill, opened, take
 from tests.seeding import CONSUMER, beat, publish

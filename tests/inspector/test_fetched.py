@@ -162,7 +162,9 @@ def test_all_queues_are_read_in_one_more_round_trip_and_idle_ones_in_none(redis_
     for queue in ("emails", "imports"):
         add(redis_client, AGE, queue=queue)
         beat({BUSY: runs(*fetch(1, queue=queue))}, queue)
-    monkeypatch.setattr("mq_django.inspector.fetched.fan_out", lambda wires, sent: trips.append(len(sent)) or [])
+    monkeypatch.setattr(
+        "mq_django.inspector.running_messages.fan_out", lambda wires, sent: trips.append(len(sent)) or []
+    )
     inspector.overview()
     monkeypatch.undo()
     assert trips == [0]
@@ -184,7 +186,7 @@ def test_a_server_that_goes_away_meanwhile_costs_the_figures_and_not_the_page(re
     def fail(*_):
         raise ConnectionLost("gone")
 
-    monkeypatch.setattr("mq_django.inspector.fetched.fan_out", fail)
+    monkeypatch.setattr("mq_django.inspector.running_messages.fan_out", fail)
 
     view = inspector.queue("emails")
     assert (view.pending, view.fetched, view.error) == (1, 0, "")

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.stores import open_members
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
-from mq_django.stores.schedule_state import Schedules
+from mq_django.stores.schedules import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hostile_keys import DIGITS, LAST_ENTRIES, OF_STREAMS

@@ -4,12 +4,12 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.services import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE
-from mq_django.stores.dead_letter_queue import DeadLetters
+from mq_django.stores.dead_letters import DeadLetters
 from tests.seeding import bury, bury_garbage, bury_many
 
 pytestmark = pytest.mark.usefixtures("mq_settings")

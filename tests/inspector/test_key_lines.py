@@ -13,7 +13,7 @@ from mq_django.errors import NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.key_lines import MAX_LISTED, redrive_head, skip
 from mq_django.stores.base import Settlement
-from mq_django.stores.line_heads import NO_KEY
+from mq_django.stores.line_store import NO_KEY
 from tests import seeding
 from tests.seeding import CONSUMER, beat, publish
 

@@ -5,7 +5,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
-from mq_django.inspector.limit_use import limit_use
+from mq_django.inspector.plans import limit_use
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client

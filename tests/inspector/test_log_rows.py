@@ -5,7 +5,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.errors import InvalidOffset, UnknownTopic
-from mq_django.inspector import entries, log_rows
+from mq_django.inspector import message_lists
 
 PARTITIONS = 3
 
@@ -15,7 +15,7 @@ def logs(mq_settings, monkeypatch):
     """Return the logs of the partitions."""
     mq_settings(QUEUES={}, TOPICS={"orders": {"PARTITIONS": PARTITIONS}})
     # Each partition is read in several parts.
-    monkeypatch.setattr(log_rows, "LEAST", 2)
+    monkeypatch.setattr(message_lists, "LEAST", 2)
     return [part.keys.log for part in get_config().topic("orders").parts]
 
 
@@ -36,7 +36,7 @@ def pages(limit, **options):
     """Return the names of the entries of all pages."""
     after, found = "", []
     while True:
-        page = entries.in_log("orders", after=after, limit=limit, **options)
+        page = message_lists.in_log("orders", after=after, limit=limit, **options)
         assert len(page.rows) <= limit
         found += [row.entry.decode() for row in page.rows]
         after = page.after
@@ -64,20 +64,20 @@ def test_a_filter_finds_messages_of_all_partitions(filled):
 def test_an_entry_is_found_in_its_partition(filled, logs, redis_client):
     redis_client.xadd(logs[1], {"type": "own", "data": "1"}, id="2000-5")
     redis_client.xadd(logs[2], {"type": "other", "data": "2"}, id="2000-5")
-    assert entries.get_in_log("orders", "2000-5.1").message.name == "own"
-    assert entries.get_in_log("orders", "2000-5.2").message.name == "other"
-    assert entries.get_in_log("orders.2", "2000-5").message.name == "other"
-    assert entries.get_in_log("orders", "2000-5").message.name == "own"
-    assert entries.get_in_log("orders", "2000-5.0") is None
+    assert message_lists.get_in_log("orders", "2000-5.1").message.name == "own"
+    assert message_lists.get_in_log("orders", "2000-5.2").message.name == "other"
+    assert message_lists.get_in_log("orders.2", "2000-5").message.name == "other"
+    assert message_lists.get_in_log("orders", "2000-5").message.name == "own"
+    assert message_lists.get_in_log("orders", "2000-5.0") is None
     with pytest.raises(UnknownTopic):
-        entries.get_in_log("orders", "2000-5.3")
+        message_lists.get_in_log("orders", "2000-5.3")
     with pytest.raises(InvalidOffset):
-        entries.get_in_log("orders", "2000-5.x")
+        message_lists.get_in_log("orders", "2000-5.x")
     with pytest.raises(InvalidOffset):
-        entries.in_log("orders", after="nowhere", limit=10)
+        message_lists.in_log("orders", after="nowhere", limit=10)
 
 
 def test_a_partition_is_listed_by_its_own_name(filled):
-    page = entries.in_log("orders.1", limit=3)
+    page = message_lists.in_log("orders.1", limit=3)
     assert [row.entry for row in page.rows] == [b"1000-0", b"1002-0", b"1004-0"]
     assert page.after == "1004-0"

@@ -6,8 +6,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.inspector.handled_messages import find_handled
-from mq_django.inspector.messages import waiting
+from mq_django.inspector.message_lists import find_handled, waiting
 from tests.seeding import bury_garbage, bury_many, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")

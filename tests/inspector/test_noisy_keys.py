@@ -7,8 +7,8 @@ from mq_django.conf import get_config
 from mq_django.core import clock
 from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK
-from mq_django.inspector.limit_use import limit_use
-from mq_django.inspector.noisy_keys import noisy_command, noisy_keys
+from mq_django.inspector.key_lines import noisy_command, noisy_keys
+from mq_django.inspector.plans import limit_use
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_wire
 from tests import seeding

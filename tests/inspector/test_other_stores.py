@@ -6,9 +6,9 @@ import pytest
 
 from mq_django import inspector, queues, topics
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import dead_letters, entries, messages
-from mq_django.inspector.resubmit import resubmit
-from mq_django.inspector.scan import NOTHING
+from mq_django.inspector import dead_letters, message_lists
+from mq_django.inspector.dead_letters import resubmit
+from mq_django.inspector.stream_reader import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from tests import on_cluster
@@ -56,7 +56,7 @@ def test_every_message_of_an_rsmq_queue_is_in_one_place(jobs, ns):
     view = inspector.queue("jobs")
     assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (2, 2, 3, 1, 1)
     for start in range(4):
-        page = messages.waiting("jobs", "delayed", start=start, limit=2)
+        page = message_lists.waiting("jobs", "delayed", start=start, limit=2)
         assert (page.total, [row.message.id for row in page.waiting]) == (3, delayed[start : start + 2])
 
 
@@ -65,9 +65,9 @@ def test_what_another_program_sent_is_shown_as_its_handler_gets_it(jobs, ns):
     rsmq.create_queue("jobs")
     rsmq.send("jobs", "just text")
     named = rsmq.send("jobs", '{"type": "welcome", "data": {"password": "x"}, "id": "other"}', delay=5)
-    (row,) = entries.ready("jobs", NOTHING, limit=5).rows
+    (row,) = message_lists.ready("jobs", NOTHING, limit=5).rows
     assert (row.message.name, row.message.data, row.message.error) == ("message", "just text", "")
-    (waiting,) = messages.waiting("jobs", "delayed", start=0, limit=5).waiting
+    (waiting,) = message_lists.waiting("jobs", "delayed", start=0, limit=5).waiting
     assert (waiting.message.id, waiting.message.name) == (named, "welcome")
     assert waiting.message.data == {"password": "[redacted]"}
 

@@ -4,14 +4,14 @@ import pytest
 
 from mq_django import inspector, subscriber
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.services import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of
 from mq_django.errors import NotSupported
-from mq_django.inspector import actions, dead_letters, entries, jobs, moves, plans
+from mq_django.inspector import actions, dead_letters, jobs, message_lists, moves, plans
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.messages import waiting
+from mq_django.inspector.message_lists import waiting
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
@@ -189,7 +189,7 @@ def test_a_group_with_partitions_is_not_offered_for_dead_letters(mq_settings, ha
 
 def test_what_is_about_one_list_of_messages_needs_a_partition(subtests):
     for ask in [
-        lambda: entries.ready("payments", NOTHING, limit=1),
+        lambda: message_lists.ready("payments", NOTHING, limit=1),
         lambda: waiting("payments", "delayed", start=0, limit=1),
         lambda: dead_letters.page("payments", limit=1),
         lambda: moves.move("payments", "emails", ["1-0"]),

@@ -3,11 +3,11 @@
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, Retry, StepEnd
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector import workflow_runs
 from mq_django.inspector.run_check import check_runs
-from mq_django.producers.run_repairs import repair
+from mq_django.producers.workflow_run import repair
 from tests.seeding import end_steps, publish, settle, start_run, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")

@@ -6,9 +6,9 @@ from mq_django import registry, topics
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.core.redaction import REDACTED
 from mq_django.errors import InvalidOffset, UnknownGroup, UnknownTopic
-from mq_django.inspector import entries
+from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected
-from mq_django.inspector.scan import Filter
+from mq_django.inspector.stream_reader import Filter
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.transport.connections import get_client
@@ -124,7 +124,7 @@ def test_a_preview_tells_what_a_seek_then_does(events, redis_client):
 
 
 def test_a_preview_of_very_many_says_that_there_are_more(events, redis_client, monkeypatch):
-    monkeypatch.setattr("mq_django.inspector.seek_preview.MAX_COUNTED", 20)
+    monkeypatch.setattr("mq_django.inspector.topics.MAX_PREVIEWED", 20)
     monkeypatch.setattr("mq_django.stores.topic_stats.PAGE", 10)
     subscribed()
     events.publish_many([("paid", n) for n in range(50)])
@@ -134,7 +134,7 @@ def test_a_preview_of_very_many_says_that_there_are_more(events, redis_client, m
 
 def test_a_preview_of_all_there_is_is_known_without_counting(events, monkeypatch):
     """A group may be moved over a million: who asks does not wait until they are counted."""
-    monkeypatch.setattr("mq_django.inspector.seek_preview.count_between", None)
+    monkeypatch.setattr("mq_django.inspector.topics.count_between", None)
     store = subscribed()
     events.publish_many([("paid", n) for n in range(50)])
     assert inspected.preview("events", "billing", "end")[1:4] == (0, 50, False)
@@ -172,34 +172,34 @@ def test_the_log_is_read_between_offsets_and_moments(events, redis_client):
     at = entries_of(events, redis_client)
 
     def between(since, until):
-        return [row.message.data for row in entries.in_log("events", since=since, until=until, limit=10).rows]
+        return [row.message.data for row in message_lists.in_log("events", since=since, until=until, limit=10).rows]
 
     assert between(at[1], at[3]) == [1, 2, 3]
     assert between(moment, "end") == [3, 4, 5]
     assert between("beginning", moment) == [0, 1, 2]
     assert between("end", "end") == []
     with pytest.raises(InvalidOffset):
-        entries.in_log("events", after="x", limit=1)
+        message_lists.in_log("events", after="x", limit=1)
 
 
 def test_the_log_is_filtered_and_its_secrets_are_hidden(events):
     events.publish_many([("paid", {"password": "x", "n": 1}), ("sent", 2)])
     events.publish("paid", 3, key="order:3")
-    rows = entries.in_log("events", Filter(name="paid"), limit=10).rows
+    rows = message_lists.in_log("events", Filter(name="paid"), limit=10).rows
     assert [row.message.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
-    (row,) = entries.in_log("events", Filter(key="order:3"), limit=10).rows
-    whole = entries.get_in_log("events", row.entry.decode())
+    (row,) = message_lists.in_log("events", Filter(key="order:3"), limit=10).rows
+    whole = message_lists.get_in_log("events", row.entry.decode())
     assert (whole.message.data, whole.source, whole.consumer) == (3, "log", "")
-    assert entries.get_in_log("events", "5-5") is None
+    assert message_lists.get_in_log("events", "5-5") is None
 
 
 def test_long_messages_and_what_is_no_message_do_not_stop_a_page(events, redis_client):
     events.publish("long", "x" * 100_000)
     redis_client.xadd(events.config.keys.log, {"type": "t", "data": b"\xff"})
-    long, garbage = entries.in_log("events", limit=10).rows
+    long, garbage = message_lists.in_log("events", limit=10).rows
     assert (long.message.name, long.message.has_data, long.message.size > 100_000) == ("long", False, True)
     assert garbage.message.error
-    assert entries.get_in_log("events", long.entry.decode()).message.data == "x" * 100_000
+    assert message_lists.get_in_log("events", long.entry.decode()).message.data == "x" * 100_000
 
 
 def test_a_lag_that_redis_cannot_tell_is_counted_up_to_a_number(events, redis_client, monkeypatch):

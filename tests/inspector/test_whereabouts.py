@@ -6,7 +6,7 @@ from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Expire
 from mq_django.inspector import dead_letters, whereabouts
-from mq_django.inspector import scan as scanning
+from mq_django.inspector import stream_reader as scanning
 from mq_django.inspector.queues import all_configs
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ

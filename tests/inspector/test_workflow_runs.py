@@ -2,9 +2,9 @@
 
 import pytest
 
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
-from mq_django.core.workflow_keys import WorkflowKeys
-from mq_django.inspector import run_steps, workflow_runs
+from mq_django.inspector import workflow_runs
 from tests.seeding import dead_entry, end_steps, start_run
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -72,12 +72,12 @@ def test_a_run_has_its_numbers_and_times():
 def test_a_failed_step_has_its_dead_letter():
     run_id = start_run({1: [], 2: []}, policy="continue")
     end_steps(run_id, NO, 1)
-    steps = run_steps.graph_steps(workflow_runs.run(run_id))
+    steps = workflow_runs.graph_steps(workflow_runs.run(run_id))
     assert [(step.state, step.task, step.queue) for step in steps] == [
         ("failed", "shop.tasks.load", "default"),
         ("started", "shop.tasks.load", "default"),
     ]
-    assert run_steps.dead_letters_of(steps) == {1: dead_entry("default")}
+    assert workflow_runs.dead_letters_of(steps) == {1: dead_entry("default")}
     assert steps[0].took is not None
     assert steps[1].took is None
 
@@ -86,15 +86,15 @@ def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():
     many = {number: [] for number in range(1, 11)}
     run_id = start_run({**many, 11: list(many), 12: list(many)})
     view = workflow_runs.run(run_id)
-    steps = run_steps.graph_steps(view)
+    steps = workflow_runs.graph_steps(view)
     assert [step.number for step in steps if step.is_join] == [13]
-    assert run_steps.names_before(steps)[12] == list(many)
-    assert len(run_steps.look_at_steps(view, limit=500).rows) == view.total == 12
+    assert workflow_runs.names_before(steps)[12] == list(many)
+    assert len(workflow_runs.look_at_steps(view, limit=500).rows) == view.total == 12
 
 
 def test_too_many_steps_for_a_graph():
     run_id = start_run({number: [] for number in range(1, 202)})
-    assert run_steps.graph_steps(workflow_runs.run(run_id)) is None
+    assert workflow_runs.graph_steps(workflow_runs.run(run_id)) is None
 
 
 def test_steps_are_counted_by_state_and_paged():
@@ -102,19 +102,19 @@ def test_steps_are_counted_by_state_and_paged():
     end_steps(run_id, NO, *range(1, 31))
     end_steps(run_id, StepEnd(), 300)
     view = workflow_runs.run(run_id)
-    found = run_steps.count_steps(view, examples=3)
+    found = workflow_runs.count_steps(view, examples=3)
     assert found.counts == {"failed": 30, "started": 269, "done": 1}
     assert [step.number for step in found.first["failed"]] == [1, 2, 3]
-    page = run_steps.look_at_steps(view, state="failed", after=10, limit=15)
+    page = workflow_runs.look_at_steps(view, state="failed", after=10, limit=15)
     assert [step.number for step in page.rows] == list(range(11, 26))
-    assert [step.number for step in run_steps.look_at_steps(view, state="failed", after=25, limit=15).rows] == [
+    assert [step.number for step in workflow_runs.look_at_steps(view, state="failed", after=25, limit=15).rows] == [
         *range(26, 31)
     ]
-    assert run_steps.look_at_steps(view, state="done", limit=5).after == ""
+    assert workflow_runs.look_at_steps(view, state="done", limit=5).after == ""
 
 
 def test_a_large_body_is_not_read(redis_client, keys):
     run_id = start_run({1: []})
     redis_client.hset(keys.bodies(run_id), 1, b"x" * 100_000)
-    (step,) = run_steps.graph_steps(workflow_runs.run(run_id))
+    (step,) = workflow_runs.graph_steps(workflow_runs.run(run_id))
     assert (step.task, step.state) == ("", "started")

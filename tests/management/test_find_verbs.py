@@ -169,7 +169,7 @@ def test_find_without_a_queue_searches_all():
 
 def test_find_says_what_it_had_no_time_to_search(monkeypatch):
     publish("emails", "welcome", 1)
-    monkeypatch.setattr("mq_django.management.find_everywhere.SECONDS", 0.0)
+    monkeypatch.setattr("mq_django.management.find_verbs.SECONDS", 0.0)
     with pytest.raises(CommandError, match=r"Not all ready and pending messages were searched in 0 s: emails\."):
         mq("find", "nope")
 

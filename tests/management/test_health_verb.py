@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from mq_django.conf import get_config
 from mq_django.consumers.machine import Machine, here, started
 from mq_django.inspector.consumers import ALIVE_MS
-from mq_django.management import health_verb
+from mq_django.management import health_verbs
 from mq_django.stores.members import Members
 from mq_django.transport.connections import TIMEOUTS, close_clients, open_wire
 from tests.slow_wire import SlowWire
@@ -95,11 +95,11 @@ def test_housekeeping_counts_if_it_is_asked_for_or_others_handle_the_queue(mq_se
 
 def test_where_machines_have_no_identity_the_host_counts(monkeypatch):
     beat("emails", READY, host=socket.gethostname())
-    monkeypatch.setattr(health_verb, "here", lambda: None)
+    monkeypatch.setattr(health_verbs, "here", lambda: None)
     assert health("emails")[0] == 0
     beat("emails", READY, host="another")
     assert health("emails")[0] == 1
-    monkeypatch.setattr(health_verb, "here", lambda: Machine("b", "p"))
+    monkeypatch.setattr(health_verbs, "here", lambda: Machine("b", "p"))
     assert health("emails")[0] == 1
 
 

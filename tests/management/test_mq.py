@@ -10,12 +10,12 @@ from django.core.management import CommandError, call_command
 
 from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.services import work_here
 from mq_django.core.outcomes import Bury, Expire
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched
-from mq_django.management.user_name import user_name
+from mq_django.management.terminal import user_name
 from mq_django.stores import open_members
 from mq_django.stores.background_jobs import IDLE
 from mq_django.transport.connections import open_wire

@@ -8,10 +8,10 @@ from django.core.management import CommandError
 from mq_django.conf import get_config
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
-from mq_django.inspector import stack_views
-from mq_django.management import stack_verb
+from mq_django.inspector import processes
+from mq_django.management import consumer_verbs
 from mq_django.stores import open_members
-from mq_django.stores.stack_requests import StackRequests
+from mq_django.stores.requests import StackRequests
 from mq_django.transport.connections import open_wire
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import CONSUMER, beat, publish, take
@@ -44,7 +44,7 @@ def answered():
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr(stack_verb, "WAIT", 0.1)
+    monkeypatch.setattr(consumer_verbs, "WAIT", 0.1)
 
 
 def test_each_stack_has_the_form_of_a_traceback(answered):
@@ -93,7 +93,7 @@ def test_without_an_answer_it_names_what_the_heartbeat_knows(hurried, capsys):
     tell([[item.stream, item.entry.decode(), 720_000]])
     with pytest.raises(CommandError, match=r"did not answer within 0.1 s. A handler may hold the GIL"):
         mq("stack", CONSUMER)
-    assert stack_verb._running(stack_views.find_process(CONSUMER)[1]) == [
+    assert consumer_verbs._running(processes.find_process(CONSUMER)[1]) == [
         {"queue": "emails", "id": message_id, "name": "welcome", "seconds": pytest.approx(720.0, abs=60)}
     ]
 

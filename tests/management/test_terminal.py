@@ -6,8 +6,7 @@ import pytest
 from django.core.management.base import BaseCommand
 
 from mq_django.management import terminal
-from mq_django.management.tables import table
-from mq_django.management.terminal import CLEAR_LINE, Terminal
+from mq_django.management.terminal import CLEAR_LINE, Terminal, table
 
 
 class Screen(StringIO):

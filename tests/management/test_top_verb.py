@@ -12,8 +12,8 @@ import time
 import pytest
 from django.core.management import CommandError
 
-from mq_django.core.visible import escape
-from mq_django.management.top_verb import LEAVE
+from mq_django.core.texts import escape
+from mq_django.management.status_verbs import LEAVE
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import bury_many, publish
 

@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mq_django.conf import get_config
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector import workflow_runs
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import end_steps, start_run, take

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 pytestmark = needs_prometheus
 
 mmap_dict = pytest.importorskip("prometheus_client.mmap_dict")
-allocated_files = pytest.importorskip("mq_django.observability.allocated_files")
+allocated_files = pytest.importorskip("mq_django.observability.process_metrics")
 
 
 @pytest.fixture

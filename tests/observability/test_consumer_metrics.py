@@ -13,7 +13,7 @@ from tests.seeding import opened
 pytestmark = needs_prometheus
 
 pytest.importorskip("prometheus_client")
-consumer_metrics = pytest.importorskip("mq_django.observability.consumer_metrics")
+consumer_metrics = pytest.importorskip("mq_django.observability.process_metrics")
 
 
 @pytest.fixture

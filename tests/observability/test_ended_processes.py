@@ -14,7 +14,7 @@ pytestmark = needs_prometheus
 
 mmap_dict = pytest.importorskip("prometheus_client.mmap_dict")
 multiprocess = pytest.importorskip("prometheus_client.multiprocess")
-ended_processes = pytest.importorskip("mq_django.observability.ended_processes")
+ended_processes = pytest.importorskip("mq_django.observability.process_metrics")
 
 
 @pytest.fixture(scope="module")

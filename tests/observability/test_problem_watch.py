@@ -13,7 +13,7 @@ from mq_django.management.watchers import watchers
 from mq_django.observability import problem_watch
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.signals import problem_began, problem_ended
-from mq_django.stores.problem_notes import ProblemNotes
+from mq_django.stores.control import ProblemNotes
 from mq_django.transport.connections import open_wire
 from mq_django.transport.private_server import PrivateServer
 from tests.commands import script_calls

@@ -81,8 +81,8 @@ def test_without_a_folder_only_the_supervisor_is_measured(process_metrics, folde
 
 @needs_prometheus
 def test_every_metric_has_its_row():
-    consumer_metrics = pytest.importorskip("mq_django.observability.consumer_metrics")
-    supervisor_metrics = pytest.importorskip("mq_django.observability.supervisor_metrics")
+    consumer_metrics = pytest.importorskip("mq_django.observability.process_metrics")
+    supervisor_metrics = pytest.importorskip("mq_django.observability.process_metrics")
     metrics = [
         *(metric for value in vars(consumer_metrics.ConsumerMetrics()).values() for metric in _collected(value)),
         *supervisor_metrics.SupervisorMetrics().collect(),

@@ -9,10 +9,10 @@ from mq_django import RetryPolicy, handler, queues
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.core.schedules import Cron, Scheduled, every
 from mq_django.stores import open_store
-from mq_django.stores.schedule_state import Firing, Schedules, scheduled
+from mq_django.stores.schedules import Firing, Schedules, scheduled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -23,8 +23,8 @@ sentry_sdk = pytest.importorskip("sentry_sdk")
 
 from sentry_sdk.consts import DEFAULT_OPTIONS  # noqa: E402
 
-from mq_django.observability import sentry_crons  # noqa: E402
-from mq_django.observability.sentry_crons import monitor_schedule, slug  # noqa: E402
+from mq_django.observability import sentry_events  # noqa: E402
+from mq_django.observability.sentry_events import monitor_schedule, slug  # noqa: E402
 from tests.observability.sentry_transport import Kept  # noqa: E402
 
 #: So that it would be seen if check-ins had the data of messages.
@@ -152,7 +152,7 @@ def test_an_error_of_the_sdk_fails_no_attempt(kept, redis_client, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("of the SDK")
 
-    monkeypatch.setattr(sentry_crons, "capture_checkin", fail)
+    monkeypatch.setattr(sentry_events, "capture_checkin", fail)
     fire(redis_client)
     handle()
     assert kept.events == []

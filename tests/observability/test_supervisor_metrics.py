@@ -7,7 +7,7 @@ from tests.optional import needs_prometheus
 pytestmark = needs_prometheus
 
 pytest.importorskip("prometheus_client")
-supervisor_metrics = pytest.importorskip("mq_django.observability.supervisor_metrics")
+supervisor_metrics = pytest.importorskip("mq_django.observability.process_metrics")
 
 
 def values(metrics):

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import DatabaseError, connections
 
-from mq_django.outbox.database_relay import DatabaseRelay
 from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.relay import DatabaseRelay
 from tests.outbox.relays import publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -9,7 +9,7 @@ from mq_django import CancelResult, Place, get_result, queues, wait
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox
 from mq_django.inspector import outbox_rows
-from mq_django.outbox import outbox_databases
+from mq_django.outbox import databases
 from mq_django.outbox.claims import OutboxTables
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
@@ -24,7 +24,7 @@ def only(monkeypatch, mq_settings):
     """Look at the databases of these tests only."""
     mq_settings(QUEUES={"default": {"OUTBOX": True}, "emails": {"OUTBOX": True}})
     ours = lambda: [alias for alias in connections if alias.startswith("outbox_")]  # noqa: E731
-    monkeypatch.setattr("mq_django.outbox.pending_rows.aliases_with_rows", ours)
+    monkeypatch.setattr("mq_django.outbox.relay.aliases_with_rows", ours)
 
 
 @on_each_database
@@ -194,11 +194,11 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
 
 
 def test_databases_with_the_table_are_looked_for_once(sqlite, monkeypatch):
-    monkeypatch.setattr(outbox_databases, "_known", set())
-    monkeypatch.setattr(outbox_databases, "connections", {sqlite: connections[sqlite]})
-    assert outbox_databases.aliases_with_rows() == [sqlite]
-    monkeypatch.setattr(outbox_databases, "has_table", None)
-    assert outbox_databases.aliases_with_rows() == [sqlite]
+    monkeypatch.setattr(databases, "_known", set())
+    monkeypatch.setattr(databases, "connections", {sqlite: connections[sqlite]})
+    assert databases.aliases_with_rows() == [sqlite]
+    monkeypatch.setattr(databases, "has_table", None)
+    assert databases.aliases_with_rows() == [sqlite]
 
 
 def test_nobody_waits_for_a_task_that_is_not_committed(sqlite):

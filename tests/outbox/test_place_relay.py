@@ -336,7 +336,7 @@ def test_an_identity_is_made_once(alias):
 def test_rows_stay_until_a_replica_has_the_messages(alias, redis_client, monkeypatch):
     """Without an answer of a replica nothing is published again, and no database is taken for a copy."""
     monkeypatch.setattr(PlaceRelay, "_waits_for_replica", lambda _: True)
-    monkeypatch.setattr("mq_django.transport.replica_wire.REPLICA_MS", 1)
+    monkeypatch.setattr("mq_django.transport.sessions.REPLICA_MS", 1)
     ids = publish(alias, "mails", 3)
     found = place(alias, "mails")
     assert not found.advance()
@@ -350,7 +350,7 @@ def test_rows_stay_until_a_replica_has_the_messages(alias, redis_client, monkeyp
     assert not other.advance()
     assert states(alias).get().problem == ""
 
-    monkeypatch.setattr("mq_django.transport.replica_wire.ReplicaWire.is_confirmed", lambda _: True)
+    monkeypatch.setattr("mq_django.transport.sessions.ReplicaWire.is_confirmed", lambda _: True)
     assert other.advance()
     assert ready(redis_client, "mails") == ids
     assert not rows(alias).exists()

@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django import queues
 from mq_django.consumers.supervisor import outbox_service
-from mq_django.management import relay_verb
+from mq_django.management import outbox_verbs
 from tests.outbox.relays import publish, ready, rows
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 def only(monkeypatch, sqlite, mq_settings):
     """Look at the database of the test only."""
     mq_settings(QUEUES={"mails": {"OUTBOX": True, "MAX_DEPTH": 5}})
-    for module in (outbox_service, relay_verb):
+    for module in (outbox_service, outbox_verbs):
         monkeypatch.setattr(module, "outbox_aliases", lambda **_: [sqlite])
 
 

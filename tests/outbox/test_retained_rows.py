@@ -6,12 +6,12 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import CancelResult
+from mq_django.core.messages import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Expire, Retry
 from mq_django.inspector import actions, dead_letters
-from mq_django.inspector.resubmit import resubmit
+from mq_django.inspector.dead_letters import resubmit
 from mq_django.outbox.claims import RETAINED
-from mq_django.outbox.retained_rows import forget, republish, retained_count
+from mq_django.outbox.relay import forget, republish, retained_count
 from mq_django.stores.base import Settlement
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run

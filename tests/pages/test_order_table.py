@@ -7,7 +7,7 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session

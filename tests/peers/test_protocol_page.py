@@ -16,7 +16,7 @@ from mq_django.core.version import PROTOCOL
 from mq_django.inspector import dead_letters
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.results import end_cancelled, find_result
 from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import load

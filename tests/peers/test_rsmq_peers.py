@@ -14,7 +14,7 @@ from mq_django.errors import InvalidFormat, InvalidValue, MessageNotString, Mess
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.peers.programs import HERE

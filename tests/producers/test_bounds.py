@@ -10,8 +10,8 @@ from mq_django.conf import get_config, read
 from mq_django.core.outcomes import Bury
 from mq_django.errors import InvalidMessage
 from mq_django.inspector import dead_letters
-from mq_django.inspector.resubmit import resubmit
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.inspector.dead_letters import resubmit
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.seeding import publish, settle, take

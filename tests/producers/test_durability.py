@@ -41,7 +41,7 @@ def durable(pair, mq_settings):
 @pytest.fixture
 def no_replica(durable, monkeypatch):
     """The replica confirms nothing."""
-    monkeypatch.setattr("mq_django.transport.replica_wire.REPLICA_MS", 1)
+    monkeypatch.setattr("mq_django.transport.sessions.REPLICA_MS", 1)
     os.kill(durable.replica.pid, signal.SIGSTOP)
     yield durable
     os.kill(durable.replica.pid, signal.SIGCONT)

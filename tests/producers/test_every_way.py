@@ -151,7 +151,6 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
         assert set(calls("Message", given=True)) == {
             "core/publication",
             "core/wire",
-            "core/entry_lists",
             "core/rsmq_format",
         }
     with subtests.test("the factory is asked by who publishes"):
@@ -163,19 +162,18 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             # A tick of a schedule, which its own script publishes; and what `manage.py check` says of one.
             "core/schedules": {"publication"},
             # Whether a schedule that is created at run time could publish.
-            "producers/schedule_checks": {"publication"},
-            "stores/runtime_schedules": {"publication"},
-            "stores/schedule_state": {"publication"},
+            "producers/schedules": {"publication"},
+            "stores/schedules": {"publication"},
             "conf": {"publication"},
             # A message for a unit test, which is not published.
             "testing/factories": {"publication"},
             # The same message again and again, with its id and time.
             "testing/function_messages": {"publication"},
             # Whether a step of a workflow could be published; and steps that may start, published by their own script.
-            "workflows/step_bodies": {"publication"},
-            "producers/step_starts": {"publication"},
+            "workflows/flow": {"publication"},
+            "producers/workflow_steps": {"publication"},
             # Which its own script puts in the place of the dead letter.
-            "inspector/resubmit": {"resubmission"},
+            "inspector/dead_letters": {"resubmission"},
         }
     with subtests.test("only the sink gives publications to a store"):
         assert calls("publish") == {
@@ -183,14 +181,13 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             # What a transaction has written before.
             "outbox/place_relay": {"self._store.publish"},
             # The store of what has partitions, and then those of the partitions.
-            "stores/partitioned_publisher": {
+            "stores/partitioned_store": {
                 "self._stores[name].publish",
                 "self._stores[publications[0].options.destination.name].publish",
             },
             # What these call is Queue.publish, or ends there.
-            "triggers/targets": {"queues[self.queue].publish"},
-            "triggers/declarations": {"target.publish"},
-            "management/publish_verb": {"queues[options['queue']].publish"},
+            "triggers/declarations": {"queues[self.queue].publish", "target.publish"},
+            "management/message_verbs": {"queues[options['queue']].publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/function_messages": {
                 "open_log(get_config().topic(topic), wire).publish",

@@ -9,11 +9,10 @@ from django.db.models import F
 
 from mq_django import resumable
 from mq_django.conf import get_config
-from mq_django.consumers.worker.report_book import ReportBook
+from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, HandBack, Retry
-from mq_django.core.progress import Interrupted, running
-from mq_django.core.reports import ReportSlot
+from mq_django.core.running_handler import Interrupted, ReportSlot, running
 from mq_django.errors import NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_wire

@@ -7,7 +7,7 @@ import pytest
 from mq_django.core.outcomes import Bury, StepEnd
 from mq_django.errors import UnknownRun
 from mq_django.inspector import dead_letters, workflow_runs
-from mq_django.producers import run_actions
+from mq_django.producers import workflow_run
 from mq_django.workflows import get_run
 from tests.seeding import end_steps, start_run, take
 
@@ -35,7 +35,7 @@ def test_a_failed_step_without_a_dead_letter_gets_a_message_with_another_id(poli
 def test_a_failed_step_with_a_dead_letter_keeps_its_id():
     run_id = start_run({1: [], 2: [1]})
     end_steps(run_id, NO, 1)
-    assert run_actions.retry(run_id) == (1, 0, False)
+    assert workflow_run.retry(run_id) == (1, 0, False)
     assert ids() == [f"w:{run_id}.1.1"]
 
 
@@ -44,23 +44,23 @@ def test_what_cannot_be_published_stays_failed(mq_settings):
     end_steps(run_id, NO, 1, queue="emails")
     end_steps(other, NO, 1)
     mq_settings(QUEUES={"default": {}})
-    assert run_actions.retry(run_id) == (0, 1, False)
+    assert workflow_run.retry(run_id) == (0, 1, False)
     assert workflow_runs.run(run_id).failed == 1
-    assert run_actions.retry(other).steps == 1
+    assert workflow_run.retry(other).steps == 1
 
 
 def test_a_retry_without_time_is_continued_by_the_next_one(monkeypatch):
-    monkeypatch.setattr(run_actions, "BATCH", 2)
+    monkeypatch.setattr(workflow_run, "BATCH", 2)
     run_id = start_run({number: [] for number in range(1, 6)}, policy="continue")
     end_steps(run_id, NO, *range(1, 6))
-    assert run_actions.retry(run_id, seconds=-1.0) == (0, 0, True)
-    assert run_actions.retry(run_id) == (5, 0, False)
+    assert workflow_run.retry(run_id, seconds=-1.0) == (0, 0, True)
+    assert workflow_run.retry(run_id) == (5, 0, False)
     assert len(ids()) == 5
-    assert run_actions.retry(run_id) == (0, 0, False)
+    assert workflow_run.retry(run_id) == (0, 0, False)
 
 
 def test_an_unknown_run_is_an_error(subtests):
-    acts = (run_actions.cancel, run_actions.retry, lambda run_id: run_actions.skip(run_id, 1))
+    acts = (workflow_run.cancel, workflow_run.retry, lambda run_id: workflow_run.skip(run_id, 1))
     for act, run_id in product(acts, ("0gone0gone", "", "../x", "é")):
         with subtests.test(act=act, run_id=run_id), pytest.raises(UnknownRun, match="There is no run"):
             act(run_id)

@@ -8,15 +8,14 @@ import pytest
 from django.db import transaction
 
 from mq_django import queues
-from mq_django.core.delivery_options import DeliveryOptions
-from mq_django.core.lookup import CancelResult
+from mq_django.core.messages import CancelResult
 from mq_django.core.publication import publication, publications
-from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.queue_configs import DeliveryOptions, QueueConfig
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
 from mq_django.producers.sinks import BATCH, BATCH_BYTES, OnCommitSink, RedisSink, send
 from mq_django.signals import message_published
-from mq_django.stores.schedule_state import Schedules
+from mq_django.stores.schedules import Schedules
 from mq_django.task_backend.compat import LOGGER
 from mq_django.transport.connections import close_clients, get_client
 from mq_django.transport.sessions import Pooled

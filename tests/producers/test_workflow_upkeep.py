@@ -2,9 +2,9 @@
 
 import pytest
 
-from mq_django.core.workflow_keys import WorkflowKeys
-from mq_django.producers.step_starts import open_home
-from mq_django.producers.workflow_upkeep import by_run, do, forget_old
+from mq_django.core.keys import WorkflowKeys
+from mq_django.producers.workflow_run import by_run, do, forget_old
+from mq_django.producers.workflow_steps import open_home
 from mq_django.stores import workflow_home
 from tests.seeding import start_run
 

@@ -5,12 +5,12 @@ import time
 
 from mq_django import inspector, queues, topics
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.services import work_here
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import actions, dead_letters, entries, jobs, messages
+from mq_django.inspector import actions, dead_letters, jobs, message_lists
 from mq_django.inspector import topics as inspected
-from mq_django.inspector.resubmit import resubmit
-from mq_django.inspector.scan import NOTHING
+from mq_django.inspector.dead_letters import resubmit
+from mq_django.inspector.stream_reader import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.background_jobs import IDLE, MessageJobs
@@ -64,10 +64,10 @@ def _wait_and_look(case, store):
     (waits,) = store.publish([outgoing(data=marked(), delay_ms=60_000)])
     assert store.find(waits)
     assert store.reschedule(waits, delay_ms=70_000)
-    for read in (entries.ready, entries.pending):
+    for read in (message_lists.ready, message_lists.pending):
         assert not read(case.queue, NOTHING, limit=10).after
-    assert messages.waiting(case.queue, "delayed", start=0, limit=10).total >= 1
-    assert messages.search_waiting(case.queue, waits)
+    assert message_lists.waiting(case.queue, "delayed", start=0, limit=10).total >= 1
+    assert message_lists.search_waiting(case.queue, waits)
     assert actions.cancel(case.queue, [waits.encode()]).done == 1
     assert list(inspector.ids(case.queue))
     assert actions.pause(case.queue)
@@ -141,7 +141,7 @@ def _be_a_topic():
     group.seek("beginning")
     assert inspected.topic("orders").groups
     assert inspected.preview("orders", "billing", "end").skipped == 8
-    assert len(entries.in_log("orders", limit=20).rows) == 8
+    assert len(message_lists.in_log("orders", limit=20).rows) == 8
     assert len(list(group.messages())) == 8
     log = Log(orders.config, Session(get_client("produce")))
     assert log.trim().removed == 0

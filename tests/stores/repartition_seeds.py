@@ -9,7 +9,7 @@ from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client, open_wire
 from tests import places
 

@@ -5,10 +5,10 @@ import pytest
 from mq_django.core.attempts import read_history
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import dead_letters, entries
-from mq_django.inspector.messages import find_waiting
+from mq_django.inspector import dead_letters, message_lists
+from mq_django.inspector.message_lists import find_waiting
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import make_due, take_all
@@ -92,7 +92,7 @@ def test_a_history_survives_being_handed_back_and_set_aside(case, store, redis_c
 
     assert isinstance(delivery, Delivery)
     assert [attempt.error for attempt in read_history(delivery.history)] == ["ValueError: 1"]
-    (held,) = entries.pending(case.queue, entries.Filter(), limit=5).rows
+    (held,) = message_lists.pending(case.queue, message_lists.Filter(), limit=5).rows
     assert held.message.id == message_id
 
 

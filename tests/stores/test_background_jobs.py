@@ -7,7 +7,7 @@ from mq_django.core.outcomes import Bury
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import JobStep, open_dead_letters
+from mq_django.stores.dead_letters import JobStep, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.acts import take_all

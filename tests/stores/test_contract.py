@@ -8,10 +8,9 @@ import pytest
 
 from mq_django.consumers import decisions
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import Receipt
 from mq_django.core.attempts import read_history
-from mq_django.core.lookup import Place
-from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.messages import Delivery, Place, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull

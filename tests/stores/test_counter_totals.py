@@ -4,8 +4,7 @@ import pytest
 
 from mq_django.core.keys import QueueKeys, TopicKeys
 from mq_django.errors import StoreError
-from mq_django.stores.counter_totals import KINDS, read_totals
-from mq_django.stores.counters import Slots, add_command
+from mq_django.stores.counters import KINDS, Slots, add_command, read_totals
 from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import load
 from tests import places

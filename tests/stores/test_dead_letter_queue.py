@@ -10,7 +10,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
 from mq_django.errors import WrongKeyType
 from mq_django.inspector import dead_letters
-from mq_django.stores.dead_letter_queue import DeadLetters, is_entry, open_dead_letters
+from mq_django.stores.dead_letters import DeadLetters, is_entry, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.foreign_errors import FOREIGN_ERRORS

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import handler, queues, registry
-from mq_django.core.lookup import Place
+from mq_django.core.messages import Place
 from mq_django.inspector import dead_letters
-from mq_django.inspector.message_ids import ended
+from mq_django.inspector.readers import ended
 from tests import places
 from tests.waiting import wait_until
 from tests.working import work

@@ -12,7 +12,7 @@ from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import RECENT
 from mq_django.stores.base import Settlement
 from mq_django.stores.damage import REPEATED_AFTER, DamageCheck
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 

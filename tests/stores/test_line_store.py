@@ -8,10 +8,10 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
-from mq_django.core.lookup import CancelResult, Place
+from mq_django.core.messages import CancelResult, Place
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.errors import AlreadyPublished
-from mq_django.inspector.limit_use import limit_use
+from mq_django.inspector.plans import limit_use
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session

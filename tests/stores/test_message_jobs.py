@@ -8,9 +8,8 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, MessageJobs
-from mq_django.stores.dead_letter_queue import JobStep
-from mq_django.stores.found_messages import Cursor, FoundMessages
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, Cursor, FoundMessages, MessageJobs
+from mq_django.stores.dead_letters import JobStep
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.seeding import publish, publish_many, set_aside, take

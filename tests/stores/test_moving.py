@@ -13,7 +13,7 @@ from mq_django.inspector.dead_letters import groups
 from mq_django.stores import open_store
 from mq_django.stores.background_jobs import FULL, IDLE, LEASE_MS, BackgroundJobs
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import DeadLetters, JobStep, open_dead_letters
+from mq_django.stores.dead_letters import DeadLetters, JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.stores.results import find_result
 from mq_django.transport.connections import get_client, open_wire

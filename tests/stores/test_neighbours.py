@@ -10,38 +10,31 @@ from mq_django import CancelResult, queues
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import StepRecord
 from mq_django.core.jsontext import dumps
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.publication import publication
-from mq_django.core.reports import Progress, Report
+from mq_django.core.running_handler import Progress, Report
 from mq_django.core.schedules import Scheduled, every
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector.key_lines import key_line, skip
-from mq_django.inspector.limit_use import limit_use
+from mq_django.inspector.plans import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
-from mq_django.stores.awaited_results import watch
 from mq_django.stores.base import Settlement
-from mq_django.stores.counter_totals import read_totals
-from mq_django.stores.counters import add_command
+from mq_django.stores.counters import add_command, read_totals
 from mq_django.stores.damage import DamageCheck
-from mq_django.stores.dead_letter_queue import open_dead_letters
-from mq_django.stores.ended_messages import EndedMessages
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.handled import MessageHistory, handled_commands
+from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
-from mq_django.stores.outbox_marks import ClaimName, OutboxMarks, OutboxWire
+from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxWire
 from mq_django.stores.partition_wire import PartitionWire
 from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.repartitioning import Repartitioning
-from mq_django.stores.results import end_cancelled, settled_commands
-from mq_django.stores.running_results import RunningTask, note_running
-from mq_django.stores.runtime_schedules import RuntimeSchedules
-from mq_django.stores.schedule_state import Schedules
-from mq_django.stores.schedule_status import statuses
-from mq_django.stores.shares import Shares
-from mq_django.stores.stack_requests import StackRequests
-from mq_django.stores.step_notes import StepNotes
-from mq_django.stores.workflow_home import Event, WorkflowHome
+from mq_django.stores.requests import StackRequests
+from mq_django.stores.results import RunningTask, end_cancelled, note_running, settled_commands, watch
+from mq_django.stores.schedules import RuntimeSchedules, Schedules, statuses
+from mq_django.stores.workflow_home import Event, StepNotes, WorkflowHome
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests import places

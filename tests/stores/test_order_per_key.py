@@ -6,12 +6,12 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import CancelResult
+from mq_django.core.messages import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Cancel, Expire, HandBack, Retry, SetAside
 from mq_django.errors import ConnectionLost, NotSupported
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.waiting import wait_until
@@ -347,7 +347,7 @@ def test_a_priority_is_refused_before_anything_is_written(store, redis_client):
 
 @pytest.fixture
 def asks_again_at_once(monkeypatch):
-    monkeypatch.setattr("mq_django.stores.order_switch.ASK_AGAIN", 0.0)
+    monkeypatch.setattr("mq_django.stores.control.ASK_AGAIN", 0.0)
 
 
 @pytest.mark.usefixtures("asks_again_at_once")

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.reports import Progress, Report
+from mq_django.core.running_handler import Progress, Report
 from mq_django.errors import WrongKeyType
 from mq_django.stores import progress_reports
 from mq_django.stores.progress_reports import ENDED_MS, KEPT_MS, begin, ended_command, read_progress_in, save

@@ -9,10 +9,10 @@ from mq_django.core.keys import outbox_channel
 from mq_django.core.outcomes import ACK, Retry
 from mq_django.errors import StoreError, WaitTimeout
 from mq_django.inspector import actions
-from mq_django.outbox.notifier import Notifier
+from mq_django.outbox.insertion import Notifier
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.shares import Shares
+from mq_django.stores.line_store import Shares
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.workflows import chain
 from tests.testapp import tasks

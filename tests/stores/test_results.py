@@ -8,14 +8,15 @@ from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import (
+    RunningTask,
     copy_results,
     error_path,
     find_result,
+    note_running,
     read_result,
     ready_command,
     settled_commands,
 )
-from mq_django.stores.running_results import RunningTask, note_running
 from mq_django.transport.sessions import Pooled
 
 DATA_TEXT = b'{"args":[7],"kwargs":{}}'

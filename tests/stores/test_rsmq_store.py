@@ -8,8 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import CancelResult, Place
-from mq_django.core.messages import Undecodable
+from mq_django.core.messages import CancelResult, Place, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.errors import (
@@ -24,11 +23,11 @@ from mq_django.errors import (
     QueueNotFound,
 )
 from mq_django.inspector import dead_letters
-from mq_django.inspector.queue_looks import look
+from mq_django.inspector.statistics import look
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests import on_cluster, places

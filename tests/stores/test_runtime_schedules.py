@@ -7,9 +7,7 @@ import pytest
 
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
-from mq_django.stores.runtime_schedules import RuntimeSchedules
-from mq_django.stores.schedule_state import Firing, Schedules
-from mq_django.stores.schedule_status import TAKEN, Origin, statuses
+from mq_django.stores.schedules import TAKEN, Firing, Origin, RuntimeSchedules, Schedules, statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places
@@ -147,7 +145,7 @@ def test_a_definition_that_is_not_valid_has_a_problem(emails, keys, wire, redis_
 
 
 def test_there_are_as_many_schedules_as_the_limit_allows(runtime, monkeypatch):
-    monkeypatch.setattr("mq_django.stores.runtime_schedules.MAX_SCHEDULES", 1)
+    monkeypatch.setattr("mq_django.stores.schedules.MAX_SCHEDULES", 1)
     assert runtime.define("a", HOURLY, before=b"", who="") == "DEFINED"
     assert runtime.define("b", HOURLY, before=b"", who="") == "DEFINED"
     assert runtime.define("c", HOURLY, before=b"", who="") == "FULL"

@@ -8,8 +8,7 @@ import pytest
 from mq_django import registry
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import WrongKeyType
-from mq_django.stores.schedule_state import MAX_SKIPS, Firing, Schedules
-from mq_django.stores.schedule_status import statuses
+from mq_django.stores.schedules import MAX_SKIPS, Firing, Schedules, statuses
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import places

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.stores.shares import Shares
+from mq_django.stores.line_store import Shares
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 

@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mq_django.core.keys import GROUP
-from mq_django.core.lookup import CancelResult, Place
-from mq_django.core.messages import Undecodable
+from mq_django.core.messages import CancelResult, Place, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
 from mq_django.errors import AlreadyPublished
 from mq_django.stores.base import Settlement

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mq_django.core.lookup import CancelResult, Lookup, Place
+from mq_django.core.messages import CancelResult, Lookup, Place
 from mq_django.core.outcomes import Retry, SetAside
 from mq_django.errors import WrongKeyType
 from mq_django.stores import open_store

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 from mq_django.errors import TestKitError
-from mq_django.testing.database_rows import Database
+from mq_django.testing.idempotence import Database
 from tests.testapp.models import Cart, GiftCart, Order, Tag, Ticket
 
 pytestmark = pytest.mark.django_db

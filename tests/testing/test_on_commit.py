@@ -8,7 +8,7 @@ from django.test import TestCase
 
 from mq_django import queues
 from mq_django.errors import ConnectionLost, TestKitError
-from mq_django.testing.on_commit import commit, pending
+from mq_django.testing.transactions import commit, pending
 from tests import places
 from tests.testapp import tasks
 
@@ -112,7 +112,7 @@ def test_the_failure_of_a_robust_hook_is_logged_as_django_logs_it(emails, ready,
         with caplog.at_level(logging.ERROR), pytest.raises(ConnectionLost):
             commit()
     (record,) = caplog.records
-    assert record.name == "mq_django.testing.on_commit"
+    assert record.name == "mq_django.testing.transactions"
     assert record.getMessage() == "Error calling OnCommitSink.send in on_commit() during transaction (away)."
     assert ready() == []
 

@@ -10,9 +10,9 @@ import pytest
 from mq_django import queues, schedules, topics
 from mq_django.errors import InvalidMessage, UnknownQueue
 from mq_django.producers.sinks import publication_sent
-from mq_django.testing.on_commit import commit
 from mq_django.testing.published import Published
 from mq_django.testing.recording import Recorder
+from mq_django.testing.transactions import commit
 from tests.testapp import tasks
 
 HOUR = timedelta(hours=1)

@@ -13,8 +13,7 @@ from mq_django.core.outcomes import SetAside
 from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
 from mq_django.inspector import actions
 from mq_django.testing import runs
-from mq_django.testing.queue_run import Handled
-from mq_django.testing.runs import configs_of, ensure_groups
+from mq_django.testing.runs import Handled, configs_of, ensure_groups
 from tests.seeding import bury, publish, publish_many
 from tests.waiting import wait_until
 from tests.working import arun, run

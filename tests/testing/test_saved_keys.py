@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import queues, topics
 from mq_django.testing.looking import messages, topic
-from mq_django.testing.saved_keys import without_keys
+from mq_django.testing.test_state import without_keys
 from mq_django.transport.scripts import MOVED_CLOCK
 from tests.seeding import bury, publish, take
 

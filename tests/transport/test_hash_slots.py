@@ -8,9 +8,8 @@ import pytest
 from redis import exceptions
 
 import mq_django
-from mq_django.core.keys import KINDS, QueueKeys, TopicKeys
+from mq_django.core.keys import KINDS, QueueKeys, RsmqKeys, TopicKeys
 from mq_django.core.queue_configs import QueueConfig
-from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.inspector.doctor.rights import commands_of
 from mq_django.transport import failures, scripts
 from mq_django.transport.connections import get_client

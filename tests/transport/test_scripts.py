@@ -9,7 +9,7 @@ from redis.retry import Retry
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.lookup import Place
+from mq_django.core.messages import Place
 from mq_django.stores.log import Log
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client

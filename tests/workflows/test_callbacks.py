@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from mq_django.consumers.failure_logs import log_failure
+from mq_django.consumers.settlements import log_failure
 from mq_django.core.outcomes import Bury, Retry, StepEnd
 from mq_django.errors import StoreError
-from mq_django.producers import run_failures
+from mq_django.producers import workflow_steps
 from mq_django.workflows import workflow
 from tests.seeding import end_steps, take
 from tests.stores.cases import outgoing
@@ -69,7 +69,7 @@ def test_a_callback_does_not_wait_for_what_is_too_long_or_cannot_be_read(tasks, 
     def refuse(*_):
         raise StoreError("gone")
 
-    monkeypatch.setattr(run_failures, "open_dead_letters", refuse)
+    monkeypatch.setattr(workflow_steps, "open_dead_letters", refuse)
     assert run.failure.error == "ValueError"
 
 

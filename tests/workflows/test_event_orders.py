@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from mq_django.core.flow_graph import StepRecord
-from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.core.keys import WorkflowKeys
 from mq_django.stores.workflow_home import Event, WorkflowHome
 from mq_django.transport.sessions import Pooled
 

@@ -4,8 +4,8 @@ from mq_django.conf import get_config
 from mq_django.core.partitions import partition_of
 from mq_django.inspector.run_check import check_runs
 from mq_django.producers.queues import queues
-from mq_django.producers.run_repairs import repair
-from mq_django.producers.step_starts import open_home, publish_starts
+from mq_django.producers.workflow_run import repair
+from mq_django.producers.workflow_steps import open_home, publish_starts
 from mq_django.stores import open_store
 from mq_django.testing.started_runs import run_supervised
 from mq_django.transport.connections import open_wire

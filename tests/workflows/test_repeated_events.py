@@ -4,16 +4,16 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import StepRecord
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import workflow_runs
 from mq_django.inspector.run_check import check_runs
-from mq_django.producers import run_actions
+from mq_django.producers import workflow_run
 from mq_django.producers.queues import queues
-from mq_django.producers.run_repairs import repair
-from mq_django.producers.step_courier import StepCourier
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.producers.workflow_run import repair
+from mq_django.producers.workflow_steps import StepCourier
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import Event, WorkflowHome
 from mq_django.transport.connections import open_wire
 from mq_django.transport.sessions import Pooled
@@ -103,15 +103,15 @@ def test_a_retry_does_not_repeat_a_redrive_of_which_the_run_does_not_know_yet(mq
 def test_steps_that_fail_again_during_a_retry_end_their_run_once(mq_settings, monkeypatch):
     run_id = start_run({1: [], 2: [], 3: []}, policy="continue")
     end_steps(run_id, Bury("no"), 1, 2, 3)
-    redrive = run_actions._redrive
+    redrive = workflow_run._redrive
 
     def fail_again(run_id, queues):
         redriven = redrive(run_id, queues)
         end_steps(run_id, Bury("no"), *redriven)
         return redriven
 
-    monkeypatch.setattr(run_actions, "BATCH", 1)
-    monkeypatch.setattr(run_actions, "_redrive", fail_again)
+    monkeypatch.setattr(workflow_run, "BATCH", 1)
+    monkeypatch.setattr(workflow_run, "_redrive", fail_again)
     assert get_run(run_id).retry() == 3
 
     view = workflow_runs.run(run_id)
@@ -125,7 +125,7 @@ def interrupt(monkeypatch, run_id):
         raise ConnectionLost("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_actions, "_redrive", lose)
+        patch.setattr(workflow_run, "_redrive", lose)
         with pytest.raises(ConnectionLost):
             get_run(run_id).retry()
     return [problem.kind for problem in check_runs(seconds=10, old_ms=-1000).problems]
@@ -148,8 +148,9 @@ def test_a_started_step_whose_message_is_a_dead_letter_has_failed(monkeypatch):
     run_id = start_run({1: []})
     end_steps(run_id, Bury("no"), 1)
     # As after a retry that was killed before it has redriven the dead letter.
-    monkeypatch.setattr(run_actions, "dead_letter_found", lambda *_: Event(""))
-    assert interrupt(monkeypatch, run_id) == ["dead"]
+    with monkeypatch.context() as patch:
+        patch.setattr(workflow_run, "dead_letter_found", lambda *_: Event(""))
+        assert interrupt(monkeypatch, run_id) == ["dead"]
 
     assert all(repair(problem) for problem in check_runs(seconds=10, old_ms=-1000).problems)
 

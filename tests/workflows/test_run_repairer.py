@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import StepEnd
-from mq_django.core.workflow_keys import WorkflowKeys
 from mq_django.inspector import workflow_runs
 from mq_django.management.watchers import watchers
 from mq_django.workflows import run_repairer

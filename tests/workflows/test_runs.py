@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.errors import UnknownRun
-from mq_django.inspector import run_steps
+from mq_django.errors import InvalidArguments, UnknownRun
+from mq_django.inspector import workflow_runs
 from mq_django.producers.queues import queues
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
@@ -71,7 +71,7 @@ def what_has_failed_is_retried(site):
     run = definition.run
     ended(run, "failed")
     assert run.progress == (12, 0, 6, 6, 0)
-    assert len(run_steps.dead_letters_of([run_steps.step(run.id, number) for number in range(1, 13)])) == 6
+    assert len(workflow_runs.dead_letters_of([workflow_runs.step(run.id, number) for number in range(1, 13)])) == 6
     wait_until(lambda: site.callbacks() == [run.id])
     flag.touch()
     assert run.retry() == 6
@@ -99,6 +99,8 @@ def a_step_whose_argument_is_missing_fails_at_once(site):
     """No later attempt would find the value of a step that was skipped."""
     run = chain((site.tasks.fail_unless, str(site.flag())), site.tasks.increase).start()
     ended(run, "failed")
+    with pytest.raises(InvalidArguments, match="number of a step, not '1'"):
+        run.skip("1")
     assert run.skip(1)
     ended(run, "failed")
     assert run.progress == (2, 1, 1, 0, 0)

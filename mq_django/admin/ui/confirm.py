@@ -8,10 +8,9 @@ from django.http import HttpResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui.page import Page, sentence_of
-from mq_django.admin.ui.tabs import sections, tabs
+from mq_django.admin.ui.page import Page, sections, sentence_of, tabs
 from mq_django.admin.ui.text import number
-from mq_django.core.visible import truncate
+from mq_django.core.texts import truncate
 from mq_django.inspector.actions import Outcome
 
 #: The form field of a confirmed action.

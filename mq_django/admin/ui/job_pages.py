@@ -9,13 +9,125 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui import job_text, text
+from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs
-from mq_django.admin.ui.tabs import tabs
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
+from mq_django.admin.ui.references import HIDDEN
+from mq_django.core.filters import FailureGroup, is_exception
+from mq_django.core.texts import escape
+from mq_django.errors import InvalidFilter
 from mq_django.inspector import jobs
-from mq_django.inspector.jobs import BackgroundJob, Kind
+from mq_django.inspector.jobs import BackgroundJob, Kind, pace_of
 from mq_django.inspector.queues import quick_stats
+
+# Background jobs as text: what they do, how far they are, and the fields of their forms.
+
+#: The highest rate that can be entered.
+MAX_RATE = 1_000_000
+
+
+def in_background() -> str:
+    """Return the sentence about jobs for a confirmation page."""
+    return _("It runs in the background. You can follow its progress and cancel it.")
+
+
+def rate_input() -> dict[str, str]:
+    """Return the field for the rate of a job, for a confirmation page."""
+    shown = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
+    return {**shown, "max": str(MAX_RATE)}
+
+
+def scanned(found: BackgroundJob) -> str:
+    """Return how many messages a job has scanned, of how many."""
+    return _("%(count)s of %(total)s") % {"count": text.number(found.looked), "total": text.number(found.total)}
+
+
+def pace(found: BackgroundJob) -> str:
+    """Return how far a running job is, how fast, and when it ends if it continues like this; else empty."""
+    paced = pace_of(found)
+    if paced is None:
+        return ""
+    per_second, left_ms = paced
+    return _("Scanned %(scanned)s, %(count)s/s, about %(time)s left.") % {
+        "scanned": scanned(found),
+        "count": text.number(max(1, per_second)),
+        "time": text.duration(left_ms),
+    }
+
+
+def progress(found: BackgroundJob) -> str:
+    """Return what a job does, or did, and to how many messages."""
+    done = text.number(found.done)
+    if found.place:
+        return _deleted(found.state, done)
+    sentences: dict[tuple[str, str], str] = {
+        ("redrive", "running"): _("Redriving: %(done)s so far."),
+        ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
+        ("redrive", "cancelled"): _("Cancelled after %(done)s dead letters were redriven."),
+        ("move", "running"): _("Moving to %(target)s: %(done)s so far."),
+        ("move", "finished"): _("Moved to %(target)s: %(done)s dead letters."),
+        ("move", "cancelled"): _("Cancelled after %(done)s dead letters were moved to %(target)s."),
+        ("delete", "running"): _("Deleting: %(done)s so far."),
+        ("delete", "finished"): _("Deleted: %(done)s dead letters."),
+        ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
+    }
+    return sentences[found.what, found.state] % {"done": done, "target": escape(found.target)[:160]}
+
+
+def _deleted(state: str, done: str) -> str:
+    sentences = {
+        "running": _("Deleting messages: %(done)s so far."),
+        "finished": _("Deleted: %(done)s messages."),
+        "cancelled": _("Cancelled after %(done)s messages were deleted."),
+    }
+    return sentences[state] % {"done": done}
+
+
+def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
+    """Return the filter of a job as text. Keys and errors may contain message data."""
+    criteria = found.criteria
+    if not criteria:
+        return places(found.place) if found.place else _("All dead letters at the start of the job.")
+    group = criteria.group
+    words = [
+        (_("name contains “%s”"), criteria.name),
+        (_("key is “%s”"), criteria.key if can_see_data or not criteria.key else HIDDEN),
+        (_("error contains “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
+        (_("published from %s"), "" if criteria.since_ms is None else text.date(criteria.since_ms)),
+        (_("published until %s"), "" if criteria.until_ms is None else text.date(criteria.until_ms)),
+        (_("name is “%s”"), group.name if group else ""),
+        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
+    ]
+    selected = ", ".join(word % value for word, value in words if value)
+    return f"{places(found.place)} {selected}" if found.place else selected
+
+
+def _group_error(group: FailureGroup | None, *, can_see_data: bool) -> str:
+    if group is None or not group.error or can_see_data or is_exception(group.error):
+        return group.error if group else ""
+    return HIDDEN
+
+
+def places(place: str) -> str:
+    """Return which messages a job on a place is about."""
+    return {
+        "ready": _("Ready messages at the start of the job."),
+        "delayed": _("Delayed messages at the start of the job."),
+        "unhandled": _("Unhandled messages at the start of the job."),
+        "parked": _("Parked messages at the start of the job."),
+    }[place]
+
+
+def read_rate(value: str) -> int:
+    """Return the rate in messages per second, 0 for no limit. Invalid input must not mean no limit."""
+    if not value:
+        return 0
+    if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):
+        raise InvalidFilter(_("A rate is a number from 1 to %(most)s.") % {"most": text.number(MAX_RATE)})
+    return int(value)
+
+
+# The page of a queue's background job: watch it, cancel it, and start it in the request if it is short.
 
 #: A job on up to this many messages is run by the request itself, for up to this many seconds.
 AT_ONCE, SECONDS = 1000, 1.0
@@ -40,7 +152,7 @@ def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> lis
     return [
         {
             "queue": name,
-            "line": f"{job_text.progress(job)} {job_text.pace(job)}".strip(),
+            "line": f"{progress(job)} {pace(job)}".strip(),
             "url": job_url(page, name, job),
         }
         for job in found
@@ -75,7 +187,7 @@ class JobPages:
             return HttpResponseRedirect(back_url)
         if page.request.method != "POST" or CONFIRMED not in page.request.POST:
             others = _("The other messages are kept.") if found.place else _("The other dead letters are kept.")
-            changes = _("%(progress)s Changes made so far stay.") % {"progress": job_text.progress(found)}
+            changes = _("%(progress)s Changes made so far stay.") % {"progress": progress(found)}
             return confirm(
                 page,
                 name,
@@ -88,7 +200,7 @@ class JobPages:
             )
         if jobs.cancel(name, self._kind):
             page.say(messages.SUCCESS, _("The job was cancelled."))
-            page.log(name, f"Cancelled a job of {found.who}: {job_text.progress(found)}")
+            page.log(name, f"Cancelled a job of {found.who}: {progress(found)}")
         return HttpResponseRedirect(back_url)
 
     def line(self, page: Page, name: str, place: str = "") -> dict[str, Any]:
@@ -97,7 +209,7 @@ class JobPages:
         if found is None or found.place != place:
             return {}
         return {
-            "job_line": f"{job_text.progress(found)} {job_text.pace(found)}".strip(),
+            "job_line": f"{progress(found)} {pace(found)}".strip(),
             "job_runs": found.state == "running",
             "job_url": page.url(self._route, name),
         }
@@ -128,12 +240,12 @@ class JobPages:
             "job": found,
             "job_runs": runs,
             "job_is_idle": runs and not view.alive,
-            "job_filter": text.visible(job_text.filter_text(found, can_see_data=can_see_data), limit=1000),
+            "job_filter": text.visible(filter_text(found, can_see_data=can_see_data), limit=1000),
             "job_facts": [(label, value) for label, value in _facts(found) if value],
             # Numbers for attributes, without separators.
             "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
             "job_max": str(max(1, found.total)),
-            "summary": f"{job_text.progress(found)} {job_text.pace(found)}".strip(),
+            "summary": f"{progress(found)} {pace(found)}".strip(),
             "cancel_url": page.url(f"{self._route}_cancel", name),
             **frame,
         }
@@ -147,7 +259,7 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
         (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms)),
         (_("Rate limit"), _("%(count)s/s") % {"count": text.number(found.rate)} if found.rate else ""),
         (_("Worker"), text.visible(found.worker, limit=100) if found.worker else ""),
-        (_("Scanned"), job_text.scanned(found)),
+        (_("Scanned"), scanned(found)),
         (_("No longer existed"), text.number(found.missing) if found.missing else ""),
         (
             _("Refused") if found.target else _("Not valid messages"),

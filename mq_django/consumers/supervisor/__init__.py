@@ -1,1 +1,20 @@
-"""The process that starts and watches consumers, and runs the background services of their queues."""
+"""The process that starts and watches consumers, and runs the background services of their queues.
+
+`supervisor.Supervisor` is the main loop: it handles signals, looks after the consumers (`worker_set`, `workers`), and
+answers probes (`health`, `systemd`). It runs no handler, so no code of the project can stop it.
+
+`services.ServerServices` starts these services for the queues on one server:
+
+    heartbeat     says that this supervisor is alive, and finds those that are not
+    reclaimer     settles the deliveries of dead consumers
+    promoter      makes delayed messages ready when they are due
+    scheduler     publishes the messages of schedules
+    trimmers      keep topics, histories and the inbox within their limits
+    others        background jobs, announced handlers, long handlers, the outbox, workflows
+
+Each service may run in any number of supervisors at once: what must happen once is one script in Redis. There is no
+leader.
+
+`reload` replaces the consumers on SIGHUP, one after another, when the new code has loaded; `preflight` checks servers
+before anything starts.
+"""

@@ -13,8 +13,8 @@ from mq_django.core.keys import outbox_channel
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
 from mq_django.errors import QueueFull, StoreError
-from mq_django.outbox.database_relay import DatabaseRelay
-from mq_django.outbox.outbox_databases import outbox_aliases
+from mq_django.outbox.databases import outbox_aliases
+from mq_django.outbox.relay import DatabaseRelay
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce, publication_sent
 from mq_django.producers.topics import Topic

@@ -13,7 +13,7 @@ from django.db import connections
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import ServerQueues, by_server, connection_of
-from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
+from mq_django.consumers.supervisor.supervisor import STOPS, SignalPipe
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.errors import (
@@ -25,16 +25,15 @@ from mq_django.errors import (
     StoreError,
     UnknownGroup,
 )
-from mq_django.inbox.inbox_tables import missing_tables
+from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import databases_of
 from mq_django.stores import open_store
-from mq_django.stores.partition_count import check_reply, record_command
+from mq_django.stores.partition_wire import check_reply, record_command
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.capabilities import examine
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import get_client, get_clients, open_session, open_wires
-from mq_django.transport.fan_out import fan_out
-from mq_django.transport.sessions import Session
+from mq_django.transport.sessions import Session, fan_out
 
 logger = get_logger(__name__)
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.service import RoundShares, Service
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery

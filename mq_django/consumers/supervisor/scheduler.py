@@ -14,12 +14,11 @@ from mq_django.consumers.service import RoundShares, Service
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
 from mq_django.core.schedules import NEVER, Scheduled
-from mq_django.core.visible import line
+from mq_django.core.texts import line
 from mq_django.errors import InvalidSchedule
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
-from mq_django.stores.runtime_schedules import Loaded, RuntimeSchedules
-from mq_django.stores.schedule_state import Fired, Firing, Schedules, home_of, scheduled
+from mq_django.stores.schedules import Fired, Firing, Loaded, RuntimeSchedules, Schedules, home_of, scheduled
 from mq_django.transport.sessions import Wire
 
 logger = get_logger(__name__)

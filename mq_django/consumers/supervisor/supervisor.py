@@ -1,12 +1,15 @@
 """The main process of `runconsumer`: it starts consumers and sends their heartbeats. It runs no handlers."""
 
 import os
+import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import assign, by_server, server_of
@@ -15,26 +18,85 @@ from mq_django.consumers.machine import here, started
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.inbox_trimmer import inbox_trimmers
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
 from mq_django.consumers.supervisor.reload import Change, Probe
-from mq_django.consumers.supervisor.server_services import ServerServices
-from mq_django.consumers.supervisor.signal_pipe import STOPS, SignalPipe
-from mq_django.consumers.supervisor.trimmer import Trimmer
-from mq_django.consumers.supervisor.worker_activity import lanes_in_use
-from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
+from mq_django.consumers.supervisor.services import ServerServices
+from mq_django.consumers.supervisor.trimmers import Trimmer, inbox_trimmers
 from mq_django.consumers.supervisor.worker_set import WorkerSet
-from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.worker_states import WorkerStates, lanes_in_use
+from mq_django.consumers.supervisor.workers import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.stores import open_log
-from mq_django.stores.log import Log
-from mq_django.stores.partitioned_log import PartitionedLog
+from mq_django.stores.log import Log, PartitionedLog
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.connections import open_session
+
+# Receive signals as numbers in a pipe, so that the main loop handles them at a defined point.
+
+#: The signals that stop the process.
+STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
+#: Windows, where this module is imported but not used, has only those.
+_HANDLED = STOPS | {signal.Signals[name] for name in ("SIGHUP", "SIGCHLD") if name in signal.Signals.__members__}
+
+
+class SignalPipe:
+    """Receives the process's signals, and wake-ups from other threads. Outside the main thread only wake-ups."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        # With --autoreload this is not the main thread, and the reloader ends the process.
+        self._main = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> Self:
+        if self._main:
+            # The Python handlers do nothing: the interrupted code may hold any lock that they would need.
+            for number in _HANDLED:
+                signal.signal(number, _ignore)
+            signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            # hold() has blocked them, and exec() keeps that.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._main:
+            # The handlers stay, so that a second SIGTERM does not change the exit code. The pipe stays open, because
+            # a thread that outlives its supervisor may still write to it.
+            signal.set_wakeup_fd(-1)
+
+    def wait(self, seconds: float) -> Iterator[int]:
+        """Wait up to some seconds; yield the number of each received signal, and 0 for each wake-up."""
+        select.select([self._read], [], [], seconds)
+        yield from self._take()
+
+    def wake(self) -> None:
+        """End a wait(). For any thread."""
+        with suppress(BlockingIOError):
+            os.write(self._write, b"\0")
+
+    def hold(self) -> bool:
+        """Block signals for an exec(), which keeps them blocked; return False if a stop signal has already arrived."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        return STOPS.isdisjoint(self._take())
+
+    def _take(self) -> bytes:
+        with suppress(BlockingIOError):
+            return os.read(self._read, 64)
+        return b""
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the signal's number arrives in the pipe."""
+
+
+# The main process of `runconsumer`: it starts consumers and sends their heartbeats. It runs no handlers.
 
 logger = get_logger(__name__)
 

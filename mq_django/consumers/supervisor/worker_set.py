@@ -3,13 +3,10 @@
 from collections.abc import Callable, Collection
 
 from mq_django.consumers.decisions import Evidence
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.supervisor.quarantine import Quarantines
+from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import evidence_of
-from mq_django.consumers.supervisor.restarts import Restarts
-from mq_django.consumers.supervisor.watchdog import Decision
-from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess, spawn
 from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.workers import Decision, Quarantines, Restarts, WorkerOptions, WorkerProcess, spawn
 from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 

@@ -2,13 +2,64 @@
 
 import math
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mq_django.consumers.receipts import Running
+from mq_django.conf import QueueConfig
+from mq_django.consumers.by_server import ServerQueues
+from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.worker_activity import worker_activity
-from mq_django.consumers.supervisor.worker_process import WorkerProcess
+from mq_django.consumers.supervisor.workers import WorkerProcess
+from mq_django.core.partitions import preferred
+from mq_django.stores.members import MAX_RUNNING, Membership
+
+# The running messages, the busy lanes and the counts of a consumer, as its supervisor announces them.
+
+
+def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
+    """Return for each queue the running messages of a consumer, longest first, and its handled and failed counts."""
+    now = time.monotonic()
+    running: dict[int, list[Any]] = {}
+    counts: Counter[int] = Counter()
+    for item in sorted(shared_state.running(), key=lambda item: item.since):
+        counts[item.receipt.queue] += 1
+        entries = running.setdefault(item.receipt.queue, [])
+        if len(entries) < MAX_RUNNING:
+            stream, entry = item.receipt.stream, item.receipt.entry.decode(errors="replace")
+            entries.append([stream, entry, max(0, round((now - item.since) * 1000))])
+    found: list[Mapping[str, Any]] = []
+    for number in queues:
+        handled, failed = shared_state.counted(number)
+        entries = running.get(number, [])
+        # Without it, a shorter list has all of them.
+        more = {"runs": counts[number]} if counts[number] >= MAX_RUNNING else {}
+        found.append({"running": entries, **more, "handled": handled, "failed": failed})
+    return found
+
+
+def lanes_in_use(shared_state: SharedState, threads: int, queues: Sequence[str]) -> Mapping[str, Any]:
+    """Return how many threads and coroutines of a consumer run a handler, and what holds all of one kind.
+
+    While all are busy, no queue of the consumer makes progress, so each queue gets this.
+    """
+    now, running = time.monotonic(), shared_state.running()
+    lanes = {
+        "threads": (threads, [item for item in running if item.lane < threads]),
+        "coroutines": (shared_state.lanes - threads, [item for item in running if item.lane >= threads]),
+    }
+    full = {}
+    for kind, (count, busy) in lanes.items():
+        if len(busy) >= count:
+            busy.sort(key=lambda item: item.since)
+            receipt = busy[0].receipt
+            ages = [max(0, round((now - item.since) * 1000)) for item in (busy[0], busy[-1])]
+            full[kind] = [queues[receipt.queue], receipt.stream, receipt.entry.decode(errors="replace"), *ages]
+    return {"busy": [len(busy) for _, busy in lanes.values()], **({"full": full} if full else {})}
+
+
+# The running consumers of a supervisor, for all of its threads.
 
 
 class WorkerStates:
@@ -124,3 +175,47 @@ class WorkerStates:
                 if (began := since(worker.consumer)) < math.inf:
                     worker.shared_state.hold_until(number, moment, since=began)
                     worker.announced.add(number)
+
+
+# Which partitions the consumers of this supervisor prefer: those that they look at first, and more often.
+#
+# Every supervisor computes it from the members of each partition, for the same consumers with the same result.
+# Nothing
+# depends on it but the order in which partitions are looked at: whoever has a free lane takes from any of them.
+
+
+class Preferences:
+    """Tells consumers which partitions they prefer.
+
+    Args:
+        queues: the queues on one server, of which some are partitions.
+        states: the consumers of this supervisor.
+    """
+
+    def __init__(self, queues: ServerQueues, states: WorkerStates) -> None:
+        self._parts: Mapping[int, QueueConfig] = {
+            number: config for number, config in queues.items() if config.is_partition
+        }
+        self._states = states
+        #: Consumers that fetch, and the number of partitions -> the consumer that prefers each partition.
+        self._known: tuple[tuple[tuple[str, ...], int], Mapping[int, str]] = (((), 0), {})
+
+    def seen(self, number: int, membership: Membership) -> None:
+        """Set whether the consumers of this supervisor prefer a queue, if it is a partition, by its members."""
+        config = self._parts.get(number)
+        if config is None:
+            return
+        fetching = tuple(
+            sorted(
+                name
+                for name, announced in membership.consumers.items()
+                if announced.get("state") not in ("quiet", "stopping")
+                and not announced.get("ward")
+                and announced.get("threads")
+            )
+        )
+        key = (fetching, config.partitions)
+        if self._known[0] != key:
+            choice = preferred(config.partitions, fetching)
+            self._known = key, {part: name for name, parts in choice.items() for part in parts}
+        self._states.prefer(number, self._known[1].get(config.number, ""))

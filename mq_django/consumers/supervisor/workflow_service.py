@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.errors import NotPermitted
-from mq_django.producers.step_courier import StepCourier
-from mq_django.producers.step_starts import open_homes
-from mq_django.producers.workflow_upkeep import by_run, do, forget_old
-from mq_django.stores.step_notes import noted
-from mq_django.stores.workflow_home import WorkflowHome
+from mq_django.producers.workflow_run import by_run, do, forget_old
+from mq_django.producers.workflow_steps import StepCourier, open_homes
+from mq_django.stores.workflow_home import WorkflowHome, noted
 from mq_django.transport.connections import open_wire
 
 #: Seconds between two rounds: while there are runs, and otherwise.

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from asgiref.sync import sync_to_async
 
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.uncharged import may_retry_uncharged, uncharged_retry
+from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
+from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.worker.batch_endings import (
     BatchEnd,
+    BatchHandling,
     Failed,
     Member,
     judge_batch,
@@ -24,12 +25,11 @@ from mq_django.consumers.worker.batch_endings import (
     settle_acks,
     settle_uncharged,
 )
-from mq_django.consumers.worker.batch_middleware import BatchHandling
 from mq_django.consumers.worker.databases import CONNECTION_CHECK
-from mq_django.consumers.worker.judging import anotify, notify
+from mq_django.consumers.worker.executor import anotify, notify
 from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane, WorkItem
-from mq_django.consumers.worker.once_batch_call import once_batch_call
-from mq_django.core.halving_plan import HalvingPlan
+from mq_django.consumers.worker.once_call import once_batch_call
+from mq_django.core.batches import HalvingPlan
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, HandBack, Outcome
 from mq_django.registry import Handler

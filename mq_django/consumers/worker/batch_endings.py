@@ -1,22 +1,22 @@
 """How the call of a handler with a batch has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple, NoReturn
 
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import HANDLED
-from mq_django.consumers.worker import forks
+from mq_django.consumers.worker import lanes
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
-from mq_django.core.batch_outcomes import outcomes_of
-from mq_django.core.exceptions import summary_of, traceback_of
+from mq_django.core.batches import outcomes_of, worst_of
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
+from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Outcome, Retry
-from mq_django.core.progress import running
-from mq_django.core.reports import ReportSlot
+from mq_django.core.running_handler import ReportSlot, running
+from mq_django.core.texts import repr_of, summary_of, traceback_of
 from mq_django.errors import NotInHandler
+from mq_django.middleware import Handling
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished
 from mq_django.stores.base import Settlement
@@ -49,8 +49,8 @@ class Failed(NamedTuple):
 
 def judge_batch(executor: Executor, handler: Handler, returned: object, count: int) -> BatchEnd:
     """Return the end of a call that has returned."""
-    if forks.generation != executor.generation:
-        forks.end_child(handler.where, 0)
+    if lanes.generation != executor.generation:
+        lanes.end_child(handler.where, 0)
     try:
         return BatchEnd(outcomes_of(returned, count))
     except Exception as error:
@@ -154,3 +154,85 @@ def refuse_reports(delivery: Delivery) -> None:
 
 def _refuse(_: ReportSlot) -> NoReturn:
     raise NotInHandler("A handler with batch= has several messages: it cannot report progress, and cannot resume")
+
+
+class BatchHandling:
+    """One call with a batch, for middleware.
+
+    Middleware gets one outcome for the call. If it returns that, each message has its own; if it returns another one,
+    that is the outcome of all.
+
+    Args:
+        executor: of the queue.
+        handler: is called.
+        first: the delivery of the first message.
+        messages: of the call.
+    """
+
+    def __init__(self, executor: Executor, handler: Handler, first: Delivery, messages: list[Message]) -> None:
+        self._executor = executor
+        self._handler = handler
+        self._first = first
+        self._messages = messages
+        self._end: BatchEnd | None = None
+        #: What middleware gets.
+        self._shown: Outcome | None = None
+        self._handling: Handling | None = None
+
+    def around(self, lane: ThreadLane, call: Callable[[], object]) -> Handling:
+        """Return what middleware gets of a call in this thread."""
+
+        def run(handling: Handling) -> Outcome:
+            try:
+                self._end = judge_batch(self._executor, self._handler, call(), len(self._messages))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                self._end = self._failed(lane, error)
+            return self._show(handling, self._end)
+
+        return self._made(run)
+
+    def around_coroutine(self, lane: LoopLane, call: Callable[[], Awaitable[object]]) -> Handling:
+        """Return what middleware gets of a call on this event loop."""
+
+        async def run(handling: Handling) -> Outcome:
+            try:
+                self._end = judge_batch(self._executor, self._handler, await call(), len(self._messages))
+            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+                self._end = self._failed(lane, error)
+            return self._show(handling, self._end)
+
+        return self._made(run)
+
+    def end_of(self, returned: object) -> BatchEnd:
+        """Return the end of the call by what the middleware has returned."""
+        if self._handling is not None:
+            # Its traceback refers to frames that refer to the handling.
+            self._handling.exception = None
+        if self._end is not None and returned is self._shown:
+            return self._end
+        if not isinstance(returned, Ack | Retry | Bury):
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
+        return BatchEnd(
+            outcomes_of(returned, len(self._messages)), None, None if self._end is None else self._end.raised
+        )
+
+    def _made(self, run: Callable[[Handling], object]) -> Handling:
+        first = self._messages[0]
+        self._handling = Handling(first.queue, first, self._handler.where, run, batch=tuple(self._messages))
+        return self._handling
+
+    def _failed(self, lane: ThreadLane | LoopLane, error: BaseException) -> BatchEnd:
+        return judge_batch_error(self._executor, lane, self._first, self._handler, error, len(self._messages))
+
+    def _show(self, handling: Handling, end: BatchEnd) -> Outcome:
+        handling.exception = end.raised
+        if end.outcomes is not None:
+            shown = self._executor.decided(self._first, self._handler, worst_of(end.outcomes))
+        elif len(self._messages) == 1:
+            assert end.failure is not None
+            shown = self._executor.decided(self._first, self._handler, end.failure)
+        else:
+            # It is called again at once, with halves of the messages.
+            shown = Retry(timedelta(0), str(getattr(end.failure, "error", "")), getattr(end.failure, "traceback", ""))
+        self._shown = shown
+        return shown

@@ -1,20 +1,48 @@
 """Collect the messages that a handler gets in lists."""
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
-from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import ASYNC_BATCHES, Receipt
 from mq_django.consumers.worker.batch_calls import RunningBatch
 from mq_django.consumers.worker.batch_endings import Member
-from mq_django.consumers.worker.batch_rows import BatchRows
 from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane, WorkItem
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
+
+# The places in the shared state of the batches that coroutine functions handle.
+
+
+class BatchRows:
+    """Rows of the table of batches, which limit how many coroutine functions with batches run at once.
+
+    Args:
+        first: the number of the first of them. Those before belong to threads.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._free: asyncio.Queue[int] = asyncio.Queue()
+        for row in range(first, first + ASYNC_BATCHES):
+            self._free.put_nowait(row)
+
+    @asynccontextmanager
+    async def free(self) -> AsyncIterator[int]:
+        """Wait for a free row, and occupy it for the time of a block."""
+        row = await self._free.get()
+        try:
+            yield row
+        finally:
+            self._free.put_nowait(row)
+
+
+# Collect the messages that a handler gets in lists.
 
 logger = get_logger(__name__)
 

@@ -9,30 +9,24 @@ from mq_django.consumers import liveness
 from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
-from mq_django.consumers.receipts import Running
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
-from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.batch_rows import BatchRows
-from mq_django.consumers.worker.batches import Batches, Lingering
-from mq_django.consumers.worker.canceller import Lane, cancellers
-from mq_django.consumers.worker.cancels import open_cancels
+from mq_django.consumers.shared_state import Running, SharedState
+from mq_django.consumers.worker.admission import open_cancels
+from mq_django.consumers.worker.batches import Batches, BatchRows, Lingering
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Fetchers
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.fetchers import Fetchers, Room
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.lane_stacks import LaneStacks
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.progress_reporter import progress_reporters
-from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.settle_service import SettleService
-from mq_django.consumers.worker.settler import Settler
-from mq_django.consumers.worker.stack_answers import open_answers
+from mq_django.consumers.worker.progress import progress_reporters
+from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.stacks import LaneStacks, open_answers
 from mq_django.consumers.worker.step_service import StepService
-from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper, releasers
+from mq_django.consumers.worker.timekeeper import Lane, Releaser, Timekeeper, cancellers, releasers
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd

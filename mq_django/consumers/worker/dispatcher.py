@@ -8,7 +8,7 @@ from mq_django.consumers.decisions import unusable
 from mq_django.consumers.worker.batches import Batches, Collector
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.lanes import WorkItem
-from mq_django.consumers.worker.once_batch_call import alone
+from mq_django.consumers.worker.once_call import alone
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable

@@ -8,30 +8,86 @@ from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.database_pools import pool_hint
 from mq_django.consumers.decisions import decide, settled_as
-from mq_django.consumers.receipts import Receipt
 from mq_django.consumers.settlements import send
-from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED
-from mq_django.consumers.worker import forks
-from mq_django.consumers.worker.admission import Admission
-from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt
+from mq_django.consumers.worker import lanes
+from mq_django.consumers.worker.admission import Admission, Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK
-from mq_django.consumers.worker.judging import anotify, judge_left, judge_shared_rollback, retry_invalid
 from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
 from mq_django.consumers.worker.once_call import once_call
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.exactly_once import Postponed
-from mq_django.core.exceptions import repr_of, summary_of, traceback_of
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry, outcome_of, with_texts
-from mq_django.core.progress import running
-from mq_django.core.reports import ReportSlot
+from mq_django.core.running_handler import ReportSlot, running
+from mq_django.core.texts import path_of, repr_of, summary_of, traceback_of
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished
 from mq_django.stores.base import Settlement
 
+# Judge what a handler has left behind, and tell a task's handler how its message has ended.
+
 logger = get_logger(__name__)
+
+
+def judge_left(slot: ReportSlot, handler: Handler, outcome: Outcome, left: str) -> Outcome:
+    """Return the outcome of a handler that has left a transaction open, and log that.
+
+    Its changes were rolled back. If the message were acked, they would be lost.
+    """
+    if not left:
+        return outcome
+    slot.is_undone, message = True, slot.delivery.message
+    logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, message.id)
+    return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
+
+
+def judge_shared_rollback(slot: ReportSlot, handler: Handler, outcome: Outcome) -> Outcome:
+    """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
+
+    Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
+    """
+    text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
+    slot.is_undone = True
+    logger.error(text, handler.where, slot.delivery.message.id)
+    return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
+
+
+def retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
+    """Return the outcome of a handler whose return value or exception cannot be used, and log that."""
+    text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
+    logger.error(text, handler.where, delivery.message.id, exc_info=error)
+    return Retry(error=f"{path_of(type(error))} while its outcome was settled")
+
+
+def notify(
+    delivery: Delivery,
+    handler: Handler,
+    outcome: Outcome,
+    seconds: float = 0.0,
+    raised: BaseException | None = None,
+) -> None:
+    """Tell a task's handler how its message has ended."""
+    if handler.ended is not None:
+        handler.ended(delivery.message, outcome, seconds, raised)
+
+
+async def anotify(
+    delivery: Delivery,
+    handler: Handler,
+    outcome: Outcome,
+    seconds: float = 0.0,
+    raised: BaseException | None = None,
+) -> None:
+    """Tell a task's handler how its message has ended, on an event loop."""
+    if handler.aended is not None:
+        await handler.aended(delivery.message, outcome, seconds, raised)
+
+
+# Run one delivery, and decide its outcome.
+
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
 
@@ -66,7 +122,7 @@ class Executor:
         self.reports = settler.reports
         self._open_report = settler.reports.opened
         self._default_timeout = config.timeout.total_seconds() if config.timeout else None
-        self.generation = forks.generation
+        self.generation = lanes.generation
         kinds = registry.kinds(config.public_name)
         self.handle = handling_chain() if False in kinds else None
         self.ahandle = async_handling_chain() if True in kinds else None
@@ -223,8 +279,8 @@ class Executor:
         return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
 
     def _judge(self, handler: Handler, returned: object) -> Outcome:
-        if forks.generation != self.generation:
-            forks.end_child(handler.where, 0)
+        if lanes.generation != self.generation:
+            lanes.end_child(handler.where, 0)
         # A task's call returns an outcome.
         return ACK if returned is None or returned is ACK else outcome_of(returned, keeps_result=handler.keeps_result)
 
@@ -232,8 +288,8 @@ class Executor:
         self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
     ) -> Outcome:
         """Return the outcome of a handler that has raised."""
-        if forks.generation != self.generation:
-            forks.end_child(handler.where, 1)
+        if lanes.generation != self.generation:
+            lanes.end_child(handler.where, 1)
         if lane.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL

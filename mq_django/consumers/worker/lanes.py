@@ -1,11 +1,17 @@
 """What runs on a lane, and what a lane does for it."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, NoReturn, Protocol
 
-from mq_django.consumers.receipts import Receipt
+from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.worker.databases import Databases
+from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.registry import Handler
 
@@ -111,3 +117,98 @@ class RunningState(Protocol):
 
     def may_run(self, queue: int, read_at: float) -> bool:
         """Return whether a delivery may start: the consumer holds it, and its queue is not paused."""
+
+
+# The grace period in which running handlers may finish.
+
+
+class Grace:
+    """A deadline that can be ended early."""
+
+    def __init__(self, seconds: float, *, on_check: Callable[[], None] = lambda: None) -> None:
+        self._ends = time.monotonic() + seconds
+        #: Called every few milliseconds while a caller waits.
+        self.on_check = on_check
+
+    def end(self) -> None:
+        """End the grace period now."""
+        self._ends = 0.0
+
+    def left(self) -> float:
+        """Return the seconds left, at least 0."""
+        return max(0.0, self._ends - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        """Return whether the time is over."""
+        return self.left() == 0.0
+
+
+# What becomes of processes that handlers fork: they are ordinary programs, and no consumers.
+#
+# A forked child has the default handling of signals, so that `terminate()` ends it, and no descriptor of its
+# consumer:
+# while it had a copy of a connection, Redis would take a dead consumer for one that reads.
+
+logger = get_logger(__name__)
+
+
+#: The number of forks between the interpreter's first process and this one. It is read for every message, and
+#: `os.getpid()` would be a system call.
+generation = 0
+
+
+#: What closes the descriptors of a consumer in a forked child; empty in a process that is no consumer.
+_closers: list[Callable[[], None]] = []
+
+
+def close_in_children(close: Callable[[], None]) -> None:
+    """Have a function called in each child that is forked from now on, which closes descriptors and may raise."""
+    _closers.append(close)
+
+
+def _forked() -> None:
+    global generation  # noqa: PLW0603 - a process has one
+    generation += 1
+    if not _closers:
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for close in _closers:
+        with suppress(Exception):
+            close()
+    _closers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def end_children(patience: float = 1.0) -> None:
+    """End the processes of multiprocessing that handlers have left: Python would wait for them at its exit.
+
+    Args:
+        patience: seconds in which each may clean up after a SIGTERM.
+    """
+    # Loaded by the first handler that has used it.
+    used = sys.modules.get("multiprocessing.process")
+    for child in used.active_children() if used is not None else ():
+        logger.warning("Process %d, which a handler has started and left, is ended", child.pid)
+        child.terminate()
+        child.join(patience)
+        if child.is_alive():
+            child.kill()
+
+
+def end_child(where: str, code: int) -> NoReturn:
+    """Exit a forked child that has returned from the handler `where`: it must not run as a second consumer.
+
+    Nothing is cleaned up, because the child shares every connection and the shared state with its parent.
+    """
+    try:
+        logger.error("A child process forked by handler %s returned from the handler, and was ended", where)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -4,23 +4,127 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, Protocol
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import forks
-from mq_django.consumers.worker.coroutine_lane import CoroutineLane
+from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.worker import lanes
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.handler_thread import make_caches
-from mq_django.consumers.worker.lanes import WorkItem
-from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool
-from mq_django.core import handler_context
+from mq_django.consumers.worker.lanes import Argument, Grace, WorkItem
+from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
+from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
+from mq_django.core.running_handler import place
+from mq_django.errors import HandlerTimeout
+from mq_django.registry import Handler
+
+# A place of an event loop, which runs handlers that are coroutine functions, one after another.
+
+
+class CoroutineLane:
+    """A place for one of the coroutines that run at once."""
+
+    databases: Databases
+
+    def __init__(self, number: int, is_alone: Callable[[], bool]) -> None:
+        self.number = number
+        self.is_alone = is_alone
+        self.job: WorkItem | None = None
+        self.task: asyncio.Task[None] | None = None
+        #: Somebody has cancelled what it runs; the blocks in which it is not interrupted.
+        self.cancelled = self._given_up = False
+        self._guards = 0
+        self._is_calling = False
+        #: The context of all its tasks.
+        self._context: Context | None = None
+
+    def context(self, base: Context) -> Context:
+        """Return a fresh context for a task, in which the handler finds this place."""
+        if self._context is None:
+            self._context = base.copy()
+            self._context.run(place.set, self)
+        return self._context.copy()
+
+    async def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
+        """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
+        self._given_up, self._guards, self._is_calling = False, 0, True
+        try:
+            return await self._call(handler, argument, timeout)
+        finally:
+            self._is_calling = False
+            if self.cancelled and self.task is not None:
+                # What it awaits next belongs to the consumer.
+                self.task.uncancel()
+
+    def running(self) -> WorkItem | None:
+        """Return what it runs, while the handler itself runs."""
+        return self.job if self._is_calling else None
+
+    def has_cancelled(self, *, force: bool) -> bool:
+        """Return whether what it runs was cancelled already, with `force` by force."""
+        return self._given_up if force else self.cancelled
+
+    def cancel(self, job: WorkItem, *, force: bool) -> None:
+        """Cancel the task of a job if that still runs; with `force` have its process replaced if it goes on."""
+        task = self.task
+        if task is not None:
+            with suppress(RuntimeError):  # a handler has closed the loop
+                task.get_loop().call_soon_threadsafe(self._cancel, job, force)
+
+    def _cancel(self, job: WorkItem, force: bool) -> None:
+        task = self.task
+        if self.job is not job or task is None or not self._is_calling:
+            return
+        if force and not self._given_up:
+            self._given_up = True
+            job.executor.overdue(self.number, job.delivery, since=time.monotonic())
+        if not self.cancelled:
+            self.cancelled = True
+            if not self._guards:
+                task.cancel()
+
+    def guard(self) -> None:
+        """Begin a block in which the handler is not interrupted: see `uninterrupted`."""
+        self._guards += 1
+
+    def unguard(self) -> None:
+        """End a block, and interrupt the handler if it was cancelled meanwhile."""
+        self._guards -= 1
+        if self._guards or not self.cancelled or not self._is_calling or self.task is None:
+            return
+        try:
+            is_own = asyncio.current_task() is self.task
+        except RuntimeError:
+            is_own = False
+        if is_own:
+            raise asyncio.CancelledError
+        # A task of the handler's own, or a thread that it waits for.
+        self.task.get_loop().call_soon_threadsafe(self._cancel_task, self.task)
+
+    def seal(self) -> None:
+        """Let nothing cancel the task from now on: see `seal`."""
+        self._is_calling = False
+
+    def _cancel_task(self, task: "asyncio.Task[None]") -> None:
+        if self.task is task and self._is_calling:
+            task.cancel()
+
+    @staticmethod
+    async def _call(handler: Handler, argument: Argument, timeout: float | None) -> object:
+        if timeout is None:
+            return await handler.call(argument)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await handler.call(argument)
+        except TimeoutError as error:
+            if limit.expired():
+                raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
+            raise
+
 
 logger = get_logger(__name__)
 
@@ -63,7 +167,7 @@ class LoopPool(Pool):
 
     def start(self) -> None:
         """Start the loop's thread."""
-        forks.close_in_children(self._close_in_child)
+        lanes.close_in_children(self._close_in_child)
         self.thread.start()
 
     def _close_in_child(self) -> None:
@@ -153,7 +257,7 @@ class LoopPool(Pool):
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         make_caches()
-        handler_context.enter()
+        running_handler.enter()
         self._context = copy_context()
         try:
             while not self._ending and not self._loop.is_closed():
@@ -257,3 +361,83 @@ class LoopPool(Pool):
         elif not self._loop.is_closed() and ended:
             self._loop.close()
         return ended
+
+
+# Run a coroutine function in a thread of a consumer, on an event loop of its own.
+#
+# Its database operations run in the thread, so that they are in the transaction of the thread, and those of no other
+# coroutine are.
+
+#: Seconds between two checks whether the message was cancelled: the thread itself waits, and cannot be interrupted.
+LOOK_EVERY = 0.1
+
+
+class WaitingThread(Protocol):
+    """The thread that waits for the coroutine: see `Interruptible`."""
+
+    #: Somebody has cancelled what runs here.
+    cancelled: bool
+    #: The number of blocks in which it is not interrupted.
+    guards: int
+
+    def end_timeout(self) -> None:
+        """Let the timeout not interrupt the thread."""
+
+    def guard(self) -> None:
+        """See Interruptible.guard()."""
+
+    def unguard(self) -> None:
+        """See Interruptible.unguard()."""
+
+
+def call_in_thread(function: Callable[[Any], Awaitable[Any]], argument: object, timeout: float | None) -> Any:
+    """Call a coroutine function, and return its result.
+
+    Args:
+        function: that handles a message, or the messages of a batch.
+        argument: the message, or a list of messages.
+        timeout: in seconds; None: none.
+
+    Raises:
+        HandlerTimeout: it took longer than its timeout.
+        BaseException: that of the function.
+    """
+    thread: Any = place.get()
+    if thread is None:
+        return async_to_sync(_run)(function, argument, timeout, None)
+    # An interrupt of the thread would leave the coroutine running.
+    thread.guard()
+    thread.end_timeout()
+    try:
+        return async_to_sync(_run)(function, argument, timeout, thread)
+    finally:
+        thread.unguard()
+
+
+async def _run(
+    function: Callable[[Any], Awaitable[Any]],
+    argument: object,
+    timeout: float | None,
+    thread: WaitingThread | None,
+) -> Any:
+    watch = None if thread is None else asyncio.create_task(_cancel_with(thread, asyncio.current_task()))
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            return await function(argument)
+    except TimeoutError as error:
+        if limit.expired():
+            raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
+        raise
+    finally:
+        if watch is not None:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+
+async def _cancel_with(thread: WaitingThread, task: "asyncio.Task[Any] | None") -> None:
+    """Cancel a task when the message is cancelled, outside of blocks in which it is not interrupted."""
+    while not (thread.cancelled and thread.guards <= 1):
+        await asyncio.sleep(LOOK_EVERY)
+    if task is not None:
+        task.cancel()

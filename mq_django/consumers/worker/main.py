@@ -19,10 +19,10 @@ from mq_django.consumers.machine import resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import OVERTIME, SharedState
-from mq_django.consumers.worker import forks
+from mq_django.consumers.worker import lanes
 from mq_django.consumers.worker.consumer import Consumer
 from mq_django.consumers.worker.consumer import lanes as lanes_of
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
@@ -124,7 +124,7 @@ class ChildProcess:
         signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
         release_hangups()
-        forks.close_in_children(self._close_in_child)
+        lanes.close_in_children(self._close_in_child)
 
     def _close_in_child(self) -> None:
         os.close(self._spec.lifeline)
@@ -203,5 +203,5 @@ def run(spec: LaunchSpec) -> int:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
         os._exit(code)
-    forks.end_children()
+    lanes.end_children()
     return code

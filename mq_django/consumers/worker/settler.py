@@ -3,28 +3,132 @@
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
+from typing import cast
 
+from mq_django.conf import QueueConfig
 from mq_django.consumers.outage import LOG_AGAIN
-from mq_django.consumers.service import SERVER_ERRORS
+from mq_django.consumers.service import SERVER_ERRORS, Service
 from mq_django.consumers.settlements import send_signals
-from mq_django.consumers.worker.latest_acks import LatestAcks
-from mq_django.consumers.worker.report_book import ReportBook
 from mq_django.core import clock
+from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, StepEnd
-from mq_django.core.workflow_keys import STEP_PREFIX
+from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
+from mq_django.core.running_handler import Interrupted, Report, ReportSlot
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
-from mq_django.stores.base import Settlement, Store
+from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.handled import handled_commands
+from mq_django.stores.progress_reports import ended_command
 from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
+
+
+class ReportBook:
+    """The reports of the running handlers of one queue in this process. It has none of handlers that do not report."""
+
+    def __init__(self, config: QueueConfig) -> None:
+        self.config = config
+        self._reports: dict[StreamEntry, Report] = {}
+        #: The last reports of handlers that have ended, by delivery, until these are settled.
+        self.ended: dict[StreamEntry, tuple[Report, bool, bool]] = {}
+        #: The process stops: `resumable()` interrupts its handlers.
+        self.stopping = threading.Event()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def end(self, slot: ReportSlot, outcome: Outcome) -> None:
+        """Note that a handler has ended. What it has reported is saved when its delivery is settled."""
+        slot.is_over = True
+        report = slot.report
+        if report is None:
+            return
+        receipt = (report.delivery.stream, report.delivery.entry)
+        with self._lock:
+            self._reports.pop(receipt, None)
+            if not report.lost:
+                # After a rollback the positions are too far.
+                self.ended[receipt] = (report, isinstance(outcome, Ack), slot.is_undone)
+
+    def is_interrupt(self, error: BaseException) -> bool:
+        """Return whether a handler was interrupted because the process stops."""
+        return isinstance(error, Interrupted) and self.stopping.is_set()
+
+    def changed(self) -> list[Report]:
+        """Return the reports of running handlers that are not saved."""
+        with self._lock:
+            return [report for report in self._reports.values() if report.changed and not report.lost]
+
+    def ended_commands(self, batch: Sequence[Settlement]) -> list[Command]:
+        """Return the commands that save the last reports of a batch, for the round trip that settles it."""
+        found = [self.ended.get((each.delivery.stream, each.delivery.entry)) for each in batch]
+        return [ended_command(self.config, *each) for each in found if each is not None]
+
+    def forget(self, receipts: Iterable[StreamEntry]) -> None:
+        """Forget the last reports of deliveries that are settled."""
+        with self._lock:
+            for receipt in receipts:
+                self.ended.pop(receipt, None)
+
+    def opened(self, slot: ReportSlot) -> Report:
+        """Return the report of a run, which is made when its handler reports for the first time."""
+        with self._lock:
+            if slot.report is None:
+                slot.report = Report(delivery=slot.delivery, config=self.config, stopping=self.stopping)
+                self._reports[slot.delivery.stream, slot.delivery.entry] = slot.report
+            return slot.report
+
+
+# The latest acks of one queue in this process.
+
+#: Acks that are remembered: those of about a second at full speed. A replica lacks less than that when it takes over.
+ACKED = 10_000
+
+
+class LatestAcks:
+    """The deliveries of the latest acks, with the ids of their messages. Several threads may add some."""
+
+    def __init__(self) -> None:
+        #: Each element has those of a round trip: one for each ack would cost the garbage collector much time.
+        self._trips: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def add(self, batch: Sequence[Settlement], receipts: Sequence[StreamEntry], known: Sequence[str | None]) -> None:
+        """Note those of these settled deliveries that were acked.
+
+        Args:
+            batch: the deliveries with their outcomes.
+            receipts: theirs.
+            known: the ids of their messages, as far as these are known.
+        """
+        ids = [of or message_id(s.delivery) for of, s in zip(known, batch, strict=True)] if not all(known) else known
+        is_acked = [s.outcome is ACK for s in batch]
+        if not all(is_acked):
+            receipts, ids = list(compress(receipts, is_acked)), list(compress(ids, is_acked))
+        if not receipts:
+            return
+        with self._lock:
+            self._trips.append((receipts, cast("Sequence[str]", ids)))
+            self._count += len(receipts)
+            while self._count - len(self._trips[0][0]) >= ACKED:
+                self._count -= len(self._trips.popleft()[0])
+
+    def ids(self) -> Mapping[StreamEntry, str]:
+        """Return the ids of the messages by their receipts, at least of the latest ACKED acks."""
+        with self._lock:
+            trips = list(self._trips)
+        return {receipt: known for trip in trips for receipt, known in zip(*trip, strict=True)}
+
+
+# Settle outcomes in batches: with the next fetch, or after a few milliseconds.
 
 logger = get_logger(__name__)
 
@@ -327,3 +431,58 @@ def _writable(settlement: Settlement) -> Settlement:
     if settlement.keeps_result:
         return settlement._replace(keeps_result=False)
     return settlement._replace(outcome=Bury("the outcome could not be written"))
+
+
+#: Seconds for which an outcome may wait to be sent in a batch. With the round trip it is settled within 10 ms.
+MAX_WAIT = 0.006
+#: Seconds until outcomes that Redis refused are tried again.
+TRY_AGAIN = 1.0
+
+
+class SettleService(Service):
+    """Settles outcomes that no fetch has taken along within a few milliseconds."""
+
+    name = "settler"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due = threading.Event()
+        self.full = threading.Event()
+        self._settlers: list[tuple[Settler, Store]] = []
+        self._tried = 0.0
+
+    def add(self, settler: Settler, store: Store) -> None:
+        """Add a queue's settler, with a store on this service's own connection."""
+        self._settlers.append((settler, store))
+
+    def run_once(self) -> float:
+        """Wait for an outcome, and a moment for more, then settle them."""
+        if self.due.wait(1.0):
+            self.full.wait(MAX_WAIT)
+            self.settle_all()
+        if time.monotonic() - self._tried > TRY_AGAIN:
+            self.try_refused()
+        return 0.0
+
+    def stop(self) -> None:
+        """End the loop, and interrupt its wait."""
+        super().stop()
+        self.due.set()
+
+    def settle_all(self) -> None:
+        """Settle everything of every queue."""
+        # Cleared first: outcomes that are added meanwhile set them again.
+        self.due.clear()
+        self.full.clear()
+        for settler, store in self._settlers:
+            try:
+                while len(settler):
+                    settler.settle(store)
+            except BaseException:
+                self.due.set()
+                raise
+
+    def try_refused(self) -> None:
+        """Settle again the outcomes that Redis refused."""
+        self._tried = time.monotonic()
+        self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)

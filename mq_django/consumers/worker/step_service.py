@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
-from mq_django.producers.step_courier import StepCourier
+from mq_django.producers.workflow_steps import StepCourier
 from mq_django.transport.connections import open_wire
 
 #: Messages in one call.

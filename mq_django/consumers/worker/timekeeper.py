@@ -1,11 +1,14 @@
 """Interrupt handlers past their timeout, and release messages that have a handler now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from mq_django.consumers.by_server import ServerQueues, assign, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.pools import Pool, ThreadPool
+from mq_django.consumers.worker.admission import Cancels
+from mq_django.consumers.worker.loops import CoroutineLane
+from mq_django.consumers.worker.pools import HandlerThread, Pool, ThreadPool
+from mq_django.consumers.worker.stacks import StackAnswers
 from mq_django.registry import names
 from mq_django.stores.base import Store
 
@@ -66,3 +69,94 @@ def releasers(servers: Mapping[str, ServerQueues], shared_state: SharedState) ->
         releaser = Releaser(open_stores(share), shared_state)
         assign([releaser], share.values(), servers=len(servers))
         yield releaser
+
+
+#: Seconds between two checks: how late a handler may be interrupted.
+#: Rounds until the requests are read again while there are some: they end after a day, or by a redrive.
+READ_AGAIN = 100
+
+
+#: Where a handler runs, and can be interrupted.
+Lane = HandlerThread | CoroutineLane
+
+
+class Canceller(Service):
+    """Reads requests when its supervisor says so: it interrupts handlers that are to be cancelled, and sends stacks.
+
+    Args:
+        cancels: the messages of the queues on one server that are to be cancelled, by the number of the queue.
+        answers: what answers requests for stacks, by the number of the queue.
+        shared_state: says when to read again.
+        places: where handlers run.
+    """
+
+    name = "canceller"
+
+    def __init__(
+        self,
+        cancels: Mapping[int, Cancels],
+        answers: Mapping[int, StackAnswers],
+        shared_state: SharedState,
+        places: Sequence[Lane],
+    ) -> None:
+        super().__init__()
+        self._cancels = cancels
+        self._answers = answers
+        self._shared_state = shared_state
+        self._places = places
+        #: Queue -> the number in the shared state when the requests were read last. None was read yet.
+        self._seen: dict[int, int] = {}
+        self._rounds = 0
+
+    def run_once(self) -> float:
+        """Read the requests that have changed, and interrupt the handlers that they name."""
+        self._rounds += 1
+        state = {number: self._shared_state.requests(number) for number in self._cancels}
+        changed = [number for number, seen in state.items() if self._must_read(number, seen)]
+        self.each(changed, lambda number: self._read(number, state[number]), called=self._name)
+        if any(one.ids for one in self._cancels.values()):
+            self.each(self._places, self._interrupt, called=_queue_of)
+        return TICK
+
+    def _name(self, number: int) -> str:
+        return self._cancels[number].queue
+
+    def _must_read(self, number: int, seen: int) -> bool:
+        return self._seen.get(number) != seen or (bool(self._cancels[number].ids) and not self._rounds % READ_AGAIN)
+
+    def _read(self, number: int, seen: int) -> None:
+        self._cancels[number].read()
+        # An answer that fails is not tried again: who waits for it has gone by then, and asks again.
+        self._seen[number] = seen
+        self._answers[number].answer()
+
+    def _interrupt(self, place: Lane) -> None:
+        job = place.running()
+        cancels = self._cancels.get(job.executor.number) if job is not None else None
+        if job is None or cancels is None:
+            return
+        message_id = job.delivery.message.id
+        force = cancels.ids.get(message_id)
+        # Asked again, because the message may have been redriven since the requests were read.
+        if force is not None and not place.has_cancelled(force=force) and cancels.is_current(message_id):
+            place.cancel(job, force=force)
+
+
+def _queue_of(place: Lane) -> str:
+    job = place.running()
+    return "" if job is None else job.delivery.message.queue
+
+
+def cancellers(
+    servers: Mapping[str, ServerQueues],
+    cancels: Sequence[Cancels],
+    answers: Sequence[StackAnswers],
+    shared_state: SharedState,
+    places: Sequence[Lane],
+) -> Iterator[Canceller]:
+    """Yield a canceller for the queues on each server. `cancels` and `answers` have those of each queue."""
+    for share in servers.values():
+        of_share = {number: cancels[number] for number in share}, {number: answers[number] for number in share}
+        canceller = Canceller(*of_share, shared_state, places)
+        assign([canceller], share.values(), servers=len(servers))
+        yield canceller

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from mq_django.core.visible import escape
+from mq_django.core.texts import escape
 
 Level = Literal["error", "warning", "note"]
 

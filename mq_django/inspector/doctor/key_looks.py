@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mq_django.conf import get_config
-from mq_django.core.keys import KINDS, QueueKeys, TopicKeys, is_name
-from mq_django.core.visible import escape, line
-from mq_django.core.workflow_keys import HOMES
+from mq_django.core.keys import HOMES, KINDS, QueueKeys, TopicKeys, is_name
+from mq_django.core.texts import escape, line
 from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Look, counted
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.scripts import Command

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mq_django.core.numbers import whole
-from mq_django.inspector.doctor.consumer_facts import QueueFacts
 from mq_django.inspector.doctor.findings import DoctorFinding, Look, counted
+from mq_django.inspector.doctor.queue_looks import QueueFacts
 
 #: The shares of open files, and of memory, from which there is a warning.
 NEARLY_FULL = 0.8

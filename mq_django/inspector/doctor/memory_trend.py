@@ -18,8 +18,7 @@ from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.stores.counters import minute_fields
-from mq_django.stores.topic_stats import topic_stats
-from mq_django.stores.topic_values import TopicStats
+from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport.sessions import Wire, reply_or_raise
 
 #: Minutes over which growth is measured, and of each part of them, in which it must have lasted.

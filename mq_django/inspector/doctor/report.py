@@ -8,19 +8,21 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
-from mq_django.inspector.doctor.code_looks import PROJECT_LOOKS, project_facts
-from mq_django.inspector.doctor.consumer_facts import queue_facts
-from mq_django.inspector.doctor.consumer_looks import QUEUE_LOOKS
-from mq_django.inspector.doctor.contradictions import CONTRADICTION_LOOKS, RETENTION_LOOKS
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
 from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_facts
-from mq_django.inspector.doctor.outbox_looks import OUTBOX_LOOKS
-from mq_django.inspector.doctor.partition_looks import PARTITION_LOOKS
+from mq_django.inspector.doctor.project_looks import (
+    CONTRADICTION_LOOKS,
+    OUTBOX_LOOKS,
+    PROJECT_LOOKS,
+    RETENTION_LOOKS,
+    project_facts,
+)
+from mq_django.inspector.doctor.queue_looks import PARTITION_LOOKS, QUEUE_LOOKS, queue_facts
 from mq_django.inspector.doctor.server_facts import server_facts
 from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
-from mq_django.transport.budgets import within
 from mq_django.transport.connections import get_clients
+from mq_django.transport.sessions import within
 
 #: The first digit of a code -> what the findings are about.
 AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "5": "This machine", "6": "Outbox"}

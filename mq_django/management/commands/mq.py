@@ -6,69 +6,42 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from mq_django.core.exceptions import repr_of
+from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
 from mq_django.management import (
     consumer_verbs,
     dead_letter_verbs,
-    doctor_verb,
-    export_verb,
     find_verbs,
-    health_verb,
+    health_verbs,
     job_verbs,
-    limits_verb,
-    line_verb,
-    metrics_verb,
-    move_verb,
-    outbox_verb,
-    partitions_verb,
-    pause_verbs,
-    peek_verb,
-    publish_verb,
-    rates_verb,
-    relay_verb,
-    removal_verbs,
-    repartition_verb,
+    limit_verbs,
+    message_verbs,
+    outbox_verbs,
+    queue_verbs,
     schedule_verbs,
-    stack_verb,
-    status_verb,
-    top_verb,
+    status_verbs,
     topic_verbs,
-    workflows_verb,
+    workflow_verbs,
 )
-from mq_django.management.terminal import Terminal
-from mq_django.management.verb import Verb
+from mq_django.management.terminal import Terminal, Verb
 
 VERBS: dict[str, Verb] = {
     verb.name: verb
     for verb in (
-        *status_verb.VERBS,
-        *top_verb.VERBS,
-        *health_verb.VERBS,
-        *metrics_verb.VERBS,
-        *rates_verb.VERBS,
-        *limits_verb.VERBS,
-        *line_verb.VERBS,
-        *peek_verb.VERBS,
+        *status_verbs.VERBS,
+        *health_verbs.VERBS,
+        *limit_verbs.VERBS,
+        *message_verbs.VERBS,
         *find_verbs.VERBS,
-        *publish_verb.VERBS,
-        *removal_verbs.VERBS,
         *dead_letter_verbs.VERBS,
-        *move_verb.VERBS,
-        *outbox_verb.VERBS,
-        *export_verb.VERBS,
+        *outbox_verbs.VERBS,
         *job_verbs.VERBS,
-        *pause_verbs.VERBS,
+        *queue_verbs.VERBS,
         *consumer_verbs.VERBS,
-        *stack_verb.VERBS,
-        *doctor_verb.VERBS,
         *schedule_verbs.VERBS,
-        *partitions_verb.VERBS,
-        *repartition_verb.VERBS,
-        *relay_verb.VERBS,
-        *workflows_verb.VERBS,
+        *workflow_verbs.VERBS,
         *topic_verbs.VERBS,
     )
 }

@@ -17,7 +17,6 @@ from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
-from mq_django.consumers.supervisor.autoreload import run_with_reloader
 from mq_django.consumers.supervisor.health import Health
 from mq_django.consumers.supervisor.outbox_service import outbox_services
 from mq_django.consumers.supervisor.preflight import (
@@ -29,11 +28,10 @@ from mq_django.consumers.supervisor.preflight import (
     require_groups,
     with_known_partitions,
 )
-from mq_django.consumers.supervisor.reload import Probe, execute_again, show
-from mq_django.consumers.supervisor.signal_pipe import SignalPipe
-from mq_django.consumers.supervisor.supervisor import Supervisor
+from mq_django.consumers.supervisor.reload import Probe, execute_again, run_with_reloader, show
+from mq_django.consumers.supervisor.supervisor import SignalPipe, Supervisor
 from mq_django.consumers.supervisor.systemd import notifying
-from mq_django.consumers.supervisor.worker_process import WorkerOptions
+from mq_django.consumers.supervisor.workers import WorkerOptions
 from mq_django.consumers.worker import main
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -42,12 +40,12 @@ from mq_django.core.partitions import listed
 from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
-from mq_django.management.consumer_ports import check_ports, serving_ports
+from mq_django.management.ports import check_ports, serving_ports
 from mq_django.management.watchers import watchers
 from mq_django.middleware import publishing_chain
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
-from mq_django.testing import test_databases
+from mq_django.testing import test_state
 from mq_django.transport import test_mode
 
 logger = get_logger(__name__)
@@ -166,7 +164,7 @@ class Command(BaseCommand):
     @staticmethod
     def _use_test_databases() -> None:
         try:
-            test_databases.use()
+            test_state.use()
         except MQError as error:
             raise CommandError(str(error)) from error
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from mq_django.admin.consumers import stacks_page
+from mq_django.admin import consumer_pages
 from mq_django.conf import get_config
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
-from mq_django.stores.stack_requests import StackRequests
+from mq_django.stores.requests import StackRequests
 from mq_django.transport.connections import open_wire
 from tests.admin.conftest import BASE
 from tests.admin.consumers.test_consumers_page import words, work
@@ -25,7 +25,7 @@ FORGED = b'{"stacks":[{"kind":"thread","id":"x","frames":[["a",1,"f","token = \'
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch):
-    monkeypatch.setattr(stacks_page, "WAIT", 0.0)
+    monkeypatch.setattr(consumer_pages, "WAIT", 0.0)
 
 
 @pytest.fixture

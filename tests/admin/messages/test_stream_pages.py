@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.inspector import actions
-from mq_django.inspector import scan as scanning
+from mq_django.inspector import stream_reader as scanning
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import CONSUMER, beat, bury, publish, publish_many, take

@@ -12,7 +12,7 @@ from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
 from mq_django.inspector import dead_letters
 from mq_django.stores.base import Settlement
-from mq_django.stores.line_heads import NO_KEY
+from mq_django.stores.line_store import NO_KEY
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES, main_of
 from tests.inspector.test_key_lines import LINE, fill, opened, take

@@ -11,7 +11,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Retry
-from mq_django.inspector import dead_letters, jobs, messages
+from mq_django.inspector import dead_letters, jobs, message_lists
 from mq_django.stores.base import Settlement
 from tests.admin.conftest import BASE
 from tests.admin.pages import LOOKS, main_of, world
@@ -109,7 +109,7 @@ def test_a_message_under_a_unique_key_is_named_by_its_id(clerk, redis_client):
 
     assert CANARY not in done.content.decode()
     # Nobody knows the id of one that somebody put there by hand.
-    assert [view.member for view in messages.waiting("emails", "delayed", start=0, limit=9).waiting] == [
+    assert [view.member for view in message_lists.waiting("emails", "delayed", start=0, limit=9).waiting] == [
         f"u:{CANARY}-of-nobody".encode()
     ]
 

@@ -2,7 +2,7 @@
 
 import random
 
-from mq_django.admin.workflows.graph_layout import lay_out
+from mq_django.admin.run_graph import lay_out
 
 
 def columns(before):

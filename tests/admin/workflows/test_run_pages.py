@@ -8,11 +8,11 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import FlowGraph
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
-from mq_django.core.reports import Progress, progress_text
-from mq_django.core.workflow_keys import WorkflowKeys
-from mq_django.inspector import run_steps, workflow_runs
-from mq_django.producers.step_starts import open_home
+from mq_django.core.running_handler import Progress, progress_text
+from mq_django.inspector import workflow_runs
+from mq_django.producers.workflow_steps import open_home
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -72,7 +72,7 @@ def test_an_empty_list_explains_itself(viewer):
 
 
 def test_the_list_is_paged_by_time(viewer, monkeypatch):
-    monkeypatch.setattr("mq_django.admin.workflows.run_list.PER_PAGE", 2)
+    monkeypatch.setattr("mq_django.admin.run_pages.PER_PAGE", 2)
     ids = [start_run({1: []}) for _ in range(3)]
     first = page(viewer)
     (link,) = re.findall(r'href="(\?after=[^"]*)" rel="next"', first)
@@ -103,7 +103,7 @@ def test_a_graph_links_steps_to_the_one_that_has_added_them(operator):
     shown = page(operator, f"run/{run_id}/")
     (drawn,) = re.findall(r"<svg class=\"mq-graph\".*?</svg>", shown, re.DOTALL)
     assert drawn.count('class="mq-edge"') == 4
-    assert [step.before for step in run_steps.graph_steps(workflow_runs.run(run_id))] == [[], [1], [1], [2, 3]]
+    assert [step.before for step in workflow_runs.graph_steps(workflow_runs.run(run_id))] == [[], [1], [1], [2, 3]]
 
 
 def test_a_graph_leads_to_messages_and_dead_letters(operator):
@@ -215,7 +215,7 @@ def test_a_run_is_retried_with_its_dead_letters(operator):
 
 
 def test_a_retry_that_has_no_time_left_says_so(operator, monkeypatch):
-    monkeypatch.setattr("mq_django.admin.workflows.run_operations.RETRYING", -1.0)
+    monkeypatch.setattr("mq_django.admin.run_operations.RETRYING", -1.0)
     run_id = start_run({1: []})
     end_steps(run_id, NO, 1)
     answer = operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES, follow=True).content.decode()
@@ -229,7 +229,7 @@ def test_a_failed_step_is_skipped(operator):
     assert f'href="{url}"' in page(operator, f"run/{run_id}/")
     assert "Skip this step?" in operator.get(url).content.decode()
     assert "Step 1 was skipped." in operator.post(url, YES, follow=True).content.decode()
-    assert [step.state for step in run_steps.graph_steps(workflow_runs.run(run_id))] == ["passed", "started"]
+    assert [step.state for step in workflow_runs.graph_steps(workflow_runs.run(run_id))] == ["passed", "started"]
     assert LogEntry.objects.get().get_change_message() == "Skipped step 1"
     for step in ("1", "2", "9", "x", "9" * 5000):
         answer = operator.post(f"{BASE}workflows/run/{run_id}/skip/{step}/", YES, follow=True)
@@ -263,10 +263,10 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("drawn", [run_steps.MAX_GRAPH, 3])
+@pytest.mark.parametrize("drawn", [workflow_runs.MAX_GRAPH, 3])
 def test_nonsense_in_the_keys_of_a_run_fails_no_page(operator, redis_client, keys, monkeypatch, drawn):
     """With a graph of its steps, and without."""
-    monkeypatch.setattr(run_steps, "MAX_GRAPH", drawn)
+    monkeypatch.setattr(workflow_runs, "MAX_GRAPH", drawn)
     failed = []
     for place, (kind, fields) in NONSENSE.items():
         run_id = start_run(DIAMOND, policy="continue")

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from django.apps import AppConfig
 
-from mq_django.consumers import heartbeat_timing
+from mq_django.consumers import liveness
 from mq_django.consumers.supervisor import heartbeat
 from mq_django.consumers.worker import orphan_heartbeat
 from mq_django.transport.connections import TIMEOUTS
@@ -15,12 +15,12 @@ from mq_django.transport.connections import TIMEOUTS
 HEARTBEAT = 0.5
 #: By module and name.
 LIMITS = {
-    "mq_django.consumers.worker.fetcher:BLOCK_MS": 500,
+    "mq_django.consumers.worker.fetchers:BLOCK_MS": 500,
     "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
     "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
-    "mq_django.consumers.worker.partition_fetcher:LOOK": 0.5,
-    "mq_django.consumers.worker.progress_reporter:EVERY": 0.3,
+    "mq_django.consumers.worker.fetchers:LOOK": 0.5,
+    "mq_django.consumers.worker.progress:EVERY": 0.3,
     # The longest of these reads, and what a reply may take.
     "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (2.0, 3.5)},
 }
@@ -42,4 +42,4 @@ class Project(AppConfig):
 
 def often(visibility_seconds: float) -> float:
     """Return the seconds between two heartbeats."""
-    return min(HEARTBEAT, heartbeat_timing.interval(visibility_seconds))
+    return min(HEARTBEAT, liveness.interval(visibility_seconds))

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.receipts import Receipt, Running
-from mq_django.consumers.supervisor.extender import Extender
+from mq_django.consumers.shared_state import Receipt, Running
+from mq_django.consumers.supervisor.services import Extender
 from mq_django.core.keys import GROUP
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mq_django.consumers.supervisor import health_server
-from mq_django.consumers.supervisor.health_server import MOST, Answer, listen, serving
+from mq_django.consumers.supervisor import health
+from mq_django.consumers.supervisor.health import MOST, Answer, listen, serving
 from tests.waiting import wait_until
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_request_harms_nobody(port, noise):
 
 
 def test_a_slow_client_is_cut_off(port, monkeypatch):
-    monkeypatch.setattr(health_server, "REQUEST", 0.3)
+    monkeypatch.setattr(health, "REQUEST", 0.3)
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"GET /live HTTP/1.0\r\nX: ")
         assert client.recv(1000) == b""
@@ -138,13 +138,13 @@ def test_without_a_host_it_listens_on_all_addresses():
 
 
 def test_without_ipv6_it_listens_on_all_addresses_of_ipv4(monkeypatch):
-    bound = health_server._bound
+    bound = health._bound
 
     def without(kind, address):
         if kind == socket.AF_INET6:
             raise OSError(97, "Address family not supported by protocol")
         return bound(kind, address)
 
-    monkeypatch.setattr(health_server, "_bound", without)
+    monkeypatch.setattr(health, "_bound", without)
     with listen("", 0) as listener:
         socket.create_connection(("127.0.0.1", listener.getsockname()[1])).close()

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor import history_trimmer
-from mq_django.consumers.supervisor.history_trimmer import HistoryTrimmer
-from mq_django.consumers.supervisor.server_services import ServerServices
+from mq_django.consumers.supervisor import trimmers
+from mq_django.consumers.supervisor.services import ServerServices
+from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
 from mq_django.core.filters import NOTHING
-from mq_django.inspector.handled_messages import look_among_handled
+from mq_django.inspector.message_lists import look_among_handled
 from mq_django.stores.handled import MessageHistory
 from mq_django.transport.connections import open_wire
 from tests.seeding import handle
@@ -31,12 +31,12 @@ def histories(mq_settings):
 
 
 def test_each_queue_is_trimmed_to_its_end(histories):
-    assert HistoryTrimmer(histories).run_once() == history_trimmer.EVERY
+    assert HistoryTrimmer(histories).run_once() == trimmers.HISTORY_INTERVAL
     assert left("default") == left("emails") == ["m11", "m10", "m9"]
 
 
 def test_a_queue_with_too_much_does_not_delay_the_others(histories, monkeypatch):
-    monkeypatch.setattr(history_trimmer, "IN_A_ROW", 1)
+    monkeypatch.setattr(trimmers, "HISTORY_TRIMS", 1)
     trimmer = HistoryTrimmer(histories)
     trimmer.run_once()
     assert len(left("default")) == len(left("emails")) == 7

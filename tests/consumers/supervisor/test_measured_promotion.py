@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mq_django.consumers.measuring import Measurers
-from mq_django.consumers.supervisor.measured_promotion import measured_promotions
+from mq_django.consumers.supervisor.promoter import measured_promotions
 from mq_django.stores.base import Promoted
 from tests.waiting import wait_until
 

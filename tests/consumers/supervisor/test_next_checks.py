@@ -2,7 +2,7 @@
 
 import time
 
-from mq_django.consumers.supervisor.next_checks import NextChecks
+from mq_django.consumers.supervisor.promoter import NextChecks
 
 
 def test_at_first_all_are_due():

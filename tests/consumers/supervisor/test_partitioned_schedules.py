@@ -11,7 +11,7 @@ from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import InvalidSchedule, QueueClosed, ScheduleExists, UnknownQueue, UnknownSchedule
 from mq_django.inspector import plans
 from mq_django.signals import message_published
-from mq_django.stores.schedule_status import Origin, statuses_of
+from mq_django.stores.schedules import Origin, statuses_of
 from mq_django.transport.connections import get_client, open_wire, open_wires
 from tests import places
 from tests.hearing import hears

@@ -8,8 +8,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.shared_state import FAILED, HANDLED, SharedState
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.supervisor import reclaimer as module
 from mq_django.consumers.supervisor.reclaimer import (
     Reclaimer,

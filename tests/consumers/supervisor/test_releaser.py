@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.releaser import AGAIN, IDLE, PORTION, TICK, AnnouncedReleaser
+from mq_django.consumers.supervisor.services import AGAIN, PORTION, RELEASER_IDLE, TICK, AnnouncedReleaser
 from mq_django.core.outcomes import SetAside
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -57,7 +57,7 @@ def test_it_sends_nothing_when_no_name_is_announced_or_nothing_is_unhandled(rele
     monkeypatch.setattr(releaser._stores[0], "release_unhandled", pytest.fail)
     releaser.announced(0, names)
     releaser.seen(0, unhandled)
-    assert releaser.run_once() == IDLE
+    assert releaser.run_once() == RELEASER_IDLE
 
 
 @pytest.fixture

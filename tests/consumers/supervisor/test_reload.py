@@ -11,8 +11,8 @@ from django.apps import AppConfig, apps
 from django.utils.autoreload import StatReloader
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.autoreload import watch_new_modules
-from mq_django.consumers.supervisor.signal_pipe import SignalPipe
+from mq_django.consumers.supervisor.reload import watch_new_modules
+from mq_django.consumers.supervisor.supervisor import SignalPipe
 from mq_django.discovery import UnimportedSources
 from mq_django.producers import queues, topics
 from mq_django.stores import open_store

@@ -1,6 +1,6 @@
 """When a process is started in place of one that has ended."""
 
-from mq_django.consumers.supervisor.restarts import FIRST_PAUSE, MAX_PAUSE, Restarts
+from mq_django.consumers.supervisor.workers import FIRST_PAUSE, MAX_PAUSE, Restarts
 
 
 def test_the_first_end_costs_no_pause_and_each_further_one_twice_the_last():

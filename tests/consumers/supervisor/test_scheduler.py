@@ -17,8 +17,7 @@ from mq_django.core.schedules import Every, Scheduled, every
 from mq_django.producers.queues import Queue
 from mq_django.signals import message_published
 from mq_django.stores import open_store
-from mq_django.stores.runtime_schedules import RuntimeSchedules
-from mq_django.stores.schedule_state import Schedules, scheduled
+from mq_django.stores.schedules import RuntimeSchedules, Schedules, scheduled
 from mq_django.transport.connections import get_client, open_wire
 from mq_django.transport.sessions import Session
 from tests import places

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.heartbeat_timing import interval
-from mq_django.inspector import messages
+from mq_django.consumers.liveness import interval
+from mq_django.inspector import message_lists
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -96,7 +96,7 @@ def test_a_handler_that_holds_the_gil_for_longer_than_the_visibility_timeout_run
 
 def test_a_stopped_child_keeps_what_it_runs_and_others_get_the_rest(trees, publish, history, store, tmp_path):
     gate = tmp_path / "gate"
-    trees("--threads", "1", limits={"mq_django.consumers.supervisor.watchdog:SUSPEND_AFTER": 1.0}, QUEUES=FAST)
+    trees("--threads", "1", limits={"mq_django.consumers.supervisor.workers:SUSPEND_AFTER": 1.0}, QUEUES=FAST)
     ids = [publish(["wait", str(gate)])]
     child = handler_pid(history)
     stop(child)
@@ -400,7 +400,9 @@ def test_draining_ends_when_nothing_is_left_that_has_a_handler(trees, publish, h
     assert tree.wait(30) == 0
     assert history.counts() == dict.fromkeys(handled, 1)
     assert tree.logged().count("handles") == 2
-    assert [view.message.id for view in messages.waiting("default", "unhandled", start=0, limit=5).waiting] == [left]
+    assert [view.message.id for view in message_lists.waiting("default", "unhandled", start=0, limit=5).waiting] == [
+        left
+    ]
 
 
 def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(trees, publish, history, tmp_path):

@@ -13,7 +13,7 @@ from mq_django.consumers.liveness import STUCK
 from mq_django.consumers.supervisor import systemd as module
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.systemd import VARIABLES, NotifySocket, SystemdNotifier, notifying
-from mq_django.consumers.supervisor.worker_process import environment
+from mq_django.consumers.supervisor.workers import environment
 from mq_django.transport.private_server import PrivateServer
 from tests.processes import processes
 from tests.waiting import wait_until

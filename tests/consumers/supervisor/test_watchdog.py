@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.watchdog import START, STILL, SUSPEND_AFTER, Decision, Watchdog
+from mq_django.consumers.supervisor.workers import START, STILL, SUSPEND_AFTER, Decision, Watchdog
 
 
 class Watched:

@@ -7,12 +7,20 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django.consumers.shared_state import OVERTIME, SharedState
-from mq_django.consumers.supervisor import watchdog, worker_process, worker_set
-from mq_django.consumers.supervisor.restarts import FIRST_PAUSE
-from mq_django.consumers.supervisor.watchdog import START, STILL, SUSPEND_AFTER
-from mq_django.consumers.supervisor.worker_process import LAST_STEPS, STARTED, WorkerOptions, WorkerProcess, spawn
+from mq_django.consumers.supervisor import worker_set, workers
 from mq_django.consumers.supervisor.worker_set import REFUSED_PAUSE, SUSPEND_AGAIN, WorkerSet
 from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.workers import (
+    FIRST_PAUSE,
+    LAST_STEPS,
+    START,
+    STARTED,
+    STILL,
+    SUSPEND_AFTER,
+    WorkerOptions,
+    WorkerProcess,
+    spawn,
+)
 from mq_django.consumers.worker.isolation import backlog_of
 
 
@@ -95,8 +103,8 @@ def begin_work(worker):
 def begin(monkeypatch):
     sites = []
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(worker_process, "time", clock)
-    monkeypatch.setattr(watchdog, "time", clock)
+    monkeypatch.setattr(workers, "time", clock)
+    monkeypatch.setattr(workers, "time", clock)
 
     def begin(*, processes=1, **options):
         site = Site(clock, processes=processes, **options)
@@ -161,7 +169,7 @@ def test_a_refused_start_leaves_nothing_open(monkeypatch):
     def refuse(*_):
         raise OSError("no processes")
 
-    monkeypatch.setattr(worker_process, "_execute", refuse)
+    monkeypatch.setattr(workers, "_execute", refuse)
     before = open_files()
     with pytest.raises(OSError, match="no processes"):
         spawn("c", "s", WorkerOptions(queues=["a"], threads=2, grace=5.0))

@@ -9,8 +9,8 @@ import pytest
 
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.worker_process import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.worker_states import WorkerStates
+from mq_django.consumers.supervisor.workers import WorkerOptions, WorkerProcess
 
 
 @pytest.fixture

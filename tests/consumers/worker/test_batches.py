@@ -13,17 +13,16 @@ from types import SimpleNamespace
 import pytest
 from django.db import connection, transaction
 
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.shared_state import FAILED, HANDLED
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
+from mq_django.consumers.worker.admission import Cancels
 from mq_django.consumers.worker.batch_calls import RunningBatch
 from mq_django.consumers.worker.batches import Lingering
-from mq_django.consumers.worker.cancels import Cancels
 from mq_django.core import clock
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, HandBack, Retry
-from mq_django.core.progress import progress
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.running_handler import progress
 from mq_django.errors import HandlerTimeout, InvalidOutcomes, NotInHandler
 from mq_django.signals import handler_finished, handler_started
 from tests.consumers.rig import Rig

@@ -7,16 +7,15 @@ import time
 import pytest
 
 from mq_django import HandlerCancelled, is_cancelled, uninterrupted
-from mq_django.consumers.worker.canceller import Canceller
-from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.lane_stacks import LaneStacks
+from mq_django.consumers.worker.admission import Cancels
 from mq_django.consumers.worker.lanes import WorkItem
-from mq_django.consumers.worker.stack_answers import StackAnswers
+from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers
+from mq_django.consumers.worker.timekeeper import Canceller
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
 from mq_django.errors import ConnectionLost
 from mq_django.registry import Handler
-from mq_django.stores.stack_requests import StackRequests
+from mq_django.stores.requests import StackRequests
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 

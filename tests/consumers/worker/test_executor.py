@@ -11,15 +11,14 @@ from datetime import timedelta
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.receipts import Receipt
-from mq_django.consumers.shared_state import FAILED, HANDLED, SharedState
+from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
 from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry
-from mq_django.core.progress import Interrupted, progress
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.running_handler import Interrupted, progress
 from mq_django.errors import HandlerTimeout
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished, handler_started

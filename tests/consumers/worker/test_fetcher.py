@@ -55,7 +55,7 @@ def test_it_asks_for_no_more_than_there_is_room_for(rig, publish):
 
 
 def test_it_fetches_no_more_bytes_than_it_may(rig, publish, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.queue_reader.FETCH_BYTES", 10_000)
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.FETCH_BYTES", 10_000)
     for _ in range(30):
         publish("x" * 4000)
     rig.settler.seconds = 1e-6
@@ -66,7 +66,7 @@ def test_it_fetches_no_more_bytes_than_it_may(rig, publish, monkeypatch):
     turn(rig, 5)
     assert len(rig.settler.in_hand) == 2 + 2
     # A message of any size is fetched if it can start.
-    monkeypatch.setattr("mq_django.consumers.worker.queue_reader.FETCH_BYTES", 1000)
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.FETCH_BYTES", 1000)
     rig.reader._measure(rig.store.take("others", count=1))
     assert (rig.reader.ahead, rig.reader.at_once(2), rig.reader.at_once(0)) == (0, 1, 0)
 
@@ -135,7 +135,7 @@ def test_what_waits_for_a_limit_is_not_polled_for(mq_settings, publish, limits):
 
 
 def test_stopped_it_does_not_wait_to_the_end(rig, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.fetcher.BLOCK_MS", 3600_000)
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.BLOCK_MS", 3600_000)
     turn(rig)
     rig.fetcher.start()
     wait_until(lambda: rig.session.socket is not None)
@@ -324,7 +324,7 @@ def test_it_tells_the_settler_of_the_first_fetch_after_a_wait(rig, publish, monk
 
 
 def test_while_it_waits_for_messages_an_outcome_is_settled_at_once(rig, publish, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.settle_service.MAX_WAIT", 60.0)
+    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
     session = Session(get_client("chores"))
     rig.settling.add(rig.settler, open_store(rig.config, session))
     rig.start()

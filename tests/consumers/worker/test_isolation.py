@@ -7,8 +7,8 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.grace import Grace
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, backlog_of
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig

@@ -11,8 +11,8 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mq_django import registry
-from mq_django.consumers.worker.lane_stacks import LaneStacks, short_path
 from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.stacks import LaneStacks, short_path
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.stacks import MAX_FRAMES, Frame
 from mq_django.middleware import around_handling

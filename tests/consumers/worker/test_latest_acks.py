@@ -2,8 +2,8 @@
 
 import pytest
 
-from mq_django.consumers.worker import latest_acks
-from mq_django.consumers.worker.latest_acks import LatestAcks
+from mq_django.consumers.worker import settler
+from mq_django.consumers.worker.settler import LatestAcks
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.stores.base import Settlement
@@ -41,7 +41,7 @@ def test_an_entry_that_is_no_message(acks):
 
 
 def test_at_least_the_latest_stay(acks, monkeypatch):
-    monkeypatch.setattr(latest_acks, "ACKED", 5)
+    monkeypatch.setattr(settler, "ACKED", 5)
     for first in range(0, 20, 2):
         acks.note(settlement(first), settlement(first + 1))
     assert list(acks.ids().values()) == ["m14", "m15", "m16", "m17", "m18", "m19"]

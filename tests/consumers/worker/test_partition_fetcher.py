@@ -6,18 +6,15 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import partition_fetcher
-from mq_django.consumers.worker.batch_rows import BatchRows
-from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker import fetchers
+from mq_django.consumers.worker.batches import Batches, BatchRows
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Fetchers
-from mq_django.consumers.worker.grace import Grace
+from mq_django.consumers.worker.fetchers import Fetchers, Room
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.room import Room
-from mq_django.consumers.worker.settle_service import SettleService
-from mq_django.consumers.worker.settler import Settler
+from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.errors import ConnectionLost
 from mq_django.producers import queues
 from mq_django.registry import Handler
@@ -85,8 +82,8 @@ class PartitionRig:
 @pytest.fixture
 def rig(mq_settings, monkeypatch):
     mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS}})
-    monkeypatch.setattr(partition_fetcher, "LOOK", NEVER)
-    monkeypatch.setattr(partition_fetcher, "LOOK_OTHERS", NEVER)
+    monkeypatch.setattr(fetchers, "LOOK", NEVER)
+    monkeypatch.setattr(fetchers, "LOOK_OTHERS", NEVER)
     made = PartitionRig()
     yield made
     made.close()
@@ -123,7 +120,7 @@ def test_a_message_that_comes_while_it_waits_is_heard_of(rig):
 def test_a_partition_is_looked_at_without_a_notification(rig, redis_client, monkeypatch):
     rig.rest()
     redis_client.xadd(rig.parts[1].keys.ready, {"id": "m1", "type": "act", "data": "1"})
-    monkeypatch.setattr(partition_fetcher, "LOOK", 0.0)
+    monkeypatch.setattr(fetchers, "LOOK", 0.0)
     rig.shared_state.set_preferred(1, True)
     rig.fetcher._parts[0].look_at = 0.0
     rig.fetcher._look_at_all()
@@ -176,7 +173,7 @@ def test_a_consumer_at_the_limit_of_the_queue_goes_on_when_its_own_handlers_end(
     mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS, "CONCURRENCY": 1}})
     rig.close()
     limited, waits = PartitionRig(), []
-    monkeypatch.setattr(partition_fetcher, "LISTEN", NEVER)
+    monkeypatch.setattr(fetchers, "LISTEN", NEVER)
 
     def messages(seconds):
         waits.append(seconds)
@@ -190,5 +187,5 @@ def test_a_consumer_at_the_limit_of_the_queue_goes_on_when_its_own_handlers_end(
     limited.fetcher._look_at_all()
     monkeypatch.setattr(limited.fetcher._subscription, "messages", messages)
     limited.run_until_taken(1)
-    assert 0 < max(waits) <= partition_fetcher.TELL
+    assert 0 < max(waits) <= fetchers.TELL
     limited.close()

@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.consumers.worker.grace import Grace
-from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.lanes import Grace, WorkItem
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
 from mq_django.core.messages import Delivery, Message

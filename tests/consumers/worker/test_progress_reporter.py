@@ -2,13 +2,11 @@
 
 from mq_django import get_progress, queues
 from mq_django.conf import get_config
-from mq_django.consumers.worker.progress_reporter import ProgressReporter
-from mq_django.consumers.worker.report_book import ReportBook
-from mq_django.consumers.worker.running_tasks import RunningTasks
+from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
+from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
-from mq_django.core.progress import progress, running
-from mq_django.core.reports import Progress, ReportSlot
+from mq_django.core.running_handler import Progress, ReportSlot, progress, running
 from mq_django.transport.connections import open_session
 from tests.commands import script_calls
 from tests.waiting import wait_until

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django import registry
+from mq_django.consumers.worker.fetchers import MAX_WAITING, Room
 from mq_django.consumers.worker.pools import BLOCKED
-from mq_django.consumers.worker.room import MAX_WAITING, Room
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
 from mq_django.registry import _batches, _handlers, _kinds, handler, kinds
@@ -67,12 +67,12 @@ def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch):
     block_threads(rig)
     room = Room("default", rig.threads, rig.loop, rig.batches)
     for kind, expected in ((False, 0), (True, 102)):
-        monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({kind}))  # noqa: B023
+        monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({kind}))  # noqa: B023
         assert room.messages(1.0, 0) == expected
 
 
 def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
     block_threads(rig)
     room = Room("default", rig.threads, rig.loop, rig.batches)
     # What the loop has room for, again and again.
@@ -85,7 +85,7 @@ def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
 
 
 def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
-    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
 
     async def slow(message):
         while not rig.gate.is_set():
@@ -99,8 +99,8 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
 
 def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
     """Redis serves the read first that has waited longest."""
-    monkeypatch.setattr("mq_django.consumers.worker.fetcher.BLOCK_MS", 3600_000)
-    monkeypatch.setattr("mq_django.consumers.worker.room.kinds", lambda queue: frozenset({False, True}))
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.BLOCK_MS", 3600_000)
+    monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
     rig.store.create_groups()
     rig.fetcher.run_once()
     block_threads(rig)

@@ -8,8 +8,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.worker.lanes import WorkItem
-from mq_django.consumers.worker.progress_reporter import ProgressReporter
-from mq_django.consumers.worker.running_tasks import AFTER, RunningTasks
+from mq_django.consumers.worker.progress import AFTER, ProgressReporter, RunningTasks
 from mq_django.core.messages import Delivery, Message
 from mq_django.errors import ConnectionLost
 from mq_django.registry import Handler

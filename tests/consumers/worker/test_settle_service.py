@@ -2,7 +2,7 @@
 
 import threading
 
-from mq_django.consumers.worker.settle_service import SettleService
+from mq_django.consumers.worker.settler import SettleService
 
 
 def test_asked_to_stop_it_ends_its_wait_for_outcomes(monkeypatch):

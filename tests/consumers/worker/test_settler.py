@@ -6,8 +6,7 @@ from contextlib import suppress
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.settle_service import SettleService
-from mq_django.consumers.worker.settler import FULL, Settler
+from mq_django.consumers.worker.settler import FULL, Settler, SettleService
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
@@ -258,7 +257,7 @@ def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, ca
 @pytest.fixture
 def long_wait(monkeypatch):
     """Outcomes wait for a minute for others of their batch."""
-    monkeypatch.setattr("mq_django.consumers.worker.settle_service.MAX_WAIT", 60.0)
+    monkeypatch.setattr("mq_django.consumers.worker.settler.MAX_WAIT", 60.0)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from mq_django.errors import ConnectionLost
-from mq_django.inspector.doctor.connection_looks import NEARLY_ALL
+from mq_django.inspector.doctor.server_looks import NEARLY_ALL
 from tests.inspector.doctor.conftest import levels
 from tests.seeding import publish, publish_many, take
 

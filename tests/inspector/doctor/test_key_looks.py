@@ -4,9 +4,8 @@ import pytest
 import redis
 
 from mq_django.conf import get_config
-from mq_django.core.keys import KINDS
-from mq_django.core.step_ids import new_run_id
-from mq_django.core.workflow_keys import WorkflowKeys
+from mq_django.core.ids import new_run_id
+from mq_django.core.keys import KINDS, WorkflowKeys
 from mq_django.inspector.doctor import key_looks
 from mq_django.inspector.doctor.report import look_at_project
 from mq_django.producers import queues, topics

@@ -8,7 +8,7 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.damage import DamageCheck
-from mq_django.stores.dead_letter_queue import open_dead_letters
+from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of

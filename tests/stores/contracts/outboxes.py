@@ -7,8 +7,7 @@ from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Expire
 from mq_django.errors import StoreError
 from mq_django.stores.base import Settlement
-from mq_django.stores.ended_messages import EndedMessages, note_ended
-from mq_django.stores.outbox_marks import ClaimName, NotNext, OutboxMarks
+from mq_django.stores.outbox_marks import ClaimName, EndedMessages, NotNext, OutboxMarks, note_ended
 from tests.stores.contracts.stage import Stage, message_of, rsmq_id
 from tests.stores.everything import ME
 

@@ -10,9 +10,8 @@ from mq_django.core.outcomes import HandBack
 from mq_django.core.partitions import number_in
 from mq_django.errors import QueueClosed
 from mq_django.stores import open_store
-from mq_django.stores.partition_count import CLOSED
-from mq_django.stores.partition_wire import PartitionWire
-from mq_django.stores.shares import Shares
+from mq_django.stores.line_store import Shares
+from mq_django.stores.partition_wire import CLOSED, PartitionWire
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER

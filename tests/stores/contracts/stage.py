@@ -7,11 +7,10 @@ from typing import Any
 import redis
 
 from mq_django.conf import get_config
-from mq_django.core.keys import GroupKeys
+from mq_django.core.keys import GroupKeys, RsmqKeys
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Outcome
 from mq_django.core.publication import Publication
-from mq_django.core.rsmq_keys import RsmqKeys
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.log import Log

@@ -1,0 +1,369 @@
+"""The usage of a queue's limits, and the keys with parked messages."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import charts, references, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
+from mq_django.conf import get_config
+from mq_django.core.limits import Limits, Rate, Weights
+from mq_django.core.redaction import redact_forms
+from mq_django.core.texts import escape
+from mq_django.errors import NotSupported
+from mq_django.inspector import key_lines, plans
+from mq_django.inspector.explain import head_words
+from mq_django.inspector.key_lines import KeyLine, KeyShare, LineHead, line_hash, line_of
+from mq_django.inspector.plans import KeyUse, LimitUse
+
+#: The most keys with parked messages that are listed.
+MAX_KEYS = 20
+#: The most noisy keys that are listed.
+MAX_NOISY = 5
+
+
+def section(page: Page, name: str) -> dict[str, Any]:
+    """Return a queue's limits, their usage, and the keys with parked messages. Keys may contain message data."""
+    limits, use = get_config().queue(name).limits, plans.limits(name, count=MAX_KEYS)
+    if use is None:
+        return {}
+    return {
+        "limits": _rows(limits, use),
+        "limit_keys": [_key(page, name, limits, found, use.now_ms) for found in use.page],
+        "keys_waiting": text.number(use.keys),
+        "keys_unlisted": text.number(use.keys - len(use.page)) if use.keys > len(use.page) else "",
+        "parked": text.number(use.parked),
+        "has_key_rate": limits.key_rate is not None,
+        "has_key_concurrency": limits.key_concurrency is not None,
+        **({"keys": [_noisy(page, name, found) for found in use.noisiest[:MAX_NOISY]]} if limits.of_keys else {}),
+    }
+
+
+def _rows(limits: Limits, use: LimitUse) -> list[dict[str, Any]]:
+    rows = []
+    if limits.rate is not None:
+        rows.append(_used(_("Rate of the queue"), _rate(limits.rate), use.granted, limits.rate.count))
+    if limits.concurrency is not None:
+        rows.append(
+            _used(_("Concurrency of the queue"), text.number(limits.concurrency), use.concurrent, limits.concurrency)
+        )
+    if limits.key_rate is not None:
+        rows.append({"label": _("Rate of each key"), "limit": _rate(limits.key_rate)})
+    if limits.ordered:
+        rows.append({"label": _("Order"), "limit": _("one message of each key at a time, in order")})
+    elif limits.key_concurrency is not None:
+        rows.append({"label": _("Concurrency of each key"), "limit": text.number(limits.key_concurrency)})
+    if limits.fair is not None:
+        rows.append({"label": _("Turns"), "limit": _turns(limits.fair)})
+    return rows
+
+
+def _turns(weights: Weights) -> SafeString | str:
+    if not weights:
+        return _("keys take turns")
+    shown = text.visible(", ".join(f"{key}: {weight:g}" for key, weight in weights), limit=500)
+    return format_html("{} ({})", _("keys take turns"), shown)
+
+
+def shown_key(page: Page, key: str) -> SafeString | str:
+    """Return a key as HTML, for users who may see data; secrets in it are replaced already."""
+    if not page.can(SEE_DATA):
+        return _("hidden")
+    return text.visible(key, limit=80) if key else _("no key")
+
+
+def share_words(share: float) -> str:
+    """Return the share of a key of the messages that were fetched in this hour."""
+    return _("about %(share)s of the messages fetched this hour") % {"share": text.percent(share)}
+
+
+def _noisy(page: Page, name: str, found: KeyShare) -> dict[str, Any]:
+    words = share_words(found.share)
+    return {
+        "key": shown_key(page, redact_forms(found.key)),
+        "url": page.url("line", name, str(found.hash)),
+        "share": words,
+        "meter": charts.meter(found.share, label=words, bad=False),
+    }
+
+
+def _used(label: str, limit: str, used: int, most: int) -> dict[str, Any]:
+    words = _of(used, most)
+    return {"label": label, "limit": limit, "used": words, "meter": _meter(used, most, words)}
+
+
+def _meter(used: int, most: int, label: str) -> SafeString:
+    return charts.meter(used / most, label=label, bad=used >= most)
+
+
+def _key(page: Page, name: str, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
+    rate, most = limits.key_rate, limits.key_concurrency
+    return {
+        "key": shown_key(page, redact_forms(found.key)),
+        "url": _line_url(page, name, found),
+        "parked": text.number(found.parked),
+        "granted": "" if rate is None else _of(found.granted, rate.count),
+        "concurrent": "" if most is None else _of(found.concurrent, most),
+        "next_check": _("now") if found.next_check_ms <= now_ms else text.moment(found.next_check_ms, now=now_ms),
+    }
+
+
+def _line_url(page: Page, name: str, found: KeyUse) -> str:
+    """Return the URL of the line of a key: with partitions, of the one that has it."""
+    config = get_config().queue(name)
+    if config.parts and not found.key:
+        # Each partition has a line of messages without a key.
+        return page.queue_url(name)
+    return page.url("line", config.place_of(key=found.key).name, str(found.hash))
+
+
+def _of(used: int, most: int) -> str:
+    return _("%(used)s of %(most)s") % {"used": text.number(used), "most": text.number(most)}
+
+
+def _rate(rate: Rate) -> str:
+    return _("%(count)s in %(time)s") % {"count": text.number(rate.count), "time": text.period(rate.window)}
+
+
+# The page of a key's line, and what lets the key go on without its head.
+#
+# Its address has the hash of the key: keys may contain message data.
+
+#: The form field with the id of the head that the user has seen.
+HEAD = "message"
+
+PARTS = ("tabs", "line_waits", "line_about", "line_heads", "line_parked")
+
+
+@needs(VIEW)
+def show(page: Page, name: str, line: str) -> HttpResponse:
+    """Show what is parked in the line of a key, and where the messages are that this waits for."""
+    found = _found(page, name, line)
+    if found is None:
+        return HttpResponseRedirect(page.queue_url(name))
+    context = _context(page, found)
+    live = page.live(PARTS, context).context()
+    return page.render("line", _("Line of a key"), live=live, live_url=page.url("line_stats", name, line), **context)
+
+
+@needs(VIEW)
+def stats(page: Page, name: str, line: str) -> HttpResponse:
+    """Return the live parts of the page."""
+    of = _hash(line)
+    try:
+        live = page.shared(f"line {name} {of}", lambda: page.live(PARTS, _context(page, line_of(name, of))))
+    except NotSupported:
+        return JsonResponse({"error": _("This queue has no lines of keys.")}, status=404)
+    return live.response(page.request)
+
+
+def _context(page: Page, found: KeyLine) -> dict[str, Any]:
+    name, line, head = found.queue, str(found.hash), found.blocking
+    return {
+        "summary": _summary(found),
+        "queue": name,
+        "tabs": tabs(page, name, "parked"),
+        "key": shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
+        "parked": text.number(found.parked),
+        "share": "" if found.share is None else share_words(found.share),
+        "waits": _waits(found) if found.parked and head else "",
+        "heads": [_head(page, name, each, found.now_ms) for each in found.heads],
+        "unlisted_heads": text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",
+        "rows": [
+            {
+                "id": _id(message.id),
+                "url": page.url("message", name, "parked", text.to_url(message.member)),
+                "name": text.visible(message.name, limit=60),
+                "published": text.moment(message.published_ms, now=found.now_ms),
+            }
+            for message in found.first
+        ],
+        "unlisted": text.number(found.parked - len(found.first)) if found.parked > len(found.first) else "",
+        "head_field": HEAD,
+        "head_id": "" if head is None else _reference(head),
+        "skip_url": page.url("line_skip", name, line) if head and head.can_be_skipped else "",
+        "redrive_url": page.url("line_redrive", name, line) if head and head.place == "dead" else "",
+    }
+
+
+def _summary(found: KeyLine) -> str:
+    """Return the state of the line without numbers and times: screen readers announce each change."""
+    if not found.parked:
+        return _("No parked messages.")
+    if not found.heads:
+        return _("The next message of the line may run.")
+    if head := found.blocking:
+        return _("The line waits for a message: %(state)s.") % {"state": _state(head)}
+    return _("The line waits for a limit.")
+
+
+@needs(VIEW, OPERATE)
+def skip(page: Page, name: str, line: str) -> HttpResponse:
+    """Let the key go on without its head, after confirmation."""
+    found, back_url = _found(page, name, line), page.url("line", name, line)
+    if found is None:
+        return HttpResponseRedirect(page.queue_url(name))
+    head = _seen_head(page, found)
+    if head is None or not head.can_be_skipped:
+        _say_changed(page, found)
+    elif CONFIRMED not in page.request.POST:
+        return _confirm(
+            page,
+            found,
+            head,
+            _("Let the key go on without this message?"),
+            sentence=_("The next messages of its key run before it. It stays a dead letter, and is out of order.")
+            if head.place == "dead"
+            else _("The next messages of its key run before it. It stays where it is, and is handled out of order."),
+            button=_("Yes, skip it"),
+            act_url=page.url("line_skip", name, line),
+        )
+    elif key_lines.skip(name, found.hash, head.token) != "SKIPPED":
+        _say_changed(page, line_of(name, found.hash))
+    else:
+        page.say(
+            messages.SUCCESS,
+            _("The key goes on without message %(id)s, which is out of order from now on.") % {"id": _label(head)},
+        )
+        page.log(name, f"Skipped message {_label(head)} in the line of its key")
+    return HttpResponseRedirect(back_url)
+
+
+@needs(VIEW, OPERATE)
+def redrive(page: Page, name: str, line: str) -> HttpResponse:
+    """Redrive the dead letter that the key waits for before the other messages of the key, after confirmation."""
+    found, back_url = _found(page, name, line), page.url("line", name, line)
+    if found is None:
+        return HttpResponseRedirect(page.queue_url(name))
+    head = _seen_head(page, found)
+    if head is None or head.place != "dead":
+        _say_changed(page, found)
+    elif CONFIRMED not in page.request.POST:
+        return _confirm(
+            page,
+            found,
+            head,
+            _("Redrive this dead letter in place?"),
+            sentence=_("It becomes ready at its first attempt, before the other messages of its key."),
+            button=_("Yes, redrive it"),
+            act_url=page.url("line_redrive", name, line),
+        )
+    else:
+        report(
+            page,
+            name,
+            key_lines.redrive_head(name, head),
+            done=_("The dead letter was redriven, before the other messages of its key."),
+            logged=f"Redrove 1 dead letter in place: {_label(head)}",
+        )
+    return HttpResponseRedirect(back_url)
+
+
+def _found(page: Page, name: str, line: str) -> KeyLine | None:
+    """Return a line; None if the queue cannot have lines, which the user is told."""
+    try:
+        return line_of(name, _hash(line))
+    except NotSupported:
+        page.say(messages.WARNING, _("This queue has no lines of keys."))
+        return None
+
+
+def _hash(line: str) -> int:
+    if not (line.isascii() and line.isdecimal() and len(line) <= 17):
+        raise Http404
+    return int(line)
+
+
+def _confirm(
+    page: Page, found: KeyLine, head: LineHead, title: str, *, sentence: str, button: str, act_url: str
+) -> HttpResponse:
+    return confirm(
+        page,
+        found.queue,
+        title,
+        tab="parked",
+        sentence=sentence,
+        button=button,
+        act_url=act_url,
+        back_url=page.url("line", found.queue, str(found.hash)),
+        fields=[(HEAD, _reference(head))],
+        listed=[text.visible(f"{head.name} {_label(head)}".strip(), limit=200)],
+    )
+
+
+def _seen_head(page: Page, found: KeyLine) -> LineHead | None:
+    """Return the head of a line if it is the one that the user has seen."""
+    head = found.blocking
+    return head if head is not None and page.request.POST.get(HEAD) == _reference(head) else None
+
+
+def _say_changed(page: Page, found: KeyLine) -> None:
+    now = _waits(found) or _("The key waits for no message.")
+    page.say(messages.WARNING, f"{_('Nothing was done, because the line has changed meanwhile.')} {now}")
+
+
+def _waits(found: KeyLine) -> str:
+    """Return what the parked messages wait for, as a sentence; "" without a head."""
+    if found.blocking is None:
+        return ""
+    return _("The next messages wait for %(message)s") % {"message": head_words(found.blocking, found.now_ms)}
+
+
+def _label(head: LineHead) -> str:
+    return escape(references.without_unique(head.id))[:200]
+
+
+def _reference(head: LineHead) -> str:
+    return text.to_url(references.without_unique(head.id).encode(errors="replace"))
+
+
+def _id(message_id: str) -> SafeString:
+    return text.visible(references.without_unique(message_id), limit=60)
+
+
+def _state(head: LineHead) -> str:
+    states = {
+        "running": _("running"),
+        "held": _("held by a consumer"),
+        "fetched": _("fetched, not started"),
+        "abandoned": _("held by a consumer that is gone"),
+        "ready": _("ready"),
+        "delayed": _("delayed"),
+        "unhandled": _("no consumer has a handler"),
+        "dead": _("dead letter"),
+        "gone": _("no longer exists"),
+    }
+    return states[head.place]
+
+
+def _head(page: Page, name: str, head: LineHead, now_ms: int) -> dict[str, Any]:
+    return {
+        "id": _id(head.id),
+        "url": _head_url(page, name, head),
+        "name": text.visible(head.name, limit=60),
+        "state": _state(head),
+        "consumer": text.visible(head.consumer, limit=60) if head.consumer else "",
+        "when": text.moment(head.due_ms if head.place == "delayed" else head.since_ms, now=now_ms),
+        "attempt": text.number(head.attempt),
+    }
+
+
+def _head_url(page: Page, name: str, head: LineHead) -> str:
+    """Return the address of the page of a head, "" if it has none."""
+    if head.place == "gone":
+        return ""
+    if head.place == "dead":
+        return page.url("dead_letter", name, head.entry)
+    if head.source is not None:
+        return page.url("entry", name, head.source, text.to_url(head.entry.encode()))
+    # A unique key may contain message data; the id names the message as well, if it is known.
+    member = head.entry if references.without_unique(head.entry) == head.entry else head.id
+    if references.without_unique(member) != member:
+        return ""
+    room = "delayed" if head.place == "delayed" else "unhandled"
+    return page.url("message", name, room, text.to_url(member.encode(errors="replace")))

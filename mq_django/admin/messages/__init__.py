@@ -1,1 +1,0 @@
-"""The pages of ready, pending and waiting messages."""

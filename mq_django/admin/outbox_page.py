@@ -1,0 +1,238 @@
+"""The page of the outboxes: messages that are not published yet, and those that were set aside."""
+
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.message_rows import shown_error
+from mq_django.admin.ui import text
+from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm
+from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.live import LiveParts
+from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs, sections
+from mq_django.conf import get_config
+from mq_django.core.texts import escape, truncate
+from mq_django.inspector import outbox_rows
+from mq_django.inspector.outbox_rows import OutboxRow
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxView, outbox_databases, outboxes
+from mq_django.inspector.problem_sentences import counted, outbox_sentence
+
+#: Messages per page.
+PER_PAGE = 50
+
+RETRY, DISCARD, RETRY_ALL, DISCARD_ALL = "retry", "discard", "retry_all", "discard_all"
+PARTS = ("problems", "outboxes")
+
+
+def alarms(page: Page, found: Collection[OutboxView]) -> list[dict[str, Any]]:
+    """Return the problems of outboxes, for a list of problems."""
+    url = page.url("outbox")
+    return [
+        {
+            "queue": view.destination or view.database,
+            "url": url,
+            "sentence": outbox_sentence(view, what),
+            "what": what.replace(" ", "-"),
+        }
+        for view in found
+        for what in view.problems()
+    ]
+
+
+@needs(VIEW)
+def outbox(page: Page) -> HttpResponse:
+    """Show the outboxes of all databases, and a page of the messages of one."""
+    context, live_url = _context(page), page.url("outbox_stats")
+    live = page.live(PARTS, context).context()
+    return page.render("outbox", _("Outbox"), live_url=live_url, live=live, **context, **_listed(page))
+
+
+@needs(VIEW)
+def stats(page: Page) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.shared("outbox", lambda: _live(page)).response(page.request)
+
+
+def _live(page: Page) -> LiveParts:
+    return page.live(PARTS, _context(page))
+
+
+def _context(page: Page) -> dict[str, Any]:
+    found = outboxes()
+    problems = alarms(page, found)
+    waiting, is_more = sum(view.waiting for view in found), any(view.is_more for view in found)
+    said = ngettext("%(count)s message is not published yet.", "%(count)s messages are not published yet.", waiting)
+    return {
+        "tabs": sections(page, "outbox"),
+        "problems": problems,
+        "summary": said % {"count": counted(waiting, is_more=is_more)},
+        "rows": [_row(page, view) for view in found if not view.error],
+        "keeps": any(view.retained for view in found),
+        "has_databases": len({view.database for view in found}) > 1,
+    }
+
+
+def _row(page: Page, view: OutboxView) -> dict[str, Any]:
+    url = page.url("outbox")
+    return {
+        "database": view.database,
+        "name": text.visible(view.destination, limit=160),
+        # It may no longer be in the settings.
+        "url": page.queue_url(view.destination) if _is_configured(view.destination) else "",
+        "waiting": counted(view.waiting, is_more=view.is_more),
+        "waiting_url": f"{url}?{_query(view.database, view.destination, waiting=True)}",
+        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
+        "is_late": "late" in view.problems(),
+        "retained": counted(view.retained, is_more=view.retained >= MAX_ROWS) if view.retained else "",
+        "set_aside": counted(view.set_aside, is_more=view.is_more),
+        "has_set_aside": view.set_aside > 0,
+        "set_aside_url": f"{url}?{_query(view.database, view.destination, waiting=False)}",
+    }
+
+
+def _is_configured(name: str) -> bool:
+    config = get_config()
+    return name in config.queues or name in config.topics
+
+
+def _query(database: str, destination: str, *, waiting: bool) -> str:
+    shown = {"database": database, "destination": destination, "show": "waiting" if waiting else ""}
+    return urlencode({key: value for key, value in shown.items() if value})
+
+
+def _listed(page: Page) -> dict[str, Any]:
+    """Return the context of the list of messages: those that were set aside, or those that wait."""
+    asked = page.request.GET
+    databases = outbox_databases()
+    if not databases:
+        return {"has_table": False}
+    database = asked.get("database", "")
+    database = database if database in databases else databases[0]
+    destination, waiting = asked.get("destination", "")[:MAX_TEXT], asked.get("show") == "waiting"
+    after = int(asked["after"]) if asked.get("after", "").isdecimal() and len(asked["after"]) < 19 else 0
+    found = outbox_rows.page_of(database, destination, set_aside=not waiting, after=after, limit=PER_PAGE)
+    query = _query(database, destination, waiting=waiting)
+    return {
+        "has_table": True,
+        "database": database,
+        "destination": destination,
+        "is_waiting": waiting,
+        "messages_listed": [_message(page, row) for row in found.rows],
+        "go_on": "" if found.after is None else f"?{query}&after={found.after}",
+        "back": f"?{query}" if after else "",
+        "other_url": f"?{_query(database, destination, waiting=not waiting)}",
+        "act_url": page.url("outbox_act"),
+        "chosen_field": CHOSEN,
+    }
+
+
+def _message(page: Page, row: OutboxRow) -> dict[str, Any]:
+    can_see_data = page.can(SEE_DATA)
+    return {
+        "row": row.id,
+        "id": text.visible(row.message_id, limit=60),
+        "destination": text.visible(row.destination, limit=60),
+        "name": text.visible(row.name, limit=60),
+        "key": text.visible(row.key, limit=60) if row.key is not None and can_see_data else "",
+        "published": text.moment(row.published_ms),
+        "due": text.moment(row.due_ms),
+        "size": text.size(row.size),
+        "is_claimed": row.is_claimed,
+        "error": shown_error(row.error, can_see_data=can_see_data, limit=300),
+        "failed": text.moment(row.failed_ms),
+    }
+
+
+@needs(VIEW, OPERATE)
+def act(page: Page) -> HttpResponse:
+    """Retry or discard messages that were set aside, after confirmation."""
+    given = page.request.POST
+    what, database, destination = given.get("action", ""), given.get("database", ""), given.get("destination", "")
+    if what not in (RETRY, DISCARD, RETRY_ALL, DISCARD_ALL) or database not in outbox_databases():
+        return HttpResponseBadRequest()
+    if what == DISCARD_ALL and not page.can(PURGE):
+        raise PermissionDenied
+    rows = [int(row) for row in chosen(page) if row.isdecimal() and len(row) < 19]
+    back_url = f"{page.url('outbox')}?{_query(database, destination, waiting=False)}"
+    if what in (RETRY, DISCARD) and not rows:
+        page.say(messages.WARNING, _("Select messages first."))
+        return HttpResponseRedirect(back_url)
+    if what in (RETRY_ALL, DISCARD_ALL):
+        rows = []
+    if CONFIRMED not in given:
+        return _confirm(page, what, database, destination, rows, back_url)
+    _do(page, what, database, destination, rows)
+    return HttpResponseRedirect(back_url)
+
+
+def _confirm(page: Page, what: str, database: str, destination: str, rows: list[int], back_url: str) -> HttpResponse:
+    is_retry = what in (RETRY, RETRY_ALL)
+    found = outbox_rows.page_of(database, destination, set_aside=True, limit=MAX_LISTED)
+    listed = _rows(database, rows)
+    if rows:
+        title = (
+            ngettext("Publish %(count)s message?", "Publish %(count)s messages?", len(rows))
+            if is_retry
+            else ngettext("Discard %(count)s message?", "Discard %(count)s messages?", len(rows))
+        ) % {"count": text.number(len(rows))}
+    else:
+        listed = list(found.rows)
+        title = _("Publish all that was set aside?") if is_retry else _("Discard all that was set aside?")
+    sentence = (
+        _("A relay tries to publish again. What Redis refuses again is set aside again.")
+        if is_retry
+        else _("Discarded messages cannot be restored and are never handled.")
+    )
+    return confirm(
+        page,
+        "",
+        title,
+        tab="outbox",
+        sentence=sentence,
+        button=_("Yes, publish") if is_retry else _("Yes, discard"),
+        act_url=page.url("outbox_act"),
+        back_url=back_url,
+        fields=[
+            ("action", what),
+            ("database", database),
+            ("destination", destination),
+            *((CHOSEN, str(row)) for row in rows),
+        ],
+        listed=[text.visible(f"{row.destination} {row.name} {row.message_id}", limit=200) for row in listed],
+        unlisted=max(0, len(rows) - MAX_LISTED),
+        dangerous=not is_retry,
+    )
+
+
+def _rows(database: str, rows: list[int]) -> list[OutboxRow]:
+    """Return the first of some messages, without those that are no longer there."""
+    return [row for row in (outbox_rows.get(database, row) for row in rows[:MAX_LISTED]) if row is not None]
+
+
+def _do(page: Page, what: str, database: str, destination: str, rows: list[int]) -> None:
+    is_retry = what in (RETRY, RETRY_ALL)
+    labels = _rows(database, rows)
+    do = outbox_rows.retry if is_retry else outbox_rows.discard
+    count = do(database, rows, destination=destination)
+    words = {"count": text.number(count)}
+    if is_retry:
+        said = ngettext("%(count)s message will be published.", "%(count)s messages will be published.", count)
+    else:
+        said = ngettext("%(count)s message was discarded.", "%(count)s messages were discarded.", count)
+    page.say(messages.SUCCESS if count else messages.INFO, said % words)
+    if rows and (missing := len(set(rows)) - count) > 0:
+        gone = _("%(count)s were no longer set aside.")
+        page.say(messages.WARNING, gone % {"count": text.number(missing)})
+    if count:
+        verb = "Retried" if is_retry else "Discarded"
+        which = ", ".join(escape(row.message_id) for row in labels)
+        about = f"{verb} {count} messages of the outbox of {escape(database)}" + (f": {which}" if which else "")
+        names = {destination} if destination else {row.destination for row in labels}
+        for name in sorted(names) or ["outbox"]:
+            page.log(name, truncate(about, 1000))

@@ -1,0 +1,255 @@
+"""The page of all queues."""
+
+from typing import Any, NamedTuple, get_args
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django import inspector
+from mq_django.admin import outbox_page, topic_pages
+from mq_django.admin.queue_page import paused_for, reason_input
+from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
+from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.job_pages import running_jobs
+from mq_django.admin.ui.live import LiveParts, LiveRows
+from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs, sections, sentence_of, waiting_url
+from mq_django.conf import get_config
+from mq_django.inspector import actions
+from mq_django.inspector.actions import Switched
+from mq_django.inspector.outbox_views import outboxes, uses_outbox
+from mq_django.inspector.problem_sentences import pause_details, sentence
+from mq_django.inspector.queue_view import Problem, QueueView
+
+PARTS = ("jobs", "problems", "listed")
+
+#: The most problems that are listed, the worst first.
+MAX_PROBLEMS = 50
+
+WORST_FIRST = get_args(Problem)
+
+
+@needs(VIEW)
+def overview(page: Page) -> HttpResponse:
+    """Show all queues, problems first."""
+    context = _context(page)
+    live_url = page.url("stats") + _filter(page).query()
+    return page.render("overview", _("Queues"), live_url=live_url, live=_live(page, context).context(), **context)
+
+
+@needs(VIEW)
+def stats(page: Page) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.shared("overview", lambda: _live(page, _context(page))).response(page.request)
+
+
+def _live(page: Page, context: dict[str, Any]) -> LiveParts:
+    rows = {"rows": LiveRows.of("row", context["rows"], "url")}
+    if context["shows_topics"]:
+        rows["topics"] = LiveRows.of("topic_row", context["topics"], "url")
+    return page.live(PARTS, context, rows)
+
+
+class QueueFilter(NamedTuple):
+    """Which queues the page lists."""
+
+    #: Text that their names contain, in any case.
+    text: str = ""
+    #: Only those with messages, recent activity or problems.
+    hides_idle: bool = False
+    #: A consumer or supervisor: only its queues.
+    of: str = ""
+
+    def matches(self, view: QueueView) -> bool:
+        """Return whether a queue is listed."""
+        if self.text.casefold() not in view.name.casefold():
+            return False
+        if self.of and not any(self.of in (found.id, found.supervisor) for found in view.consumers):
+            return False
+        return not (self.hides_idle and view.is_idle)
+
+    def matches_topic(self, name: str) -> bool:
+        """Return whether a topic is listed also if none of its groups is."""
+        return not self.of and self.text.casefold() in name.casefold()
+
+    def fields(self) -> dict[str, str]:
+        """Return the parameters of the page that are set."""
+        found = {"q": self.text, "hide": "idle" if self.hides_idle else "", "of": self.of}
+        return {field: value for field, value in found.items() if value}
+
+    def query(self) -> str:
+        """Return the query of a URL, "" without a filter."""
+        return f"?{urlencode(self.fields())}" if any(self) else ""
+
+
+def _filter(page: Page) -> QueueFilter:
+    given = page.request.GET
+    text, of = given.get("q", "").strip()[:MAX_TEXT], given.get("of", "")[:MAX_TEXT]
+    return QueueFilter(text, given.get("hide") == "idle", of)
+
+
+def _context(page: Page) -> dict[str, Any]:
+    views = inspector.overview()
+    problems = [(what, view) for view in views for what in view.problems()]
+    problems.sort(key=lambda found: WORST_FIRST.index(found[0]))
+    chosen = _filter(page)
+    listed = {view.name for view in views if chosen.matches(view)}
+    rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
+    if uses_outbox():
+        alarms = [*outbox_page.alarms(page, outboxes()), *alarms]
+    total = sum(not topic_pages.is_group(view) for view in views)
+    troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
+    return {
+        "tabs": sections(page, "queues"),
+        "rows": [_row(page, view) for view in views if view.name in listed and not topic_pages.is_group(view)],
+        "all": text.number(total),
+        "filter": chosen.fields(),
+        "is_filtered": any(chosen),
+        # Also without rows: a filter may find some later.
+        "shows_queues": total > 0,
+        "shows_topics": bool(get_config().topics),
+        "topics": rows,
+        "jobs": [job for view in views for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
+        "find_url": page.url("find"),
+        "message_id": "",
+        "pause_all_url": page.url("pause_all"),
+        "resume_all_url": page.url("resume_all"),
+        "problems": [*alarms, *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS])],
+        "more_problems": text.number(len(problems) - MAX_PROBLEMS) if len(problems) > MAX_PROBLEMS else "",
+        "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)
+        % {"count": troubled}
+        if troubled
+        else _("No problems found."),
+    }
+
+
+def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
+    return {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
+
+
+def _row(page: Page, view: QueueView) -> dict[str, Any]:
+    waiting = view.delayed + view.unhandled + view.parked
+    return {
+        "name": view.name,
+        "parts": len(view.parts),
+        "url": page.queue_url(view.name),
+        "error": view.error,
+        "troubled": bool(view.problems()),
+        "consume": view.consume,
+        "ready": text.number(view.ready),
+        "waiting": text.number(waiting),
+        "waiting_url": waiting_url(page, view),
+        "ready_url": page.url("ready", view.name),
+        "pending_url": page.url("pending", view.name),
+        "pending": text.number(view.pending),
+        "dead": text.number(view.dead),
+        "has_dead": view.dead > 0,
+        "dead_url": page.url("dead", view.name),
+        "alive": text.number(view.alive),
+        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
+        "published": text.rate(view.activity.per_minute("published")),
+        "handled": text.rate(view.activity.per_minute("handled")),
+        "errors": text.percent(view.error_share),
+        "has_errors": view.fails_often,
+        "chart": charts.sparkline(
+            view.activity.handled,
+            label=_("Handled in the last %(minutes)s minutes: %(count)s")
+            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT - 1 : -1]))},
+        ),
+    }
+
+
+# Pause and resume all queues, after confirmation.
+
+
+@needs(VIEW, OPERATE)
+def pause_all(page: Page) -> HttpResponse:
+    """Pause all queues and groups of topics."""
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        return _ask_to_pause(page)
+    reason = page.request.POST.get("reason", "")
+    found = actions.pause_all(who=page.request.user.get_username(), reason=reason)
+    count = len(found.changed)
+    done = ngettext("%(count)s queue was paused.", "%(count)s queues were paused.", count)
+    return _done(page, found, done, paused_for(reason))
+
+
+@needs(VIEW, OPERATE)
+def resume_all(page: Page) -> HttpResponse:
+    """Resume all queues and groups of topics that are paused."""
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        return _ask_to_resume(page)
+    found = actions.resume_all()
+    count = len(found.changed)
+    done = ngettext("%(count)s queue was resumed.", "%(count)s queues were resumed.", count)
+    return _done(page, found, done, "Resumed the queue")
+
+
+def _ask_to_pause(page: Page) -> HttpResponse:
+    running = [view for view in inspector.overview() if not view.paused]
+    if not running:
+        page.say(messages.INFO, _("All queues are paused."))
+        return HttpResponseRedirect(page.url("changelist"))
+    title = ngettext("Pause %(count)s queue?", "Pause all %(count)s queues?", len(running))
+    sentence = _(
+        "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
+        "messages stay in the queue. Publishing continues."
+    ) % {
+        "ready": text.number(sum(view.ready for view in running)),
+        "pending": text.number(sum(view.pending for view in running)),
+    }
+    return confirm(
+        page,
+        "",
+        title % {"count": text.number(len(running))},
+        tab="queues",
+        sentence=sentence,
+        button=_("Yes, pause all"),
+        act_url=page.url("pause_all"),
+        back_url=page.url("changelist"),
+        listed=[text.visible(view.name, limit=200) for view in running[:MAX_LISTED]],
+        unlisted=max(0, len(running) - MAX_LISTED),
+        inputs=[reason_input()],
+    )
+
+
+def _ask_to_resume(page: Page) -> HttpResponse:
+    paused = [view for view in inspector.overview() if view.paused]
+    if not paused:
+        page.say(messages.INFO, _("No queue is paused."))
+        return HttpResponseRedirect(page.url("changelist"))
+    title = ngettext("Resume %(count)s paused queue?", "Resume all %(count)s paused queues?", len(paused))
+    ready = sum(view.ready for view in paused)
+    sentence = ngettext(
+        "%(count)s message is ready and will be handled.", "%(count)s messages are ready and will be handled.", ready
+    )
+    return confirm(
+        page,
+        "",
+        title % {"count": text.number(len(paused))},
+        tab="queues",
+        sentence=sentence % {"count": text.number(ready)},
+        button=_("Yes, resume all"),
+        act_url=page.url("resume_all"),
+        back_url=page.url("changelist"),
+        listed=[text.visible(_paused(view), limit=1000) for view in paused[:MAX_LISTED]],
+        unlisted=max(0, len(paused) - MAX_LISTED),
+    )
+
+
+def _paused(view: QueueView) -> str:
+    details = pause_details(view.pause)
+    return f"{view.name}: {details}" if details else view.name
+
+
+def _done(page: Page, found: Switched, done: str, logged: str) -> HttpResponse:
+    count = len(found.changed)
+    page.say(messages.SUCCESS if count else messages.INFO, done % {"count": text.number(count)})
+    for name in found.changed:
+        page.log(name, logged)
+    for name, error in found.errors.items():
+        page.say(messages.ERROR, f"{name}: {sentence_of(error)}")
+    return HttpResponseRedirect(page.url("changelist"))

@@ -1,0 +1,391 @@
+"""The page of one queue."""
+
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django import inspector
+from mq_django.admin import limit_pages, schedule_pages, topic_pages
+from mq_django.admin.ui import charts, text
+from mq_django.admin.ui.confirm import CONFIRMED, confirm
+from mq_django.admin.ui.job_pages import running_jobs
+from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, needs, tabs, waiting_url
+from mq_django.admin.ui.settings_section import settings_of
+from mq_django.conf import get_config
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.inspector import actions
+from mq_django.inspector.activity import Activity
+from mq_django.inspector.consumers import ConsumerView
+from mq_django.inspector.problem_sentences import sentence
+from mq_django.inspector.queue_view import RECENT, QueueView
+from mq_django.inspector.queues import quick_stats
+
+PARTS = (
+    "tabs",
+    "jobs",
+    "problems",
+    "tiles",
+    "place",
+    "partitions",
+    "charts",
+    "names",
+    "limits",
+    "keys",
+    "schedules",
+    "consumers",
+)
+
+#: Parts that only some queues have.
+NOT_ALWAYS = ("place", "partitions", "limits", "keys", "schedules")
+
+
+@needs(VIEW)
+def queue(page: Page, name: str) -> HttpResponse:
+    """Show a queue or a group of a topic: message counts, activity, limits, schedules and consumers."""
+    live_url = page.url("queue_stats", name) + charts.query(charts.span_of(page), charts.name_of(page))
+    return page.render("queue", name, live_url=live_url, settings=settings_of(name), **_context(page, name))
+
+
+@needs(VIEW)
+def stats(page: Page, name: str) -> HttpResponse:
+    """Return the live parts of the page."""
+    context = _context(page, name)
+    return page.parts([part for part in PARTS if part not in NOT_ALWAYS or part in context], context)
+
+
+@needs(VIEW)
+def figures(page: Page, name: str) -> HttpResponse:
+    """Show the charts of a queue as a table."""
+    view, activity = _look(page, name)
+    return page.render(
+        "figures",
+        _("Figures"),
+        queue=name,
+        tabs=tabs(page, name, "queue", view),
+        figures=charts.figures(activity),
+        said=charts.summary(activity),
+        **charts.frame(page, ""),
+    )
+
+
+def _look(page: Page, name: str) -> tuple[QueueView, Activity]:
+    span, of = charts.span_of(page), charts.name_of(page)
+    if span not in charts.HOURS:
+        # Problems and rates are those of all names.
+        view = inspector.queue(name)
+        return view, inspector.queue(name, of=of).activity if of else view.activity
+    view = quick_stats(name, minutes=RECENT + 1)
+    return view, view.activity if view.error else inspector.activity(name, hours=charts.HOURS[span], of=of)
+
+
+def _context(page: Page, name: str) -> dict[str, Any]:
+    view, activity = _look(page, name)
+    problems = [{"queue": name, "sentence": sentence(view, what), "what": what} for what in view.problems()]
+    context = {
+        "queue": name,
+        "tabs": tabs(page, name, "queue", view),
+        "tiles": _tiles(page, view),
+        "jobs": [job for part in view.each_part for job in running_jobs(page, part.name, part.jobs)],
+        "paused": view.paused,
+        "switch_url": page.url("resume" if view.paused else "pause", name),
+        # Some of its partitions are paused, others are not.
+        "resume_url": page.url("resume", name) if view.paused_parts and not view.paused else "",
+        "purge_url": page.url("purge", name, "ready"),
+        "consumers": [_consumer(view, found) for found in view.consumers],
+        "consume": view.consume,
+        "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
+        **charts.frame(page, page.url("figures", name)),
+        **charts.queue_charts(activity, str(charts.SPANS[charts.span_of(page)][0])),
+        **charts.names(page, activity),
+    }
+    if view.parts:
+        context["partitions"] = [_partition(page, part) for part in view.parts]
+    if not view.error:
+        place = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
+        scheduled = schedule_pages.section(page, name)
+        problems = place.pop("alarms", []) + scheduled.pop("alarms", []) + problems
+        context |= {**place, **limit_pages.section(page, name), **scheduled}
+    summary = _("The queue needs attention.") if problems else _("No problems found.")
+    return {**context, "problems": problems, "summary": summary}
+
+
+def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
+    def tile(label: str, count: int, note: str = "", url: str = "", *, bad: bool = False) -> dict[str, Any]:
+        return {
+            "label": label,
+            "count": text.number(count),
+            "note": note,
+            "url": url,
+            "bad": bad and count > 0,
+        }
+
+    # Without limits of keys there are no parked messages.
+    parked = []
+    if view.parked:
+        url = page.url("waiting", view.name, "parked")
+        parked.append(tile(_("Parked"), view.parked, _("in the lines of their keys"), url))
+    oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
+    due = ""
+    if view.next_due_ms is not None:
+        in_time = _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
+        due = in_time if view.next_due_ms else _("next: now")
+    rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
+    return [
+        tile(
+            _("Ready"),
+            view.ready,
+            oldest or (rates["published"] and _("published: %s") % rates["published"]),
+            page.url("ready", view.name),
+        ),
+        tile(
+            _("Pending"),
+            view.pending,
+            _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"]),
+            page.url("pending", view.name),
+        ),
+        tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
+        tile(
+            _("Unhandled"),
+            view.unhandled,
+            _("no consumer has a handler") if view.unhandled else "",
+            page.url("waiting", view.name, "unhandled"),
+            bad=True,
+        ),
+        *parked,
+        tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
+        tile(_("Running consumers"), view.alive, _lanes(view)),
+    ]
+
+
+def _partition(page: Page, view: QueueView) -> dict[str, Any]:
+    """Return a row of the table of a queue's partitions."""
+    return {
+        "name": view.name,
+        "url": page.queue_url(view.name),
+        "error": view.error,
+        "troubled": bool(view.problems()),
+        "paused": view.paused,
+        "ready": text.number(view.ready),
+        "ready_url": page.url("ready", view.name),
+        "waiting": text.number(view.delayed + view.unhandled + view.parked),
+        "waiting_url": waiting_url(page, view),
+        "pending": text.number(view.pending),
+        "pending_url": page.url("pending", view.name),
+        "dead": text.number(view.dead),
+        "has_dead": view.dead > 0,
+        "dead_url": page.url("dead", view.name),
+        "alive": text.number(view.alive),
+        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
+        "handled": text.rate(view.activity.per_minute("handled")),
+    }
+
+
+def _fetched(view: QueueView) -> str:
+    """Return how many of the pending messages have not started, and for how long the oldest of them has waited."""
+    if not view.fetched:
+        return ""
+    words = {"count": text.number(view.fetched)}
+    if view.fetched_ms is None:
+        return _("not started: %(count)s") % words
+    return _("not started: %(count)s, oldest: %(time)s") % {**words, "time": text.duration(view.fetched_ms)}
+
+
+def _lanes(view: QueueView) -> str:
+    if not view.alive or view.threads is None:
+        return ""
+    return _("threads busy: %(lanes)s") % {"lanes": text.lanes(*view.threads)}
+
+
+def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
+    seen = found.seen_ms_ago
+    return {
+        "id": text.visible(found.id, limit=80),
+        "host": text.visible(found.host, limit=80),
+        "pid": "" if found.pid is None else str(found.pid),
+        "version": text.visible(found.version, limit=40),
+        "threads": text.lanes(found.busy, found.threads),
+        "since": text.moment(found.since_ms, now=view.now_ms),
+        "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
+        "alive": found.alive,
+    }
+
+
+# Pause and resume a queue, after confirmation.
+
+
+@needs(VIEW, OPERATE)
+def pause(page: Page, name: str) -> HttpResponse:
+    """Pause a queue."""
+    if CONFIRMED not in page.request.POST:
+        view = quick_stats(name)
+        sentence = _(
+            "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
+            "messages stay in the queue. Publishing continues."
+        ) % {"ready": text.number(view.ready), "pending": text.number(view.pending)}
+        title, button = _("Pause the queue?"), _("Yes, pause it")
+        return _confirm(page, name, "pause", title, sentence, button, inputs=[reason_input()])
+    reason = page.request.POST.get("reason", "")
+    changed = actions.pause(name, who=page.request.user.get_username(), reason=reason)
+    said = _("The queue is paused.") if changed else _("The queue was already paused.")
+    return _done(page, name, said, paused_for(reason) if changed else "")
+
+
+@needs(VIEW, OPERATE)
+def resume(page: Page, name: str) -> HttpResponse:
+    """Resume a queue."""
+    if CONFIRMED not in page.request.POST:
+        ready = quick_stats(name).ready
+        sentence = ngettext(
+            "%(count)s message is ready and will be handled.",
+            "%(count)s messages are ready and will be handled.",
+            ready,
+        ) % {"count": text.number(ready)}
+        return _confirm(page, name, "resume", _("Resume the queue?"), sentence, _("Yes, resume it"))
+    changed = actions.resume(name)
+    said = _("The queue was resumed.") if changed else _("The queue was not paused.")
+    return _done(page, name, said, "Resumed the queue" if changed else "")
+
+
+def reason_input() -> dict[str, str]:
+    """Return the field for the reason of a pause, for a confirmation page."""
+    shown = _("Optional. Shown with your name until the queue is resumed.")
+    return {"name": "reason", "label": _("Reason"), "value": "", "maxlength": str(actions.MAX_REASON), "help": shown}
+
+
+def paused_for(reason: str) -> str:
+    """Return the text about a pause for the admin's log."""
+    return f"Paused the queue: {reason.strip()[: actions.MAX_REASON]}" if reason.strip() else "Paused the queue"
+
+
+def _confirm(
+    page: Page,
+    name: str,
+    route: str,
+    title: str,
+    sentence: str,
+    button: str,
+    inputs: Sequence[dict[str, str]] = (),
+) -> HttpResponse:
+    return confirm(
+        page,
+        name,
+        title,
+        tab="queue",
+        sentence=sentence,
+        button=button,
+        act_url=page.url(route, name),
+        back_url=page.queue_url(name),
+        inputs=inputs,
+    )
+
+
+def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
+    page.say(messages.SUCCESS if logged else messages.INFO, said)
+    if logged:
+        page.log(name, logged)
+    return HttpResponseRedirect(page.queue_url(name))
+
+
+# The page on which one of a queue's partitions is chosen, in the place of a page that only partitions have.
+
+#: The pages that a queue with partitions has itself, by their names. On the others one of its partitions is chosen.
+OF_WHOLE = frozenset(
+    {
+        "change",
+        "dead_all",
+        "dead_export",
+        "dead_groups",
+        "dead_job",
+        "dead_job_cancel",
+        "dead_job_stats",
+        "figures",
+        "message_job",
+        "message_job_cancel",
+        "message_job_stats",
+        "pause",
+        "purge",
+        "queue_stats",
+        "resume",
+        "schedule_add",
+        "schedule_change",
+        "schedule_delete",
+        "schedule_fire",
+        "schedule_forget",
+        "schedule_pause",
+        "schedule_resume",
+        "schedule_skip",
+        "schedule_unskip",
+        "seek",
+        "unsubscribe",
+    }
+)
+
+#: The lists of messages, of which each partition has its own.
+PLACES = frozenset({"ready", "pending", "delayed", "unhandled", "parked", "dead"})
+
+#: The parameters of pages that are not about one message, which is in one partition.
+OF_LISTS = frozenset({"name", "place", "room", "what"})
+
+
+def offered(route: str, view: View) -> View:
+    """Return a view that offers the partitions if the queue has some, and no such page itself."""
+    if route in OF_WHOLE:
+        return view
+
+    @wraps(view)
+    def shown(page: Page, **kwargs: str) -> HttpResponse:
+        if "name" not in kwargs or not get_config().queue(kwargs["name"]).parts:
+            return view(page, **kwargs)
+        if not page.can(VIEW, *getattr(view, "permissions", ())):
+            raise PermissionDenied
+        return _choice(page, route, kwargs)
+
+    return shown
+
+
+def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
+    name, found = kwargs["name"], page.request.resolver_match
+    sentence = _("The queue “%(name)s” has partitions: choose one.") % {"name": name}
+    if page.request.path.endswith(".json"):
+        return JsonResponse({"error": sentence}, status=404)
+    view, place = quick_stats(name), kwargs.get("room", route)
+    query = f"?{page.request.GET.urlencode()}" if page.request.GET else ""
+    parts = []
+    for part in view.parts:
+        url = page.queue_url(part.name)
+        if found is not None and set(kwargs) <= OF_LISTS:
+            url = reverse(found.view_name, kwargs={**kwargs, "name": part.name}, current_app=found.namespace) + query
+        parts.append((part.name, url, _count(part, place)))
+    return page.render(
+        "partitions",
+        _("Partitions"),
+        # Nothing was changed.
+        status=200 if page.request.method in {"GET", "HEAD"} else 400,
+        queue=name,
+        tabs=tabs(page, name, place, view),
+        sentence=sentence,
+        listed=parts,
+        actions=_actions(page, name) if place == "dead" and view.dead else [],
+    )
+
+
+def _count(part: QueueView, place: str) -> str:
+    return text.number(getattr(part, place)) if place in PLACES else ""
+
+
+def _actions(page: Page, name: str) -> list[tuple[str, str]]:
+    """Return what can be done with the dead letters of all partitions."""
+    found = [(_("Group by error"), page.url("dead_groups", name))]
+    if page.can(OPERATE):
+        found.append((_("Redrive all…"), page.url("dead_all", name, "redrive")))
+        found.append((_("Move all…"), page.url("dead_all", name, "move")))
+    if page.can(OPERATE, PURGE):
+        found.append((_("Delete all…"), page.url("dead_all", name, "delete")))
+    return found

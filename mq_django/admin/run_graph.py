@@ -1,0 +1,204 @@
+"""The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
+
+Colours are those of the style sheet, and each state is a word as well.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from mq_django.admin.ui import text
+from mq_django.core.texts import escape, truncate
+from mq_django.inspector.workflow_runs import STEP_STATES, StepLine
+
+# The places of steps in a graph: columns by the longest path to a step.
+
+#: How often the order of each column is improved.
+SWEEPS = 4
+
+
+class GraphPlace(NamedTuple):
+    """The place of a step: its column, and its row, which may be between two."""
+
+    column: int
+    row: float
+
+
+class Layout(NamedTuple):
+    """The places of all steps."""
+
+    places: Mapping[int, GraphPlace]
+    columns: int
+    rows: int
+
+
+def lay_out(before: Mapping[int, Sequence[int]]) -> Layout:
+    """Return the places of steps.
+
+    A step is in the column behind the last of those that it waits for. In a column steps stand near those that they
+    wait for. Steps that wait for each other, which another program may have written, are in the last column.
+    """
+    columns = _columns(before)
+    members: dict[int, list[int]] = defaultdict(list)
+    for number in sorted(before):
+        members[columns[number]].append(number)
+    ordered = [members[column] for column in sorted(members)]
+    after = _reversed(before)
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        neighbours = before if down else after
+        for column in ordered[1:] if down else ordered[-2::-1]:
+            rows = _rows(ordered)
+            column.sort(key=lambda number, rows=rows: (_mean(rows, neighbours.get(number, ()), number), number))  # type: ignore[misc]
+    rows = _rows(ordered)
+    places = {number: GraphPlace(column, rows[number]) for column, group in enumerate(ordered) for number in group}
+    return Layout(places, len(ordered), max(map(len, ordered), default=0))
+
+
+def _columns(before: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    left = {number: len({*others} & before.keys()) for number, others in before.items()}
+    after, found = _reversed(before), dict[int, int]()
+    free = sorted(number for number, count in left.items() if not count)
+    for number in free:
+        found[number] = 1 + max((found[other] for other in before[number] if other in found), default=-1)
+        for other in after[number]:
+            left[other] -= 1
+            if not left[other]:
+                # Is looked at later.
+                free.append(other)
+    last = 1 + max(found.values(), default=-1)
+    return {number: found.get(number, last) for number in before}
+
+
+def _reversed(before: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+    after: dict[int, list[int]] = defaultdict(list)
+    for number, others in before.items():
+        for other in {*others}:
+            if other in before:
+                after[other].append(number)
+    return after
+
+
+def _rows(ordered: Iterable[Sequence[int]]) -> dict[int, float]:
+    """Return the row of each step, with each column in the middle."""
+    columns = list(ordered)
+    tallest = max(map(len, columns), default=0)
+    return {number: row + (tallest - len(column)) / 2 for column in columns for row, number in enumerate(column)}
+
+
+def _mean(rows: Mapping[int, float], others: Iterable[int], number: int) -> float:
+    known = [rows[other] for other in others if other in rows]
+    return sum(known) / len(known) if known else rows[number]
+
+
+# The steps of a run as a graph: inline SVG without styles, so that a strict content security policy allows it.
+
+#: Pixels of a step and of the gaps between steps; of the margin, which has the outline of a focused step.
+WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 42, 56, 14, 6
+#: Half the size of a join.
+DOT = 5
+#: Characters of a task's name in the graph.
+MAX_NAME = 24
+
+
+class NodeLink(NamedTuple):
+    """Where a step leads to."""
+
+    url: str
+    #: What is there, for screen readers.
+    what: str
+
+
+def step_word(state: str) -> str:
+    """Return the state of a step as a word for people."""
+    words = {
+        "building": _("being added"),
+        "waiting": _("waiting"),
+        "held": _("held"),
+        "started": _("started"),
+        "done": _("done"),
+        "failed": _("failed"),
+        "skipped": _("skipped"),
+        "passed": _("passed"),
+    }
+    return words.get(state) or escape(state)[:20]
+
+
+def step_kind(state: str) -> str:
+    """Return the state of a step as part of a CSS class."""
+    return state if state in STEP_STATES.values() else "other"
+
+
+def graph(steps: Sequence[StepLine], links: Mapping[int, NodeLink]) -> SafeString:
+    """Return the graph of steps, with links to their messages."""
+    known = {step.number: step for step in steps}
+    layout = lay_out({step.number: step.before for step in steps})
+    count = sum(not step.is_join for step in steps)
+    width = 2 * MARGIN + layout.columns * (WIDTH + GAP_X) - GAP_X
+    height = 2 * MARGIN + layout.rows * (HEIGHT + GAP_Y) - GAP_Y
+    return format_html(
+        '<svg class="mq-graph" role="group" aria-labelledby="mq-graph-title mq-graph-about" width="{w}" height="{h}" '
+        'viewBox="0 0 {w} {h}"><title id="mq-graph-title">{title}</title><desc id="mq-graph-about">{about}</desc>'
+        "{edges}{nodes}</svg>",
+        w=width,
+        h=height,
+        title=_("Graph of the steps"),
+        about=_("%(count)s steps, each to the right of those that it waits for. The table below has the same.")
+        % {"count": text.number(count)},
+        edges=format_html_join("", '<path class="mq-edge" d="{}"/>', ((path,) for path in _edges(known, layout))),
+        nodes=format_html_join("", "{}", ((_node(step, layout.places[step.number], links),) for step in steps)),
+    )
+
+
+def _edges(known: Mapping[int, StepLine], layout: Layout) -> Iterator[str]:
+    for step in known.values():
+        to_x, to_y = _left(layout.places[step.number], step)
+        for other in step.before:
+            x, y = _right(layout.places[other], known[other])
+            middle = (x + to_x) // 2
+            yield f"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}"
+
+
+def _corner(place: GraphPlace) -> tuple[int, int]:
+    return MARGIN + place.column * (WIDTH + GAP_X), MARGIN + round(place.row * (HEIGHT + GAP_Y))
+
+
+def _left(place: GraphPlace, step: StepLine) -> tuple[int, int]:
+    x, y = _corner(place)
+    return (x + WIDTH // 2 - DOT if step.is_join else x), y + HEIGHT // 2
+
+
+def _right(place: GraphPlace, step: StepLine) -> tuple[int, int]:
+    x, y = _corner(place)
+    return (x + WIDTH // 2 + DOT if step.is_join else x + WIDTH), y + HEIGHT // 2
+
+
+def _node(step: StepLine, place: GraphPlace, links: Mapping[int, NodeLink]) -> SafeString:
+    x, y = _corner(place)
+    if step.is_join:
+        return format_html('<circle class="mq-join" cx="{}" cy="{}" r="{}"/>', x + WIDTH // 2, y + HEIGHT // 2, DOT)
+    state, task = step_word(step.state), escape(step.task) or "?"
+    took = text.seconds(step.took)
+    inside = format_html(
+        '<title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="4"/>'
+        '<text class="mq-step-name" x="{}" y="{}">{}</text><text class="mq-step-state" x="{}" y="{}">{}</text>',
+        f"{step.number} {task}",
+        *(x, y, WIDTH, HEIGHT),
+        *(x + 10, y + 18, truncate(task.rpartition(".")[2], MAX_NAME)),
+        *(x + 10, y + 34, f"{step.number} · {state} · {took}" if took else f"{step.number} · {state}"),
+    )
+    link, kind = links.get(step.number), step_kind(step.state)
+    if link is None:
+        return format_html('<g class="mq-step mq-step-{}">{}</g>', kind, inside)
+    label = _("Step %(number)s, %(task)s: %(state)s") % {"number": step.number, "task": task, "state": state}
+    return format_html(
+        '<a class="mq-step mq-step-{}" href="{}" aria-label="{}">{}</a>',
+        kind,
+        link.url,
+        f"{label}. {link.what}",
+        inside,
+    )

@@ -1,0 +1,384 @@
+"""The list of all runs of workflows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.admin.utils import quote
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from mq_django.admin.message_rows import shown_error
+from mq_django.admin.run_graph import NodeLink, graph, step_kind, step_word
+from mq_django.admin.ui import text
+from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.live import LiveParts, LiveRows
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections
+from mq_django.admin.ui.references import HIDDEN
+from mq_django.admin.ui.text import bar, share_bar
+from mq_django.conf import get_config
+from mq_django.core.flow_graph import ranges
+from mq_django.core.ids import is_run_id
+from mq_django.core.numbers import whole
+from mq_django.core.texts import escape
+from mq_django.inspector import workflow_runs
+from mq_django.inspector.message_views import progress_of
+from mq_django.inspector.workflow_runs import ENDED_STATES, RUN_STATES, STEP_STATES, RunView, StepLine
+
+#: Runs per page.
+PER_PAGE = 50
+
+
+def state_word(state: str) -> str:
+    """Return the state of a run as a word for people."""
+    words = {
+        "building": _("being defined"),
+        "running": _("running"),
+        "succeeded": _("succeeded"),
+        "failed": _("failed"),
+        "cancelled": _("cancelled"),
+        "expired": _("expired"),
+    }
+    return words.get(state) or escape(state)[:40]
+
+
+@needs(VIEW)
+def runs(page: Page) -> HttpResponse:
+    """Show a page of runs, the latest first."""
+    context = _context(page)
+    live = _live(page, context)
+    return page.render("workflows", _("Workflows"), live=live.context(), live_url=_live_url(page), **context)
+
+
+@needs(VIEW)
+def stats(page: Page) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.shared("workflows", lambda: _live(page, _context(page))).response(page.request)
+
+
+def _live(page: Page, context: dict[str, Any]) -> LiveParts:
+    return page.live((), context, {"runs": LiveRows.of("run_row", context["rows"], "id")})
+
+
+def _live_url(page: Page) -> str:
+    query = page.request.GET.urlencode()
+    return page.url("workflows_stats") + (f"?{query}" if query else "")
+
+
+def _context(page: Page) -> dict[str, Any]:
+    asked = page.request.GET
+    state, name = asked.get("state", ""), asked.get("name", "").strip()[:MAX_TEXT]
+    state = state if state in RUN_STATES else ""
+    terms = {key: value for key, value in (("state", state), ("name", name)) if value}
+    found = workflow_runs.look_at_runs(state=state, name=name, after=asked.get("after", ""), limit=PER_PAGE)
+    return {
+        "tabs": sections(page, "workflows"),
+        "summary": _summary(),
+        "rows": [_row(page, view) for view in found.rows],
+        "states": [
+            {"value": one, "label": state_word(one), "is_chosen": one == state}
+            for one in RUN_STATES
+            if one != "building"
+        ],
+        "name": name,
+        "is_filtered": bool(terms),
+        "is_later": bool(asked.get("after")),
+        "go_on": "?" + urlencode({**terms, "after": found.after}) if found.after else "",
+        "back": "?" + urlencode(terms),
+        "looked": text.number(found.scanned),
+    }
+
+
+def _summary() -> str:
+    count = workflow_runs.count_alive()
+    if not count:
+        return _("No run is running.")
+    return ngettext("%(count)s run is running.", "%(count)s runs are running.", count) % {"count": text.number(count)}
+
+
+def _row(page: Page, view: RunView) -> dict[str, Any]:
+    return {
+        "id": view.id,
+        "name": text.visible(view.name, limit=80),
+        "url": page.url("workflow_run", view.id),
+        "state": state_word(view.state),
+        "kind": kind_of(view.state),
+        "is_bad": view.state in ("failed", "expired"),
+        "progress": run_progress(view),
+        "failed": text.number(view.failed),
+        "has_failed": view.failed > 0,
+        "started": text.moment(view.started_ms),
+        "took": took_text(view),
+    }
+
+
+def kind_of(state: str) -> str:
+    """Return the state of a run as part of a CSS class."""
+    return state if state in RUN_STATES else "other"
+
+
+def took_text(view: RunView) -> str:
+    """Return how long a run took; "" until it has ended."""
+    if view.started_ms is None or view.finished_ms is None:
+        return ""
+    return text.seconds(max(0, view.finished_ms - view.started_ms) / 1000)
+
+
+def run_progress(view: RunView) -> dict[str, Any]:
+    """Return what the template `progress.html` shows of a run."""
+    said = ngettext("%(done)s of %(total)s step", "%(done)s of %(total)s steps", view.total)
+    numbers = {"done": text.number(view.done), "total": text.number(view.total)}
+    return share_bar(view.done / view.total if view.total else None, said % numbers)
+
+
+# The rows of a table of steps.
+
+
+def links_of(page: Page, steps: Sequence[StepLine]) -> Mapping[int, NodeLink]:
+    """Return where steps lead to: a failed one to its dead letter, another one to the search for its message."""
+    dead, find = workflow_runs.dead_letters_of(steps), page.url("find")
+    found: dict[int, NodeLink] = {}
+    for step in steps:
+        if step.number in dead:
+            found[step.number] = NodeLink(page.url("dead_letter", step.queue, dead[step.number]), _("Dead letter"))
+        elif step.message_id:
+            found[step.number] = NodeLink(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
+    return found
+
+
+def step_rows(
+    page: Page,
+    view: RunView,
+    steps: Sequence[StepLine],
+    links: Mapping[int, NodeLink],
+    before: Mapping[int, Sequence[int]] | None = None,
+) -> list[dict[str, Any]]:
+    """Return what the template `step_table.html` shows of steps; `before` has the steps that each waits for."""
+    bars = _bars(page, steps)
+    return [
+        _step_row(page, view, step, links.get(step.number), (before or {}).get(step.number, ()))
+        | {"progress": bars.get(step.number)}
+        for step in steps
+    ]
+
+
+def _bars(page: Page, steps: Sequence[StepLine]) -> Mapping[int, dict[str, Any] | None]:
+    """Return the progress of the steps that run, as far as they report it."""
+    started = [step for step in steps if step.state == "started" and step.message_id]
+    found = progress_of([(step.queue, step.message_id) for step in started])
+    sees = page.can(SEE_DATA)
+    return {step.number: bar(one, can_see_data=sees) for step, one in zip(started, found, strict=True)}
+
+
+def _step_row(
+    page: Page, view: RunView, step: StepLine, link: NodeLink | None, before: Sequence[int]
+) -> dict[str, Any]:
+    can_skip = step.state == "failed" and page.can(OPERATE)
+    return {
+        "number": text.number(step.number),
+        "task": text.visible(step.task, limit=120) if step.task else "",
+        "queue": text.visible(step.queue, limit=80) if step.queue else "",
+        "queue_url": page.queue_url(step.queue) if step.queue in get_config().queues else "",
+        "state": step_word(step.state),
+        "kind": step_kind(step.state),
+        "before": text.visible(ranges(before).replace(",", ", "), limit=60),
+        "started": text.moment(step.began_ms),
+        "took": text.seconds(step.took),
+        "url": link.url if link else "",
+        "what": link.what if link else "",
+        "skip_url": page.url("workflow_skip", view.id, str(step.number)) if can_skip else "",
+    }
+
+
+# The page of a run of a workflow, and the lists of its steps.
+
+#: Steps per page of a list, and of each state on the page of a run with many steps.
+STEPS_PER_PAGE, EXAMPLES = 100, 10
+#: The most steps that are renewed while the page is open.
+LIVE_STEPS = 40
+#: What the object of a run is called in the admin's log, in front of its id. No queue has a space in its name.
+LOGGED = "run "
+
+
+def title_of(view: RunView) -> str:
+    """Return the title of a run's pages."""
+    return _("Run of %(name)s") % {"name": escape(view.name)[:100] or view.id}
+
+
+def logged_run(name: str) -> str | None:
+    """Return the id of the run that an object of the admin's log is; None if it is none."""
+    run = name.removeprefix(LOGGED)
+    return run if name.startswith(LOGGED) and is_run_id(run) else None
+
+
+def gone(page: Page, run: str) -> HttpResponse:
+    """Return to the list of runs, and say that there is no such run."""
+    page.say(messages.WARNING, _("There is no run “%(run)s”: it ended a week ago.") % {"run": escape(run)[:100]})
+    return HttpResponseRedirect(page.url("workflows"))
+
+
+@needs(VIEW)
+def show(page: Page, run: str) -> HttpResponse:
+    """Show a run: a graph of up to 200 steps, or else the first steps of each state."""
+    view = workflow_runs.run(run)
+    if view is None:
+        return gone(page, run)
+    context = _run_context(page, view)
+    steps = workflow_runs.graph_steps(view)
+    context |= _drawn(page, view, steps) if steps else _folded(page, view)
+    return page.render(
+        "workflow_run",
+        title_of(view),
+        live=page.live(_live_parts(steps), context).context(),
+        live_url=page.url("workflow_run_stats", view.id),
+        **context,
+    )
+
+
+@needs(VIEW)
+def run_stats(page: Page, run: str) -> HttpResponse:
+    """Return the live parts of the page of a run."""
+    if workflow_runs.run(run) is None:
+        return JsonResponse({"error": _("This run does not exist any more.")}, status=404)
+    return page.shared(f"run {run}", lambda: _live_run(page, run)).response(page.request)
+
+
+def _live_run(page: Page, run: str) -> LiveParts:
+    view = workflow_runs.run(run)
+    if view is None:
+        raise Http404
+    context = _run_context(page, view)
+    steps = workflow_runs.graph_steps(view) if view.total <= LIVE_STEPS else None
+    names = _live_parts(steps)
+    return page.live(names, {**context, **_drawn(page, view, steps)} if steps and len(names) > 1 else context)
+
+
+def _live_parts(steps: Sequence[StepLine] | None) -> tuple[str, ...]:
+    """Return the parts of the page that are renewed. Those of many steps would be hundreds of kilobytes each time."""
+    is_small = steps and sum(not step.is_join for step in steps) <= LIVE_STEPS
+    return ("run_state", "run_graph", "run_steps") if is_small else ("run_state",)
+
+
+@needs(VIEW)
+def steps(page: Page, run: str) -> HttpResponse:
+    """Show a page of the steps of a run, all or those in one state."""
+    view, asked = workflow_runs.run(run), page.request.GET
+    if view is None:
+        return gone(page, run)
+    state = asked.get("state", "") if asked.get("state") in STEP_STATES.values() else ""
+    found = workflow_runs.look_at_steps(
+        view, state=state, after=whole(asked.get("after", "0"), 10**9) or 0, limit=STEPS_PER_PAGE
+    )
+    terms = {"state": state} if state else {}
+    url = page.url("workflow_run", view.id)
+    return page.render(
+        "workflow_steps",
+        title_of(view),
+        tabs=sections(page, "workflows"),
+        run_url=url,
+        state=step_word(state) if state else "",
+        rows=step_rows(page, view, found.rows, links_of(page, found.rows)),
+        go_on="?" + urlencode({**terms, "after": found.after}) if found.after else "",
+        back="?" + urlencode(terms),
+        looked=text.number(found.scanned),
+    )
+
+
+def _run_context(page: Page, view: RunView) -> dict[str, Any]:
+    can_retry = view.state in ENDED_STATES - {"succeeded"} or (view.state == "running" and view.failed > 0)
+    return {
+        "tabs": sections(page, "workflows"),
+        "summary": _run_summary(view.state),
+        "facts": [(label, value) for label, value in _facts(page, view) if value],
+        "progress": run_progress(view),
+        "state": state_word(view.state),
+        "kind": kind_of(view.state),
+        "cancel_url": page.url("workflow_cancel", view.id) if view.state == "running" else "",
+        "retry_url": page.url("workflow_retry", view.id) if can_retry else "",
+        "history_url": page.url("history", quote(LOGGED + view.id)),
+        "steps_url": page.url("workflow_steps", view.id),
+    }
+
+
+def _run_summary(state: str) -> str:
+    sentences = {
+        "succeeded": _("The run has succeeded."),
+        "failed": _("The run has failed."),
+        "cancelled": _("The run was cancelled."),
+        "expired": _("The run has expired."),
+    }
+    return sentences.get(state) or _("The run is %(state)s.") % {"state": state_word(state)}
+
+
+def _facts(page: Page, view: RunView) -> list[tuple[str, SafeString | str]]:
+    sees = page.can(SEE_DATA)
+    policies = {
+        "stop": _("stop: after a failure no further step starts"),
+        "continue": _("continue: after a failure all steps run that do not wait for it"),
+    }
+    failed = workflow_runs.failure(view.id) if view.failed else None
+    return [
+        (_("Workflow"), text.visible(view.name)),
+        (_("Run"), view.id),
+        (_("Policy"), policies.get(view.policy) or text.visible(view.policy, limit=40)),
+        (_("Round"), text.number(view.round) if view.round > 1 else ""),
+        (_("Started"), text.moment(view.started_ms)),
+        (_("Ended"), text.moment(view.finished_ms)),
+        (_("Took"), took_text(view)),
+        (_("Expires"), "" if view.state in ENDED_STATES else text.moment(view.expires_ms)),
+        (_("Unique key"), (text.visible(view.unique, limit=400) if sees else HIDDEN) if view.unique else ""),
+        (_("Steps"), _counts(view)),
+        (_("Latest failure"), _failure(failed, can_see_data=sees) if failed else ""),
+    ]
+
+
+def _counts(view: RunView) -> str:
+    counts = {
+        "done": view.done,
+        "started": view.started,
+        "failed": view.failed,
+        "skipped": view.skipped,
+        "waiting": view.waiting,
+    }
+    return ", ".join(f"{text.number(count)} {step_word(state)}" for state, count in counts.items() if count)
+
+
+def _failure(failed: tuple[int, str], *, can_see_data: bool) -> SafeString:
+    number, reason = failed
+    said = shown_error(reason, can_see_data=can_see_data, limit=400)
+    return format_html("{}: {}", _("Step %(number)s") % {"number": text.number(number)}, said)
+
+
+def _drawn(page: Page, view: RunView, steps: Sequence[StepLine]) -> dict[str, Any]:
+    links, tasks = links_of(page, steps), [step for step in steps if not step.is_join]
+    return {
+        "graph": graph(steps, links),
+        "rows": step_rows(page, view, tasks, links, workflow_runs.names_before(steps)),
+        "with_before": True,
+        "caption": _("Steps"),
+    }
+
+
+def _folded(page: Page, view: RunView) -> dict[str, Any]:
+    found, url = workflow_runs.count_steps(view, examples=EXAMPLES), page.url("workflow_steps", view.id)
+    shown = [step for group in found.first.values() for step in group]
+    rows = dict(zip([step.number for step in shown], step_rows(page, view, shown, links_of(page, shown)), strict=True))
+    return {
+        "groups": [
+            {
+                "state": step_word(state),
+                "kind": step_kind(state),
+                "count": text.number(count),
+                "caption": _("Steps: %(state)s") % {"state": step_word(state)},
+                "rows": [rows[step.number] for step in found.first[state]],
+                "more_url": f"{url}?{urlencode({'state': state})}" if count > EXAMPLES else "",
+                "is_open": state in ("failed", "started"),
+            }
+            for state, count in found.counts.items()
+        ],
+        "looked": text.number(found.looked) if found.looked < view.last else "",
+    }

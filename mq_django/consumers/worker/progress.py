@@ -1,0 +1,145 @@
+"""Save what running handlers report, and which tasks are running."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
+from mq_django.consumers.service import Service
+from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.worker.lanes import RunningState
+from mq_django.consumers.worker.settler import ReportBook
+from mq_django.consumers.worker.timekeeper import Lane
+from mq_django.core import clock
+from mq_django.core.logs import get_logger
+from mq_django.errors import StoreError
+from mq_django.stores.progress_reports import save
+from mq_django.stores.results import RunningTask, note_running
+from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.sessions import Wire
+
+# The tasks that have been running for a second, each of which is noted once in its result.
+
+#: Seconds that a task runs before that is noted: shorter ones cost nothing.
+AFTER = 1.0
+
+
+class RunningTasks:
+    """The tasks of one server's queues that run in this process.
+
+    Args:
+        queues: on that server, by their numbers. Those that keep no results are left out.
+        consumer: the name of this consumer in the lines of attempts.
+        shared_state: says since when a lane runs, and whether this consumer still holds what it has read.
+        places: where handlers run.
+    """
+
+    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, places: Sequence[Lane]) -> None:
+        self._queues = {number: config for number, config in queues.items() if config.keeps_results}
+        self._consumer = consumer
+        self._shared_state = shared_state
+        self._places = places
+        #: The deliveries that are noted, and were still running at the last look.
+        self._noted: set[Receipt] = set()
+
+    def unnoted(self) -> Mapping[int, Mapping[Receipt, RunningTask]]:
+        """Return the tasks that have been running for a second and are not noted yet, by the number of the queue."""
+        if not self._queues:
+            return {}
+        found: dict[int, dict[Receipt, RunningTask]] = defaultdict(dict)
+        now, now_ms, running = time.monotonic(), clock.now_ms(), set[Receipt]()
+        for place in self._places:
+            job = place.running()
+            if job is None or not job.handler.keeps_result:
+                continue
+            receipt = job.executor.receipt(job.delivery)
+            running.add(receipt)
+            # Read after the job: if another one has started since, it has not been running for long.
+            seconds = now - self._shared_state.since(place.number)
+            if seconds >= AFTER and receipt.queue in self._queues and receipt not in self._noted:
+                found[receipt.queue][receipt] = RunningTask(job.delivery, now_ms - round(seconds * 1000))
+        self._noted &= running
+        return found
+
+    def note(self, wire: Wire, number: int, tasks: Mapping[Receipt, RunningTask]) -> None:
+        """Note in the results of tasks of a queue that they are running.
+
+        Raises:
+            StoreError: Redis cannot be reached, or refuses a command. What is not noted is returned by `unnoted` again.
+        """
+        # What this consumer no longer holds, another one may be handling.
+        held = {
+            receipt: each for receipt, each in tasks.items() if self._shared_state.holds(number, each.delivery.read_at)
+        }
+        note_running(wire, self._queues[number], self._consumer, list(held.values()))
+        self._noted.update(held)
+
+
+# Save what running handlers report, and which tasks are running.
+
+logger = get_logger(__name__)
+
+#: Seconds between two rounds: how much of its work a handler repeats after its process was killed.
+EVERY = 1.0
+
+
+class ProgressReporter(Service):
+    """Looks once a second at the running handlers of one server's queues.
+
+    It saves what has changed in their reports, and notes in the results of tasks that these are running.
+    """
+
+    name = "progress reporter"
+
+    def __init__(
+        self, books: Mapping[int, ReportBook], tasks: RunningTasks, shared_state: RunningState, session: AnySession
+    ) -> None:
+        super().__init__()
+        self._books = books
+        self._tasks = tasks
+        self._shared_state = shared_state
+        self._session = session
+
+    def run_once(self) -> float:
+        """Save the reports that have changed, and note the tasks that have been running for a second."""
+        self._save_reports()
+        unnoted = self._tasks.unnoted()
+        self.each(unnoted, lambda number: self._tasks.note(self._session, number, unnoted[number]), called=self._name)
+        return EVERY
+
+    def close(self) -> None:
+        """Save what handlers have reported last that outlast the grace period."""
+        try:
+            self._save_reports()
+        except StoreError as error:
+            logger.warning("The last reports of running handlers could not be saved: %s", error)
+        self._session.close()
+
+    def _save_reports(self) -> None:
+        self.each(self._books, self._save, called=self._name)
+
+    def _save(self, number: int) -> None:
+        book = self._books[number]
+        # What the consumer no longer holds, another one may be handling.
+        held = [each for each in book.changed() if self._shared_state.holds(number, each.delivery.read_at)]
+        save(self._session, book.config, held)
+
+    def _name(self, number: int) -> str:
+        return self._books[number].config.name
+
+
+def progress_reporters(
+    servers: Mapping[str, ServerQueues],
+    books: Sequence[ReportBook],
+    consumer: str,
+    shared_state: SharedState,
+    places: Sequence[Lane],
+) -> Iterator[ProgressReporter]:
+    """Yield a reporter for the queues on each server."""
+    for share in servers.values():
+        tasks = RunningTasks(share, consumer, shared_state, places)
+        reporter = ProgressReporter(
+            {number: books[number] for number in share}, tasks, shared_state, open_session_to(share)
+        )
+        assign([reporter], share.values(), servers=len(servers))
+        yield reporter

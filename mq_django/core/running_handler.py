@@ -1,0 +1,353 @@
+"""What a running handler reports: its progress, and its position in a queryset."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from mq_django.core import clock
+from mq_django.core.flow_graph import StepRecord
+from mq_django.core.ids import new_id
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.messages import Delivery
+from mq_django.core.numbers import LAST_MS, whole
+from mq_django.core.queue_configs import QueueConfig
+from mq_django.core.texts import repr_of
+from mq_django.errors import DecodeError, InvalidMessage, InvalidProgress, NotInHandler
+
+#: The most characters of a note.
+MAX_NOTE = 500
+#: The largest number of a report. Larger ones are not whole in JSON of other languages.
+MAX_NUMBER = 2**53
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a handler is, as it has reported last."""
+
+    #: How much is done, from 0.
+    done: Number
+    #: How much there is to do; None if that is unknown.
+    total: Number | None = None
+    #: What it does now, as text for people.
+    note: str = ""
+    #: The number of the attempt that has reported.
+    attempt: int = 1
+    #: When it has reported, in ms since 1970 by the consumer's clock.
+    at_ms: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """Return the part that is done, from 0 to 1; None if the total is unknown or 0."""
+        return min(1.0, self.done / self.total) if self.total else None
+
+    @property
+    def at(self) -> datetime | None:
+        """Return when it has reported, as an aware datetime in UTC; None if unknown."""
+        return None if self.at_ms is None else datetime.fromtimestamp(self.at_ms / 1000, UTC)
+
+
+def checked(done: object, total: object, note: object) -> Progress:
+    """Return the progress with these values.
+
+    Raises:
+        InvalidProgress: a number is not finite, below 0 or over 2**53, or the note is not text of up to 500 characters.
+    """
+    if not _is_number(done):
+        raise InvalidProgress(f"done must be a finite number from 0 to 2**53, not {_shown(done)}")
+    if total is not None and not _is_number(total):
+        raise InvalidProgress(f"total must be None or a finite number from 0 to 2**53, not {_shown(total)}")
+    if not isinstance(note, str) or len(note) > MAX_NOTE:
+        raise InvalidProgress(f"note must be text of up to {MAX_NOTE} characters, not {repr_of(note)}")
+    try:
+        dumps(note)
+    except InvalidMessage as error:
+        raise InvalidProgress(f"note is not text that JSON can hold: {repr_of(note)}") from error
+    return Progress(done=done, total=total, note=note, at_ms=clock.now_ms())  # type: ignore[arg-type] # checked
+
+
+def _is_number(value: object) -> bool:
+    # NaN is in no order.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+
+
+def _shown(value: object) -> str:
+    # Python makes no text of an integer with thousands of digits.
+    return "a larger integer" if isinstance(value, int) and abs(value) > MAX_NUMBER else f"{repr_of(value)}"
+
+
+def progress_text(progress: Progress) -> bytes:
+    """Return progress as the JSON text that is stored."""
+    return dumps(
+        {
+            "done": progress.done,
+            "total": progress.total,
+            "note": progress.note,
+            "attempt": progress.attempt,
+            "at": progress.at_ms,
+        }
+    )
+
+
+def read_progress(text: object) -> Progress | None:
+    """Return the progress in stored text, or None if it is not valid: any program may have written it."""
+    try:
+        found = loads(text) if isinstance(text, bytes) else None
+    except DecodeError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    done, total, note = found.get("done"), found.get("total"), found.get("note")
+    if not _is_number(done) or not (total is None or _is_number(total)):
+        return None
+    return Progress(
+        done=done,  # type: ignore[arg-type] # checked
+        total=total,
+        note=note[:MAX_NOTE] if isinstance(note, str) else "",
+        attempt=whole(found.get("attempt")) or 1,
+        at_ms=whole(found.get("at"), LAST_MS),
+    )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Report:
+    """What one run of a handler reports. The handler's threads write it; another thread saves it."""
+
+    delivery: Delivery
+    config: QueueConfig
+    #: Set when the process stops.
+    stopping: threading.Event
+    #: Identifies the run, so that an earlier run of the message does not overwrite what a later one reports.
+    run: str = field(default_factory=new_id)
+    progress: Progress | None = None
+    #: The last position by the name of a queryset.
+    positions: dict[str, str] = field(default_factory=dict)
+    #: The names of the querysets that this run iterates over, or has iterated over.
+    names: set[str] = field(default_factory=set)
+    #: The key in Redis is this run's.
+    claimed: bool = False
+    #: Something is not saved yet.
+    changed: bool = False
+    #: A later run of the message has the key: nothing more is saved.
+    lost: bool = False
+    #: For the threads of the handler.
+    lock: Any = field(default_factory=threading.Lock)
+
+    def set_progress(self, progress: Progress) -> None:
+        """Set the progress, which is saved later."""
+        self.progress = progress
+        self.changed = True
+
+    def set_position(self, name: str, position: str) -> None:
+        """Set the position of a queryset, which is saved later."""
+        self.positions[name] = position
+        self.changed = True
+
+
+class ReportSlot:
+    """The place for the report of one run of a handler. Most handlers do not report, so the report is made when used.
+
+    Args:
+        delivery: that the handler runs for.
+        opened: makes its report.
+    """
+
+    # Of the class until they change: one slot is made for every delivery.
+    report: Report | None = None
+    #: The handler has ended. A thread that it has started may still run.
+    is_over = False
+    #: Changes in a database that the handler had not committed were rolled back.
+    is_undone = False
+
+    def __init__(self, delivery: Delivery, opened: "Callable[[ReportSlot], Report]") -> None:
+        self.delivery = delivery
+        self._opened = opened
+
+    def open(self) -> Report:
+        """Return the report of the run.
+
+        Raises:
+            NotInHandler: the handler has ended.
+        """
+        if self.is_over:
+            raise NotInHandler(f"The handler of message {self.delivery.message.id} has ended")
+        return self.report or self._opened(self)
+
+
+# Report the progress of the running handler.
+
+#: The slot of the handler that runs in this context: in its thread or coroutine, and in what `sync_to_async` runs.
+running: ContextVar[ReportSlot | None] = ContextVar("mq_django_running", default=None)
+
+
+class Interrupted(BaseException):
+    """Ends a handler between two items of `resumable()`, because its process stops.
+
+    It is no Exception, so that a handler that catches those does not go on.
+    """
+
+
+def progress(done: Number, total: Number | None = None, note: str = "") -> None:
+    """Report how far the running handler is.
+
+    This only sets memory, so it can be called for each item. Its consumer saves the latest report at most once a
+    second. `Queue.progress()`, `get_progress()`, the command `mq` and the admin show it.
+
+        @handler("imports", "prices")
+        def import_prices(message):
+            for number, line in enumerate(lines, 1):
+                apply(line)
+                progress(number, len(lines), note=line.name)
+
+    Args:
+        done: how much is done: a finite number from 0 to 2**53. It may be more than the total, which then counts as
+            reached.
+        total: how much there is to do, as a number of the same unit; None if that is unknown.
+        note: what the handler does now: up to 500 characters.
+
+    Raises:
+        NotInHandler: no handler runs in this context. A thread that a handler starts itself needs a copy of the
+            handler's context.
+        InvalidProgress: a value cannot be reported.
+    """
+    slot = current_slot("progress()")
+    value = checked(done, total, note)
+    slot.open().set_progress(replace(value, attempt=slot.delivery.message.attempt))
+
+
+def current_slot(what: str) -> ReportSlot:
+    """Return the slot of the running handler.
+
+    Raises:
+        NotInHandler: no handler runs in this context; the error names `what` was called.
+    """
+    slot = running.get()
+    if slot is None:
+        raise NotInHandler(f"{what} works only while a consumer runs a handler, and in its context")
+    return slot
+
+
+# Whether the present code runs inside a handler, in a thread or on an event loop.
+
+_runs_handlers: ContextVar[bool] = ContextVar("mq_django_runs_handlers", default=False)
+
+
+def enter() -> None:
+    """Note that all that runs in this context, and in copies of it, is part of a handler.
+
+    A lane does this once, because each handler runs in a copy of its context: so it costs nothing a message.
+    """
+    _runs_handlers.set(True)
+
+
+def is_in_handler() -> bool:
+    """Return whether a handler runs here. One that starts a thread of its own is not known in it."""
+    return _runs_handlers.get()
+
+
+# The end of a running handler that is cancelled: what it can ask, and how it guards what must not be interrupted.
+
+
+class HandlerCancelled(BaseException):
+    """Raised in a running handler that is a function, when its message is cancelled.
+
+    It is no Exception, so that `except Exception` does not keep it. In coroutine functions it is
+    `asyncio.CancelledError` instead.
+    """
+
+
+class Interruptible(Protocol):
+    """A place in which a handler runs."""
+
+    #: Somebody has cancelled what runs here.
+    cancelled: bool
+
+    def guard(self) -> None:
+        """Begin a block in which the handler is not interrupted. Blocks may be nested."""
+
+    def unguard(self) -> None:
+        """End a block; raise in the handler if it was cancelled meanwhile and this is the outermost block."""
+
+    def seal(self) -> None:
+        """Let nothing interrupt the handler from now on, not even its timeout."""
+
+
+#: The place in which the current code runs. Set once for each place, not for each message.
+place: ContextVar[Interruptible | None] = ContextVar("mq_django_place", default=None)
+
+
+def is_cancelled() -> bool:
+    """Return whether the running handler was cancelled: `Queue.cancel()` with `running=True`, the admin or `mq cancel`.
+
+    It reads memory, so that a loop may call it at each step. False outside of handlers.
+
+        for row in rows:
+            if mq_django.is_cancelled():
+                return
+    """
+    here = place.get()
+    return here is not None and here.cancelled
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay the interrupt of a cancelled handler until the end of the block.
+
+    For steps of which all or none must happen, such as a call of a payment provider and the note that it was made. It
+    delays neither a timeout nor the end of the process. Outside of handlers it has no effect.
+
+        with mq_django.uninterrupted():
+            reference = provider.charge(order)
+            order.paid_by(reference)
+
+    Raises:
+        HandlerCancelled: at the end of the block, when the handler was cancelled meanwhile. In a coroutine function it
+            is asyncio.CancelledError.
+    """
+    here = place.get()
+    if here is None:
+        yield
+        return
+    here.guard()
+    try:
+        yield
+    finally:
+        here.unguard()
+
+
+def seal() -> None:
+    """Let nothing interrupt the running handler from now on. Outside of handlers it has no effect.
+
+    What has interrupted it before is raised here.
+    """
+    here = place.get()
+    if here is not None:
+        here.seal()
+
+
+# The step of a workflow that runs now, for code that adds steps to its run.
+
+#: Returns what is written for steps. The first has the number `first`.
+Records = Callable[[int], Sequence[StepRecord]]
+
+
+@dataclass(slots=True)
+class RunningStep:
+    """A step while its task runs."""
+
+    run_id: str
+    number: int
+    #: The bytes of all values of the run when it began.
+    value_bytes: int = 0
+    #: The flow of the steps that it adds, and their records; None for none.
+    flow: Sized | None = None
+    records: Records | None = None
+
+
+#: None outside a step.
+running_step: ContextVar[RunningStep | None] = ContextVar("mq_django_running_step", default=None)

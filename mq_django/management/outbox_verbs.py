@@ -1,0 +1,275 @@
+"""The verb `outbox` of the command `mq`: the outboxes of the databases, and what was set aside."""
+
+import argparse
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import DEFAULT_DB_ALIAS
+
+from mq_django.conf import get_config
+from mq_django.consumers.supervisor.outbox_service import OutboxService, destinations_of, outbox_services
+from mq_django.core.texts import escape, repr_of
+from mq_django.inspector import outbox_rows
+from mq_django.inspector.outbox_rows import OutboxRow
+from mq_django.inspector.outbox_views import OutboxView, outbox_databases, outboxes
+from mq_django.management.argument_types import duration, page_size, whole
+from mq_django.management.as_dict import moment_text
+from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
+from mq_django.outbox.databases import outbox_aliases
+from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
+
+#: Messages that are shown without --limit.
+SHOWN = 20
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
+    parser.add_argument("destination", nargs="?", default="", help="Only messages for this queue or topic.")
+    parser.add_argument(
+        "--database", help="The alias of the database. Default: default; without another option, all databases."
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--waiting", action="store_true", help="List messages that wait for their publication.")
+    what.add_argument("--set-aside", action="store_true", help="List messages that cannot be published.")
+    what.add_argument(
+        "--retry", action="store_true", help="Let messages that were set aside be published again, by --row or --all."
+    )
+    what.add_argument("--discard", action="store_true", help="Delete messages that were set aside, by --row or --all.")
+    what.add_argument(
+        "--republish",
+        action="store_true",
+        help="Publish the messages of a queue again whose rows are kept, because Redis has lost them.",
+    )
+    what.add_argument(
+        "--forget", action="store_true", help="Delete the rows of a queue that are kept: Redis has their messages."
+    )
+    what.add_argument(
+        "--renew",
+        action="store_true",
+        help="Give the outbox of a copied database an identity of its own, and let it go on where it is stopped.",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        type=whole,
+        metavar="NUMBER",
+        help="With --retry or --discard: the number of a row, as --set-aside shows it. May be repeated.",
+    )
+    parser.add_argument("--all", action="store_true", help="With --retry or --discard: all that were set aside.")
+    parser.add_argument("--yes", action="store_true", help="Confirm what deletes or publishes, without prompting.")
+    parser.add_argument("--after", type=whole, default=0, metavar="NUMBER", help="List rows after this one.")
+    parser.add_argument("--limit", type=page_size, default=SHOWN, help=f"Default: {SHOWN} messages. At most 500.")
+
+
+def outbox(options: Options, _: Terminal) -> VerbResult:
+    """Show the outboxes, list messages of one, or act on those that were set aside."""
+    given = options["database"]
+    options = {**options, "database": DEFAULT_DB_ALIAS if given is None else given}
+    if options["renew"]:
+        return _renew(options["database"], is_confirmed=options["yes"])
+    if options["republish"] or options["forget"]:
+        return _act_on_retained(options)
+    acts = options["retry"] or options["discard"]
+    if not acts and (options["row"] or options["all"]):
+        raise CommandError("--row and --all need --retry or --discard.", returncode=2)
+    if acts and bool(options["row"]) == options["all"]:
+        raise CommandError("Give --row, or --all.", returncode=2)
+    if not (acts or options["waiting"] or options["set_aside"]):
+        return _overview(options["destination"], given)
+    _check_database(options["database"])
+    return _act(options) if acts else _list(options)
+
+
+def _check_database(alias: str) -> None:
+    if alias not in outbox_databases():
+        known = ", ".join(outbox_databases()) or "none"
+        message = f"The database {repr_of(escape(alias))} has no outbox. Databases with one: {known}."
+        raise CommandError(message, returncode=2)
+
+
+def _renew(alias: str, *, is_confirmed: bool) -> VerbResult:
+    _check_database(alias)
+    if not is_confirmed:
+        message = f"Stop all relays of {alias} first. This publishes its rows to the same Redis. Confirm with --yes."
+        raise CommandError(message, returncode=2)
+    count = outbox_rows.renew(alias)
+    return VerbResult({"continued": count}, [f"continued {count}"], "")
+
+
+def _act_on_retained(options: Options) -> VerbResult:
+    """Publish messages again whose rows are kept, or delete these rows."""
+    queue, alias = get_config().queues.get(options["destination"]), options["database"]
+    if queue is None:
+        raise CommandError("Name the queue whose rows are kept.", returncode=2)
+    if options["row"] or options["all"]:
+        raise CommandError("--row and --all need --retry or --discard.", returncode=2)
+    _check_database(alias)
+    if not options["yes"]:
+        does = "publishes messages again" if options["republish"] else "deletes rows of messages"
+        count = retained_count(alias, queue.name)
+        raise CommandError(f"This {does}, {count} at most. Confirm with --yes.", returncode=2)
+    if options["republish"]:
+        count, done = republish(alias, queue), "republished"
+    else:
+        count, done = forget(alias, queue.name), "forgotten"
+    return VerbResult({done: count}, [f"{done} {count}"], "")
+
+
+def _overview(destination: str, alias: str | None) -> VerbResult:
+    """Show the outboxes of all databases, or of one."""
+    if alias is not None:
+        _check_database(alias)
+    found = outboxes(at_most=None, database=alias)
+    views = [view for view in found if destination in ("", view.destination)]
+    rows = [_view(view) for view in views]
+    lines = table([{key: value for key, value in row.items() if key not in ("stopped", "error")} for row in rows])
+    lines += [f"{row['destination']}: {escape(row['stopped'])}" for row in rows if row["stopped"]]
+    broken = " ".join(f"Cannot read the database {view.database}: {escape(view.error)}" for view in views if view.error)
+    return VerbResult(rows, lines or ["No messages in an outbox."], broken)
+
+
+def _view(view: OutboxView) -> dict[str, Any]:
+    return {
+        "database": view.database,
+        "destination": view.destination or None,
+        "waiting": view.waiting,
+        "oldest_s": None if view.waited_ms is None else view.waited_ms // 1000,
+        "set_aside": view.set_aside,
+        "retained": view.retained,
+        "stopped": view.stopped or None,
+        "error": view.error or None,
+    }
+
+
+def _list(options: Options) -> VerbResult:
+    found = outbox_rows.page_of(
+        options["database"],
+        options["destination"],
+        set_aside=options["set_aside"],
+        after=options["after"],
+        limit=options["limit"],
+    )
+    rows = [_row(row) for row in found.rows]
+    note = "" if found.after is None else f"There are more: --after {found.after}"
+    return VerbResult(rows, table(rows) or ["No messages."], note=note)
+
+
+def _row(row: OutboxRow) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "row": row.id,
+        "destination": row.destination,
+        "id": row.message_id,
+        "name": row.name,
+        "published": moment_text(row.published_ms),
+        "due": moment_text(row.due_ms),
+    }
+    if row.failed_ms is not None:
+        shown |= {"set_aside": moment_text(row.failed_ms), "error": row.error}
+    return shown
+
+
+def _act(options: Options) -> VerbResult:
+    rows, database, destination = options["row"] or (), options["database"], options["destination"]
+    if options["retry"]:
+        count, done = outbox_rows.retry(database, rows, destination=destination), "retried"
+    elif not options["yes"]:
+        which = f"{len(rows)} messages" if rows else "all messages that were set aside"
+        raise CommandError(f"This deletes {which}. Confirm with --yes.", returncode=2)
+    else:
+        count, done = outbox_rows.discard(database, rows, destination=destination), "discarded"
+    missing = max(0, len(set(rows)) - count)
+    error = f"{missing} were not set aside" if missing else ""
+    return VerbResult({done: count}, [f"{done} {count}"], error)
+
+
+# The verb `relay` of the command `mq`: publish the rows of outboxes, until it is stopped, or all there are.
+
+#: Seconds until a service must have ended its round.
+STOPS = 10.0
+
+
+def add_relay_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
+    parser.add_argument("--drain", action="store_true", help="Stop when no row is left but those that were set aside.")
+    what = "With --drain: for how long to try. Default: 60."
+    parser.add_argument("--timeout", type=duration, default=60.0, metavar="SECONDS", help=what)
+
+
+def relay(options: Options, terminal: Terminal) -> VerbResult | None:
+    """Publish the rows of the outboxes of all databases."""
+    if options["drain"]:
+        return _drain(options["timeout"])
+    services = outbox_services()
+    with _stopped() as stopped:
+        for service in services:
+            service.start()
+        terminal.report("Publishing the rows of outboxes. Stop with Ctrl-C.")
+        stopped.wait()
+        for service in services:
+            service.stop()
+        for service in services:
+            service.join(STOPS)
+    return None
+
+
+def _drain(seconds: float) -> VerbResult:
+    """Publish until nothing is left, or the time is over."""
+    services = [each for each in outbox_services() if isinstance(each, OutboxService)]
+    names, ends = [each.name for each in destinations_of(get_config())], time.monotonic() + seconds
+    left = _count(names)
+    try:
+        while left and time.monotonic() < ends:
+            pause = min([service.run_once() for service in services])
+            left = _count(names)
+            if left and pause:
+                time.sleep(min(pause, 0.2))
+    finally:
+        for service in services:
+            service.close()
+    aside = sum(count_set_aside(alias, names) for alias in outbox_aliases())
+    empty = "No row waits in the outbox." if aside else "The outbox is empty."
+    lines = [f"{_rows(left)} left in the outbox." if left else empty]
+    if aside:
+        lines.append(f"{_rows(aside)} set aside and cannot be published: see manage.py mq outbox --set-aside.")
+    return VerbResult({"left": left, "set_aside": aside}, lines, code=1 if left else 0)
+
+
+def _rows(count: int) -> str:
+    return "1 row is" if count == 1 else f"{count} rows are"
+
+
+def _count(names: list[str]) -> int:
+    return sum(count_pending(alias, names) for alias in outbox_aliases())
+
+
+@contextmanager
+def _stopped() -> Iterator[threading.Event]:
+    """Yield what is set by SIGINT and SIGTERM."""
+    found = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        found.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+VERBS = (
+    Verb("outbox", "Show the outboxes, and retry or discard what cannot be published.", outbox, add_options),
+    Verb(
+        name="relay",
+        help="Publish the rows of outboxes: until it is stopped, or with --drain until none is left.",
+        run=relay,
+        add_options=add_relay_options,
+    ),
+)

@@ -1,0 +1,314 @@
+"""The dead-letter queue: read, redrive, delete and resubmit."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from mq_django.conf import QueueConfig, RsmqConfig
+from mq_django.core import clock, rsmq_format
+from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
+from mq_django.core.jsontext import dumps
+from mq_django.core.keys import READY as READY_STREAM
+from mq_django.core.keys import RsmqKeys
+from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.outcomes import Bury, Retry
+from mq_django.core.publication import Publication
+from mq_django.core.wire import decode_entry, encode_entry, entry_ms, moment, moment_ms
+from mq_django.errors import DecodeError, MessageTooLarge
+from mq_django.stores.base import Settlement
+from mq_django.stores.outbox_marks import note_rows
+from mq_django.stores.partition_wire import wire_of
+from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.sessions import Wire, reply_or_raise
+
+# The fields of a stream's entry as scripts return them, with long values replaced by their length.
+
+#: A value that is too long for a page is replaced by its length.
+Fields = Mapping[bytes, bytes | int]
+
+
+def fields_of(flat: Sequence[bytes | int]) -> Fields:
+    """Return the fields of a flat list of names and values."""
+    names = [name for name in flat[::2] if isinstance(name, bytes)]
+    return dict(zip(names, flat[1::2], strict=True))
+
+
+def text_of(value: bytes | int | None) -> str:
+    """Return a value as text: bytes that are not UTF-8 are escaped, a length is empty text."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else ""
+
+
+# What is written when a delivery has failed: its attempt history, and the fields of its dead letter.
+
+#: Bytes stored of an entry that could not be decoded.
+MAX_RAW = 64 * 1024
+
+#: The fields of a dead letter that are not the message's own.
+DEAD_FIELDS = frozenset(
+    ("deadreason", "deaderror", "deadtraceback", "deadattempts", "deadfirst", "deadraw", "deadbody", "deadstory")
+)
+
+
+def history_of(consumer: str, settlement: Settlement) -> str:
+    """Return the history of a failed message with this attempt; empty if it is invalid or its data is too long."""
+    delivery, outcome, _, micros, *_ = settlement
+    assert isinstance(outcome, Retry | Bury)
+    if isinstance(delivery, Undecodable) or len(delivery.data_text) > MAX_DATA:
+        return ""
+    # The traceback of a dead letter has a field of its own. A redrive moves it into the history.
+    status, traceback = (READY, outcome.traceback) if isinstance(outcome, Retry) else (FAILED, None)
+    now_ms = clock.now_ms()
+    started_ms = None if micros is None else now_ms - micros // 1000
+    attempt = Attempt(status, delivery.message.attempt, consumer, started_ms, now_ms, outcome.error, traceback)
+    return with_attempt(delivery.history, attempt)
+
+
+def message_fields(delivery: Delivery | Undecodable) -> list[str | bytes]:
+    """Return the fields of a dead letter that are the message's own, its id first."""
+    if isinstance(delivery, Undecodable):
+        return ["id", "", "deadraw", b"\n".join(delivery.fields)[:MAX_RAW]]
+    headers = delivery.message.headers
+    if not DEAD_FIELDS.isdisjoint(headers):
+        # A header of the message must not be read as one of our fields.
+        others = {name: value for name, value in headers.items() if name not in DEAD_FIELDS}
+        delivery = delivery._replace(message=delivery.message._replace(headers=others))
+    fields = encode_entry(delivery.message, delivery.data_text)
+    if delivery.message.published_ms is not None:
+        fields += ("time", moment(delivery.message.published_ms))
+    return fields
+
+
+def failure_fields(delivery: Delivery | Undecodable, outcome: Bury) -> list[str | bytes]:
+    """Return the fields of a dead letter that tell why it was buried."""
+    message = delivery.message if isinstance(delivery, Delivery) else None
+    first = message.published_ms if message else None
+    return [
+        *("deadreason", outcome.reason),
+        *("deaderror", outcome.error[:MAX_TRACEBACK].encode(errors="replace")),
+        *("deadtraceback", outcome.traceback[-MAX_TRACEBACK:].encode(errors="replace")),
+        *("deadattempts", str(message.attempt if message else 1)),
+        *("deadfirst", str(first or "")),
+    ]
+
+
+def buried_history(fields: Mapping[bytes, bytes]) -> str:
+    """Return the attempt history of a dead letter with the traceback of the last attempt, as a redrive writes it."""
+    history = text_of(fields.get(b"deadstory"))
+    if not history.endswith("}"):
+        return history
+    traceback = dumps(text_of(fields.get(b"deadtraceback"))).decode()
+    return f'{history[:-1]},"traceback":{traceback}}}'
+
+
+# The dead-letter queue: read, redrive, delete and resubmit.
+
+#: Dead letters that one script call moves: few enough to block Redis only shortly.
+BATCH = 500
+
+#: Bytes of a field that filters use: an error has up to 4 KiB.
+MAX_TRAIT = 4 * 1024
+
+_ENTRY = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
+_ADDED = frozenset(name.encode() for name in DEAD_FIELDS)
+
+#: The fields to read: all, all but traceback and history, or those that filters use.
+Which = Literal["WHOLE", "LISTED", "TRAITS"]
+
+
+class Letter(NamedTuple):
+    """The fields of a dead letter that filters use."""
+
+    entry: str
+    id: str
+    name: str
+    key: str | None
+    error: str
+    published_ms: int | None
+
+
+class JobStep(NamedTuple):
+    """A step of a job, counted by the script that moves the messages: see `mq_django.stores.background_jobs`."""
+
+    worker: str
+    #: The last entry that was checked.
+    after: str
+    looked: int
+    lease_ms: int
+
+
+NO_STEP = JobStep("", "", 0, 0)
+
+
+def is_entry(text: str) -> bool:
+    """Return whether `text` can be an entry id. Redis rejects a whole batch with an invalid one."""
+    found = _ENTRY.fullmatch(text)
+    return found is not None and all(int(part) < 2**64 for part in found.groups())
+
+
+class DeadLetters:
+    """The dead-letter queue of one queue."""
+
+    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+        self._config = config
+        self._keys = config.keys
+        self._wire = wire_of(config, wire)
+
+    def read(
+        self,
+        *,
+        limit: int,
+        first: str = "-",
+        last: str = "+",
+        newest_first: bool = False,
+        max_bytes: int = MAX_TRAIT,
+        which: Which = "TRAITS",
+    ) -> tuple[int, list[tuple[str, Fields]]]:
+        """Return the number of dead letters, and up to `limit` of those from `first` to `last`, as in XRANGE."""
+        order = ("NEWEST", last, first) if newest_first else ("OLDEST", first, last)
+        command = scripts.command("dead_list", keys=[self._keys.dead], args=[*order, limit, max_bytes, which])
+        total, *flat = reply_or_raise(self._wire.trip([command])[0])
+        return total, [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
+
+    def traits(self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False) -> list[Letter]:
+        """Return the fields that filters use; see read()."""
+        _, found = self.read(limit=limit, first=first, last=last, newest_first=newest_first)
+        return [_letter(*row) for row in found]
+
+    def find(self, message_ids: Sequence[str | bytes]) -> list[str | None]:
+        """Return for each message id the entry of its dead letter, or None."""
+        (reply,) = self._wire.trip([("HMGET", self._keys.dead_ids, *message_ids)])
+        return [None if entry is None else entry.decode(errors="replace") for entry in reply_or_raise(reply)]
+
+    def whole(self, entries: Sequence[str]) -> list[tuple[str, dict[bytes, bytes]]]:
+        """Return those of the dead letters that still exist, with all fields."""
+        commands: list[Command] = [("XRANGE", self._keys.dead, entry, entry) for entry in entries if is_entry(entry)]
+        return [
+            (found.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
+            for reply in (self._wire.trip(commands) if commands else [])
+            for found, flat in reply_or_raise(reply)
+        ]
+
+    def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
+        """Put up to 500 dead letters back into their queue, each at its first attempt.
+
+        Returns for each entry `REDRIVEN`, `MISSING`, or `UNDECODABLE` if it is not a valid message; only `STOPPED` if
+        `step` belongs to a job that this worker no longer runs.
+        """
+        keys = self._keys
+        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.urgent]
+        return self._move("dead_redrive", key_names, [*step, keys.group, *entries])
+
+    def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
+        """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
+        keys = self._keys
+        # Whoever keeps rows until their messages have ended asks for ids, not for entries.
+        known = self._ids(entries) if self._config.keeps_rows else {}
+        words = self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
+        deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
+        note_rows(self._wire, self._config, [known[entry] for entry in deleted if entry in known])
+        return words
+
+    def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
+        """Return the ids of the messages in dead letters that still exist, by their entries."""
+        commands = [
+            scripts.command("dead_list", keys=[self._keys.dead], args=["OLDEST", entry, entry, 1, MAX_TRAIT, "TRAITS"])
+            for entry in entries
+            if is_entry(entry)
+        ]
+        found = [reply_or_raise(reply)[1:] for reply in (self._wire.trip(commands) if commands else [])]
+        values = {flat[0].decode(): fields_of(flat[1]).get(b"id") for flat in found if flat}
+        return {entry: value for entry, value in values.items() if isinstance(value, bytes)}
+
+    def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
+        """Put a dead letter back into its queue with other data, as a new message.
+
+        `text` is the JSON of the data, or the whole body of a queue in RSMQ's format. Returns `RESUBMITTED`, `MISSING`,
+        or `UNDECODABLE` if the entry is not a valid message.
+        """
+        keys = self._keys
+        key_names = [keys.ready, keys.step_notes, keys.permits, keys.urgent]
+        known = self._ids([entry]) if self._config.keeps_rows else {}
+        word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
+        if word == "RESUBMITTED":
+            note_rows(self._wire, self._config, list(known.values()))
+        return word
+
+    def written(self, made: Publication) -> bytes:
+        """Return the `text` for resubmit().
+
+        Raises:
+            MessageTooLarge: it exceeds the maxsize of the queue.
+        """
+        return made.data_text
+
+    def _move(self, script: str, key_names: list[str], args: Sequence[Argument]) -> list[str]:
+        keys = self._keys
+        command = scripts.command(
+            script, keys=[keys.dead, keys.dead_ids, keys.dead_groups, *key_names], args=list(args)
+        )
+        reply = reply_or_raise(self._wire.trip([command])[0])
+        return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
+
+
+class RsmqDeadLetters(DeadLetters):
+    """The dead letters of a queue in RSMQ's format: they are redriven into RSMQ's own keys."""
+
+    _config: RsmqConfig
+    _keys: RsmqKeys
+
+    def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
+        """See DeadLetters.redrive()."""
+        keys = self._keys
+        key_names = [keys.dead_job, keys.zset, keys.hash, keys.notes]
+        return self._move("rsmq_redrive", key_names, [*step, keys.wake, *entries])
+
+    def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:
+        """See DeadLetters.resubmit()."""
+        keys = self._keys
+        return self._move("rsmq_resubmit", [keys.zset, keys.hash], [entry, message_id, text, keys.wake])[0]
+
+    def written(self, made: Publication) -> bytes:
+        """See DeadLetters.written(): it is the whole body that other programs read."""
+        body = rsmq_format.encode(made.message, made.data_text)
+        if 0 <= self._config.maxsize < rsmq_format.units(body.decode()):
+            raise MessageTooLarge(f"The message is longer than the maxsize of queue {self._config.name!r}")
+        return body
+
+
+def open_dead_letters(config: QueueConfig, wire: Wire) -> DeadLetters:
+    """Return the dead letters of a queue."""
+    return RsmqDeadLetters(config, wire) if isinstance(config, RsmqConfig) else DeadLetters(config, wire)
+
+
+def next_to(entry: str, otherwise: str) -> str:
+    """Return the exclusive bound of a range at an entry; `otherwise` if `entry` is empty."""
+    return f"({entry}" if entry else otherwise
+
+
+def buried(queue: str, entry: str, fields: Mapping[bytes, bytes]) -> Delivery | bytes:
+    """Return the message as it was last delivered, or the bytes of an entry that is not a valid message."""
+    if b"deadraw" in fields:
+        return fields[b"deadraw"]
+    own = [part for name, value in fields.items() if name not in _ADDED for part in (name, value)]
+    found = decode_entry(own, queue=queue, stream=READY_STREAM, entry=entry.encode())
+    return found if isinstance(found, Delivery) else b"\n".join(own)
+
+
+def _letter(entry: str, values: Fields) -> Letter:
+    key = values.get(b"partitionkey")
+    return Letter(
+        entry=entry,
+        id=text_of(values.get(b"id")) or entry,
+        name=text_of(values.get(b"type")),
+        key=None if key is None else text_of(key),
+        error=text_of(values.get(b"deaderror")),
+        published_ms=_published(values.get(b"time"), entry),
+    )
+
+
+def _published(value: bytes | int | None, entry: str) -> int | None:
+    try:
+        return moment_ms(text_of(value) or None) or entry_ms(entry.encode())
+    except DecodeError:
+        return None
