@@ -22,7 +22,7 @@ from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import once_databases
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
-from mq_django.registry import groups, own_names, queues_with_handlers
+from mq_django.registry import groups, handlers, own_names, queues_with_handlers
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.cluster import is_cluster
 from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
@@ -226,7 +226,7 @@ def check_inbox_databases(**_: Any) -> list[CheckMessage]:
 def check_database_pools(**_: Any) -> list[CheckMessage]:
     """Report pools of PostgreSQL that have fewer connections than a consumer process has threads."""
     hint = f"Set max_size of OPTIONS['pool'] to {DEFAULT_THREADS} or more, or start runconsumer with fewer --threads."
-    found = small_pools(DEFAULT_THREADS) if queues_with_handlers() else ()
+    found = small_pools(DEFAULT_THREADS) if handlers() else ()
     return [checks.Warning(f"{sentence}.", hint=hint, id="mq_django.W011") for sentence in found]
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from mq_django import registry
+from mq_django import queues, registry
 from mq_django.core.retries import RetryPolicy
 from mq_django.errors import ConfigurationError, InvalidMessage, InvalidOffset
 from mq_django.registry import handler, subscriber
@@ -104,9 +104,15 @@ def test_the_largest_batch_of_a_queue_is_known():
     assert registry.lingers()
 
 
+class AnyTask:
+    def enqueue(self): ...
+
+
 def test_a_name_with_control_characters_is_refused():
     with pytest.raises(InvalidMessage, match="printable"):
         handler("emails", "a\nb")
+    with pytest.raises(InvalidMessage, match=r"is a task, which is sent by task\.enqueue"):
+        queues["emails"].publish(AnyTask())
 
 
 def test_a_policy_is_a_policy(subtests):

@@ -83,6 +83,8 @@ def check_id(value: object, destination: DeliveryOptions) -> str:
 def check_name(name: object) -> str:
     """Return a valid message name, else raise InvalidMessage."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        if hasattr(type(name), "enqueue"):
+            raise InvalidMessage(f"{repr_of(name, 300)} is a task, which is sent by task.enqueue(...)")
         raise InvalidMessage(
             f"A message's name is 1 to {MAX_NAME_LENGTH} printable characters, not {repr_of(name, 300)}"
         )

@@ -154,7 +154,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
     end = None if at_most is None else _end(rows, at_most)
     counted = rows if end is None else rows.filter(id__lt=end)
     found: dict[str, dict[str, Any]] = {
-        row["destination"]: {name: row[name] for name in ("waiting", "set_aside", "oldest_ms")}
+        _name(row["destination"]): {name: row[name] for name in ("waiting", "set_aside", "oldest_ms")}
         for row in counted.order_by()
         .values("destination")
         .annotate(
@@ -185,6 +185,11 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
             retained=retained.get(destination, 0),
             **row,
         )
+
+
+def _name(written: str | bytes) -> str:
+    """Return the name of a destination. SQLite also keeps bytes in a column of text, if another program writes some."""
+    return written if isinstance(written, str) else bytes(written).decode(errors="replace")
 
 
 def _retained(rows: QuerySet[Any], at_most: int | None) -> dict[str, int]:

@@ -87,10 +87,14 @@ INSTEAD = {
     **dict.fromkeys(("delay", "delay_on_commit", "send"), "task.enqueue(...)"),
     "apply_async": "task.using(delay=..., queue_name=...).enqueue(...)",
     "apply": "task.call(...)",
-    **dict.fromkeys(("s", "si", "signature", "subtask", "then"), "chain((task, ...), ...) of mq_django.workflows"),
+    **dict.fromkeys(
+        ("s", "si", "signature", "subtask", "then", "pipe", "message"), "chain((task, ...), ...) of mq_django.workflows"
+    ),
     **dict.fromkeys(("map", "starmap", "chunks"), "task.enqueue_many([[...], ...])"),
     "retry": "`raise Retry(delay=...)` of mq_django",
-    **dict.fromkeys(("send_with_options", "schedule"), "task.using(delay=...).enqueue(...)"),
+    **dict.fromkeys(
+        ("send_with_options", "schedule", "enqueue_at", "enqueue_in"), "task.using(delay=...).enqueue(...)"
+    ),
     **dict.fromkeys(("call_local", "fn"), "task.call(...)"),
 }
 

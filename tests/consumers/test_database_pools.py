@@ -4,10 +4,10 @@ import pytest
 from django.core.checks import run_checks
 from django.db import OperationalError, connections
 
-from mq_django import queues
+from mq_django import queues, registry
 from mq_django.checks import TAG
 from mq_django.consumers.database_pools import pool_hint, small_pools
-from mq_django.registry import handler
+from mq_django.registry import Handler, handler
 from tests.working import work
 
 POSTGRES = "django.db.backends.postgresql"
@@ -50,10 +50,15 @@ def test_a_pool_is_compared_with_threads(pooled, subtests):
     assert small_pools(8) == []
 
 
-def test_check_warns_of_it(pooled, mq_settings):
+def test_check_warns_of_it_where_something_is_handled(pooled, mq_settings, monkeypatch, subtests):
     pooled(True)
-    (warning,) = [message for message in run_checks(tags=[TAG]) if message.id == "mq_django.W011"]
-    assert "'pooled'" in warning.msg
+    task = Handler(name="shop.tasks.add", queue=None, call=print)
+    for handled in ({}, {(None, task.name): task}):
+        with subtests.test(handled=list(handled)):
+            monkeypatch.setattr(registry, "_handlers", handled)
+            found = [message.msg for message in run_checks(tags=[TAG]) if message.id == "mq_django.W011"]
+            assert len(found) == len(handled)
+            assert all("'pooled'" in text for text in found)
 
 
 def test_the_error_of_a_handler_that_waited_in_vain_names_it(pooled, handlers, mq_settings, caplog):

@@ -46,6 +46,14 @@ def test_what_waits_and_what_was_set_aside_is_counted_by_destination():
     assert emails.problems() == ["set aside"]
 
 
+def test_a_destination_that_is_no_text_is_listed_like_others():
+    """SQLite keeps bytes in a column of text."""
+    outbox_row()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE mq_django_outbox SET destination = X'FF'")
+    assert [(view.destination, view.waiting) for view in outboxes()] == [("emails", 0), ("\ufffd", 1)]
+
+
 def test_a_message_that_waits_too_long_is_a_problem(mq_settings):
     outbox_row(age=90)
     (problem,) = inspector.problems()
