@@ -14,7 +14,7 @@ from mq_django.admin.ui import filter_form, job_pages, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.job_pages import AT_ONCE, JobPages, work_at_once
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
-from mq_django.consumers.supervisor.services import work_here
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter

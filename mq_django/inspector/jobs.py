@@ -1,6 +1,6 @@
 """Start, watch and cancel background jobs: on dead letters, and on ready or waiting messages.
 
-`mq_django.consumers.supervisor.services` runs them.
+`mq_django.consumers.supervisor.redriver` runs them.
 """
 
 from collections.abc import Mapping, Sequence

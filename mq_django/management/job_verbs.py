@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from django.core.management.base import CommandError
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.services import work_here
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.inspector import jobs

@@ -20,8 +20,9 @@ from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
+from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.scheduler import Scheduler
-from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender, Redriver
+from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.admission import Cancels

@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from mq_django import inspector
 from mq_django.admin import dead_letter_jobs
-from mq_django.consumers.supervisor.services import work_here
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE

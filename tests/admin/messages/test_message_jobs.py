@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector, topics
 from mq_django.admin import message_jobs
-from mq_django.consumers.supervisor.services import work_here
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import IDLE, MessageJobs
 from tests.admin.conftest import BASE

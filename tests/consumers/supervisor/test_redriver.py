@@ -2,7 +2,7 @@
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.services import Redriver
+from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import jobs
 from mq_django.transport.private_server import PrivateServer
