@@ -175,10 +175,13 @@ class Room:
         """
         if of_queue := batches(self._queue):
             waiting = self._batches.waiting(self._queue)
-            room = [self._pools[kind].room_for_batches(batch, waiting, in_hand) for kind, batch in of_queue.items()]
+            room = [
+                self._pools[kind].room_for_batches(self._queue, batch, waiting, in_hand)
+                for kind, batch in of_queue.items()
+            ]
             return max(room)
         pools = [self._pools[is_async] for is_async in kinds(self._queue)] or list(self._pools.values())
-        room = [pool.room(seconds, ahead) for pool in pools]
+        room = [pool.room(self._queue, seconds, ahead) for pool in pools]
         if all(room) or not any(room):
             return min(room)
         full = pools[room.index(0)]

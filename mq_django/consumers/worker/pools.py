@@ -211,7 +211,11 @@ class Pool(abc.ABC):
 
     def __init__(self) -> None:
         self.wake_fetchers: Callable[[], None] = lambda: None
-        self._fetcher_waits = self._waits_for_settler = False
+        #: The queues whose fetchers wait until outcomes are settled.
+        self._wait_for_settler: set[str] = set()
+        #: The queues whose fetchers wait for room, each with the number of waiting jobs at which there is some.
+        self._waits: dict[str, int] = {}
+        #: The largest of these numbers.
         self._low = 0
         #: All places are taken, and no handler has ended for BLOCKED seconds: fetched messages would only wait.
         self.blocked = False
@@ -237,23 +241,25 @@ class Pool(abc.ABC):
     def hand_back_waiting(self) -> None:
         """Hand back the jobs that have not started."""
 
-    def room(self, seconds: float, ahead: int = MAX_PREFETCH) -> int:
-        """Return how many more messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken.
+    def room(self, queue: str, seconds: float, ahead: int = MAX_PREFETCH) -> int:
+        """Return how many more messages to fetch of a queue; with 0 its fetcher will be woken.
 
-        `ahead`: the most messages beside those that can start at once.
+        Args:
+            seconds: how long one takes.
+            ahead: the most messages beside those that can start at once.
         """
-        # Set before the places are counted: a place that becomes free meanwhile is counted or wakes the fetcher.
-        self._fetcher_waits = True
+        # Noted before the places are counted: a place that becomes free meanwhile is counted or wakes the fetcher.
+        self._note_wait(queue, MAX_PREFETCH)
         places, free = self.places()
         prefetch = 0 if self._slow else min(ahead, int(places * PREFETCH_SECONDS / max(seconds, 1e-6)))
-        self._low = prefetch - prefetch * REFILL // 100
         room = free + prefetch - self.waiting()
         if room * 100 <= prefetch * REFILL:
+            self._note_wait(queue, prefetch - prefetch * REFILL // 100)
             return 0
-        self._fetcher_waits = False
+        self._waits.pop(queue, None)
         return room
 
-    def room_for_batches(self, batch: int, waiting: int, in_hand: int) -> int:
+    def room_for_batches(self, queue: str, batch: int, waiting: int, in_hand: int) -> int:
         """Return how many more messages to fetch of a queue with a handler that gets up to `batch` of them in a call.
 
         Each free lane gets a batch, and while none is free, the next one is fetched. With 0 the fetcher will be woken.
@@ -263,9 +269,8 @@ class Pool(abc.ABC):
             in_hand: how many of its messages are not settled.
         """
         # First, as in room().
-        self._fetcher_waits = True
+        self._note_wait(queue, MAX_PREFETCH)
         places, free = self.places()
-        self._low = places
         calls = free or (0 if self._slow else 1)
         # What has ended and is not settled must be in the shared state, which has room for the batches of all lanes.
         most = batch * (min(places, ASYNC_BATCHES) + 1) - in_hand
@@ -274,15 +279,25 @@ class Pool(abc.ABC):
             # Messages that others handle one by one must not wait behind those that wait for their batch.
             room = free
         # Nothing else wakes the fetcher when outcomes are settled.
-        self._waits_for_settler = room > most
+        if room > most:
+            self._wait_for_settler.add(queue)
+        else:
+            self._wait_for_settler.discard(queue)
         room = max(0, min(room, most))
-        self._fetcher_waits = not room
+        if room:
+            self._waits.pop(queue, None)
+        else:
+            self._note_wait(queue, places)
         return room
 
+    def _note_wait(self, queue: str, low: int) -> None:
+        self._waits[queue] = low
+        self._low = max(self._waits.values(), default=0)
+
     def on_low(self) -> None:
-        """Wake the fetchers if they wait for room and there is some."""
-        if self._fetcher_waits and self.waiting() <= self._low:
-            self._fetcher_waits = False
+        """Wake the fetchers if one waits for room and there is some."""
+        if self._waits and self.waiting() <= self._low:
+            self._waits.clear()
             self.wake_fetchers()
 
     def look(self) -> None:
@@ -299,8 +314,8 @@ class Pool(abc.ABC):
             self._hand_back_after = min(MAX_HAND_BACK_AFTER, self._hand_back_after * 2)
             self._hand_back_at = now + self._hand_back_after
             self.hand_back_waiting()
-        if (self.blocked and not blocked) or self._waits_for_settler:
-            self._waits_for_settler = False
+        if (self.blocked and not blocked) or self._wait_for_settler:
+            self._wait_for_settler.clear()
             self.wake_fetchers()
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 from importlib import import_module
+from types import ModuleType
 
 from django.apps import AppConfig
 
@@ -35,9 +36,15 @@ class Project(AppConfig):
         """Set the limits of this process."""
         for place, value in (LIMITS | json.loads(os.environ.get("MQ_TEST_LIMITS", "{}"))).items():
             module, name = place.split(":")
-            setattr(import_module(module), name, value)
+            replace(import_module(module), name, value)
         for beating in (heartbeat, orphan_heartbeat):
-            beating.interval = often
+            replace(beating, "interval", often)
+
+
+def replace(module: ModuleType, name: str, value: object) -> None:
+    """Set a value of a module, which must have one of this name."""
+    assert name in vars(module), f"{module.__name__} has no {name}"
+    setattr(module, name, value)
 
 
 def often(visibility_seconds: float) -> float:

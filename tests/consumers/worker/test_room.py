@@ -211,6 +211,8 @@ def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
     handler("default", "b", batch=100)(print)
     woken = []
     rig.threads.wake_fetchers = lambda: woken.append(True)
-    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 300) == 0
+    handler("emails", "b", batch=100)(print)
+    for queue, in_hand, room in (("default", 300, 0), ("emails", 0, 200)):
+        assert Room(queue, rig.threads, rig.loop, rig.batches).messages(1.0, in_hand) == room
     rig.threads.look()
     assert woken
