@@ -254,7 +254,8 @@ def mostly(handled: Sequence[Handled]) -> str:
     """Return which messages were handled most often, and how many came from schedules, for an error."""
     names = Counter(each.message.name for each in handled if each.message is not None)
     listed = ", ".join(f"{repr_of(name)} ({count} times)" for name, count in names.most_common(3))
-    fired = sum(each.message is not None and each.message.id in ids() for each in handled)
+    of_ticks = ids()
+    fired = sum(each.message is not None and each.message.id in of_ticks for each in handled)
     of_schedules = f"; {fired} messages came from schedules that fire on the way" if fired else ""
     return f"Most often handled: {listed or 'none'}{of_schedules}"
 

@@ -36,7 +36,7 @@ def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
                 code=NOT_LOOKED,
                 level="note",
                 seen="MULTI is refused, so the rights of the Redis user could not be tried.",
-                advice="Give the user the rights that docs/settings.md lists; they include +@transaction.",
+                advice="Add +multi to the rights of this user while you look: its other rights are tried within one.",
                 where=server.where,
             )
             return
