@@ -53,10 +53,8 @@ def _plain(outcome: Ack | Retry | Bury) -> Outcome:
 # Which messages of a batch are tried together next, when the handler has raised for some of them.
 #
 # A call that fails is repeated with each half of its messages, until the failing message is alone. As long as no call
-# has
-# succeeded, only one of two failed halves is split further. If that ends with single messages that fail, it is
-# assumed
-# that all fail for the same reason, and the others are not tried one by one.
+# has succeeded, only one of two failed halves is split further. If that ends with single messages that fail, it is
+# assumed that all fail for the same reason, and the others are not tried one by one.
 
 Item = TypeVar("Item")
 Failure = TypeVar("Failure")

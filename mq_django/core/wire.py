@@ -21,8 +21,7 @@ from mq_django.errors import DecodeError
 # Read the values of attributes, which other programs write in all forms that JSON has.
 #
 # null means that the attribute is absent. A number or a boolean where text is expected has its form in JSON as its
-# text,
-# as in CloudEvents. What does not fit is an error: it would be lost, or mean something else.
+# text, as in CloudEvents. What does not fit is an error: it would be lost, or mean something else.
 
 #: In CloudEvents, names of extension attributes are lower-case letters and digits.
 HEADER_NAME = re.compile(r"[a-z0-9]{1,64}", re.ASCII)

@@ -192,8 +192,7 @@ def _view(found: HandledMessage) -> HandledView:
 # Rows of the log of a topic. Those of a topic with partitions are merged by their time.
 #
 # Entries of a topic with partitions are named with the number of their partition: `1700000000000-0.3`. The cursor
-# behind
-# an entry is its name.
+# behind an entry is its name.
 
 #: The fewest entries of a partition that are read at a time.
 LEAST = 10

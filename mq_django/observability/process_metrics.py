@@ -27,10 +27,9 @@ from mq_django.stores.base import Settlement
 # Files of metrics that cannot end their process.
 #
 # prometheus_client writes metrics to files that are mapped into memory and not allocated. When the disk is full, such
-# a
-# write ends the process with SIGBUS. Here files are allocated before they are mapped. If that fails, the process goes
-# on
-# with memory of its own, so that its handlers do not notice it, and its metrics are served as they were at that time.
+# a write ends the process with SIGBUS. Here files are allocated before they are mapped. If that fails, the process
+# goes on with memory of its own, so that its handlers do not notice it, and its metrics are served as they were at
+# that time.
 
 logger = get_logger(__name__)
 

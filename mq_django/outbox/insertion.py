@@ -25,8 +25,7 @@ from mq_django.transport.sessions import reply_or_raise
 # Notify relays of new rows, from a thread in the background: no request waits for it.
 #
 # Notifications of one server are coalesced. After a failure none is sent for a second. Relays also look by
-# themselves, so
-# that a notification that is lost only costs time.
+# themselves, so that a notification that is lost only costs time.
 
 logger = get_logger(__name__)
 

@@ -28,10 +28,8 @@ from mq_django.transport.connections import open_wire
 # Rows that are kept until their messages are handled: OUTBOX with KEEP_UNTIL "handled".
 #
 # A row whose message is published is kept. When the message has ended, its consumer notes the id in Redis, together
-# with
-# the ack; what deletes messages in other ways notes it, too. Relays read that, and delete the rows. What Redis has
-# lost
-# is published again from the rows that are left.
+# with the ack; what deletes messages in other ways notes it, too. Relays read that, and delete the rows. What Redis
+# has lost is published again from the rows that are left.
 
 logger = get_logger(__name__)
 

@@ -34,7 +34,7 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
-# Store in the results of tasks that they are running: see `mq_django.stores.results`.
+# Note in the results of tasks that they are running.
 
 #: The beginning of the line of an attempt that has not ended.
 RUNS = b'{"status":"RUNNING"'

@@ -18,10 +18,8 @@ from mq_django.transport.sessions import Pooled, Session, Wire, fan_out
 # Follow the refusals of a Redis Cluster's nodes.
 #
 # A node refuses a command whose slot it does not have, or has only in part while the slot is moved. Such a command
-# was
-# not executed, so it is sent again: to another node (MOVED, and for one time ASK), or later (TRYAGAIN, CLUSTERDOWN).
-# No
-# other command is: one whose reply is missing may have been executed.
+# was not executed, so it is sent again: to another node (MOVED, and for one time ASK), or later (TRYAGAIN,
+# CLUSTERDOWN). No other command is: one whose reply is missing may have been executed.
 #
 # Protocol: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 

@@ -180,8 +180,8 @@ class WorkerStates:
 # Which partitions the consumers of this supervisor prefer: those that they look at first, and more often.
 #
 # Every supervisor computes it from the members of each partition, for the same consumers with the same result.
-# Nothing
-# depends on it but the order in which partitions are looked at: whoever has a free lane takes from any of them.
+# Nothing depends on it but the order in which partitions are looked at: whoever has a free lane takes from any of
+# them.
 
 
 class Preferences:

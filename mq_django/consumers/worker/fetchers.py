@@ -273,11 +273,10 @@ class Fetcher(Service):
 # Fetch the messages of the partitions of one queue that are on one server.
 #
 # A blocked read for each partition would need a connection and a thread each. Instead, a fetch that finds nothing
-# leaves
-# the key `asleep`, and whatever makes a message ready deletes it and publishes one notification: see `lua/preludes/`.
-# Notifications may be lost, and other programs may add messages without one, so all partitions are also looked at
-# from
-# time to time: by the consumer that prefers a partition every two seconds, and rarely by the others.
+# leaves the key `asleep`, and whatever makes a message ready deletes it and publishes one notification: see
+# `lua/preludes/`. Notifications may be lost, and other programs may add messages without one, so all partitions are
+# also looked at from time to time: by the consumer that prefers a partition every two seconds, and rarely by the
+# others.
 
 #: Seconds between two looks at a partition without a notification: by the consumer that prefers it, and by others.
 LOOK, LOOK_OTHERS = 2.0, 20.0

@@ -147,8 +147,7 @@ class Grace:
 # What becomes of processes that handlers fork: they are ordinary programs, and no consumers.
 #
 # A forked child has the default handling of signals, so that `terminate()` ends it, and no descriptor of its
-# consumer:
-# while it had a copy of a connection, Redis would take a dead consumer for one that reads.
+# consumer: while it had a copy of a connection, Redis would take a dead consumer for one that reads.
 
 logger = get_logger(__name__)
 
