@@ -22,7 +22,6 @@ from mq_django.producers.workflow_steps import StepCourier, advance, open_home
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
-from mq_django.stores.handled import handled_commands
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import Event
@@ -93,8 +92,9 @@ def handle(
     message_id = publish(queue, name, data, **options)
     found = store(queue)
     keeping = replace(found.config, keep_handled=timedelta(days=1), keep_handled_data=keeps_data)
+    found = open_store(keeping, open_wire("consume"))
     settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take_with(queue, message_id)]
-    assert found.settle(CONSUMER, settlements, also=handled_commands(keeping, CONSUMER, settlements)) == []
+    assert found.settle(CONSUMER, settlements) == []
     return str(message_id)
 
 

@@ -14,7 +14,6 @@ TABLES = {
     "counters": (counters.ENDS, {HandBack, SetAside, Cancel}),
     "states of results": (results._STATUS, {HandBack, SetAside}),
     "streams": (settling._STREAM, set()),
-    "lines": (settling._LINES, set()),
     # Each group of a topic handles a message for itself: nobody cancels it, and it is no step of a workflow.
     "logs": (settling._LOG, {StepEnd, Cancel}),
     "RSMQ": (rsmq_store._RSMQ, {StepEnd, Cancel}),

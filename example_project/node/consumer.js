@@ -15,7 +15,7 @@ const key = keysOf(partition === undefined ? queue : tagOf(queue, Number(partiti
 const me = `${hostname()}-${process.pid}-${randomBytes(6).toString('hex')}`
 const redis = connect({ maxRetriesPerRequest: null })
 const reader = redis.duplicate() // a blocked read holds its connection
-for (const name of ['stream_fetch', 'stream_ack', 'stream_retry', 'stream_bury', 'members_leave']) {
+for (const name of ['stream_fetch', 'settle', 'members_leave']) {
   redis.defineCommand(name, { lua: script(name) })
 }
 
@@ -24,22 +24,31 @@ async function handle (message) { // yours
   console.log(JSON.stringify({ id: message.id, name: message.type, data: message.data, attempt: message.attempt }))
 }
 
+// Settle one delivery; `more` has the names of the keys that the outcome needs. See docs/protocol.md for the lists.
+function settle (outcome, more, stream, entry, lists) {
+  const args = [outcome, ['stream', ...more].join(' '), 'mq', me, 1, entry]
+  for (const [name, values] of Object.entries(lists)) args.push(name, values.length, ...values)
+  return redis.settle(1 + more.length, stream, ...more.map(key), ...args)
+}
+
 async function run (stream, [entry, flat]) {
   let message
   try {
     message = decode(entry, flat)
     await handle(message)
-    return redis.stream_ack(1, stream, 'mq', me, entry)
+    return settle('ack', [], stream, entry, {})
   } catch (error) {
     if (!message || message.attempt >= maxAttempts) {
       const fields = message ? Object.entries({ ...message, data: JSON.stringify(message.data) }).flat() : ['deadraw', flat.join('\n')]
       fields.push('deadreason', message ? 'attempts' : 'undecodable', 'deaderror', String(error))
       fields.push('deadtraceback', String(error.stack), 'deadattempts', message ? message.attempt : 1)
-      return redis.stream_bury(4, stream, ...['dead', 'dead-ids', 'dead-groups'].map(key), 'mq', me, entry, message ? message.id : entry, fields.length, ...fields)
+      const ids = [message ? message.id : entry]
+      return settle('bury', ['dead', 'dead-ids', 'dead-groups'], stream, entry, { ids, sizes: [fields.length], fields })
     }
     const body = JSON.stringify({ ...message, attempt: message.attempt + 1 })
     const delay = Math.min(3600000, 1000 * 2 ** (message.attempt - 1)) * (1 - Math.random() / 4)
-    return redis.stream_retry(3, stream, key('due'), key('waiting'), 'mq', me, key('wake'), entry, message.id, Math.round(delay), body)
+    const lists = { ids: [message.id], delays: [Math.round(delay)], bodies: [body], wake: [key('wake')] }
+    return settle('retry', ['due', 'waiting'], stream, entry, lists)
   }
 }
 

@@ -14,8 +14,6 @@ from mq_django.core.outcomes import Bury, Cancel, Retry
 from mq_django.registry import Handler, find
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.handled import handled_commands
-from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 
 logger = get_logger(__name__)
@@ -48,8 +46,7 @@ def send(signal: Signal, sender: type = Handler, **arguments: object) -> None:
 
 def settle_for(store: Store, consumer: str, settlements: Sequence[Settlement]) -> list[str]:
     """Settle for a consumer, with results and signals; return the ids of messages that it no longer held."""
-    ended = (store.config, consumer, settlements)
-    stale = store.settle(consumer, settlements, also=[*settled_commands(*ended), *handled_commands(*ended)])
+    stale = store.settle(consumer, settlements)
     send_signals(store.config.public_name, settlements, stale)
     for delivery, outcome, *_ in settlements:
         if isinstance(delivery, Delivery) and isinstance(outcome, Bury) and delivery.message.id not in stale:

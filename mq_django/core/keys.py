@@ -155,6 +155,11 @@ UNIQUE_PREFIX = "u:"
 PARKED_PREFIX = "p:"
 
 
+def key_name(attribute: str) -> str:
+    """Return the last part of a key by the attribute of `QueueKeys` that has it."""
+    return _KEY_NAMES.get(attribute, attribute.replace("_", "-"))
+
+
 def outbox_channel(namespace: str) -> str:
     """Return the pub/sub channel on which relays hear of new rows of outboxes, on each server."""
     return f"{namespace}:outbox"
@@ -231,7 +236,7 @@ class QueueKeys(PartitionKeys):
 
     def __post_init__(self) -> None:
         for name in KINDS:
-            object.__setattr__(self, name, self._key(_KEY_NAMES.get(name, name.replace("_", "-"))))
+            object.__setattr__(self, name, self._key(key_name(name)))
 
     def _key(self, kind: str) -> str:
         return f"{self.namespace}:{{{self.queue}}}:{kind}"

@@ -110,7 +110,7 @@ def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Comman
 def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Argument]]:
     """Return deliveries with one kind of outcome, ordered by name and handling time, and the counters for their script.
 
-    See `lua/parts/counted.lua` for the counters.
+    See `lua/parts/settled.lua` for the counters.
     """
     runs: dict[tuple[str, int], list[Settlement]] = {}
     for settlement in settlements:
@@ -128,7 +128,6 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
         kinds = f"{ENDS[outcome]} t{place}" if place >= 0 else ENDS[outcome]
         # An entry that is not a message counts when it is buried. One that was deleted is only acked.
         counters += (len(run), name or "-", kinds if name or outcome is Bury else "")
-    counters.append(len(counters))
     return ordered, counters
 
 

@@ -3,9 +3,8 @@
 A STREAM has it. The fields of an entry are the ids of up to 100 messages that were settled together, each with a JSON
 line. A HASH has the latest entry of each id. Both have a TTL, so that they go when the queue keeps none any more.
 
-What is added is in the round trip that settles the messages, before the settling. The script adds only those that the
-consumer still holds. An error of it changes nothing else: a message is settled whether its history can be written or
-not.
+The script that settles messages adds those that the consumer still held. A message is settled whether its history can
+be written or not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +28,6 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 #: What became of a message.
 Ending = Literal["handled", "expired", "buried", "cancelled"]
 
-#: Messages in an entry.
-BATCH = 100
 #: The most bytes of JSON of a message's data that are kept.
 MAX_DATA = 4 * 1024
 #: The most bytes of a line that are read.
@@ -76,16 +73,13 @@ class HandledMessage:
     data: Any
 
 
-def handled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
-    """Return the commands that add what became of messages, for the round trip that settles them."""
-    if config.keep_handled is None:
-        return []
-    keys, keeps_data = config.keys, config.keep_handled_data
+def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Argument]:
+    """Return what a history keeps of messages that are settled: see `lua/settle.lua`."""
+    assert config.keep_handled is not None
     # The part that all lines share.
     end = b',"consumer":%b,"finished":%d' % (dumps(consumer), clock.now_ms())
-    # Of each stream: for each message its entry, its id and its line.
-    streams: dict[int, list[Argument]] = {}
-    for settlement in settlements:
+    args: list[Argument] = [max(1, round(config.keep_handled.total_seconds() * 1000))]
+    for number, settlement in enumerate(settlements, 1):
         # By number, because taking them apart takes longer.
         delivery, ending, micros = settlement[0], _ENDINGS.get(type(settlement[1])), settlement[3]
         if ending is None or not isinstance(delivery, Delivery):
@@ -99,19 +93,11 @@ def handled_commands(config: QueueConfig, consumer: str, settlements: Sequence[S
         more = b""
         if message.key is not None or message.unique is not None or message.priority:
             more = _further_fields(message)
-        if keeps_data:
+        if config.keep_handled_data:
             more += _data_field(text)
         head = _line_head(message.name, ending)
-        line = b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more)
-        streams.setdefault(delivery.stream, []).extend((delivery.entry, message.id, line))
-    ttl_ms, width = max(1, round(config.keep_handled.total_seconds() * 1000)), 3 * BATCH
-    commands = list[Command]()
-    for stream, args in streams.items():
-        names = [keys.streams()[stream], keys.handled, keys.handled_ids]
-        for at in range(0, len(args), width):
-            shared: list[Argument] = [keys.group, consumer, ttl_ms]
-            commands.append(scripts.command("handled_add", keys=names, args=shared + args[at : at + width]))
-    return commands
+        args += (number, b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more))
+    return args
 
 
 def _number(value: int | None) -> bytes:

@@ -9,7 +9,6 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult
 from mq_django.core.numbers import whole
-from mq_django.core.outcomes import Ack, Cancel, Expire
 from mq_django.core.texts import repr_of
 from mq_django.errors import StoreError
 from mq_django.signals import message_cancelled
@@ -178,8 +177,6 @@ def _line(reason: str) -> str:
 
 logger = get_logger(__name__)
 
-#: The outcomes after which a message has ended. Steps of workflows have no rows.
-ENDS = frozenset({Ack, Cancel, Expire})
 #: Ids that one script call adds.
 BATCH = 500
 #: Entries that one call reads. Each has the ids of a batch.
@@ -227,40 +224,6 @@ def note_rows(wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes
 def ended_command(keys: QueueKeys, message_ids: Sequence[Argument]) -> Command:
     """Return the command that adds ids of messages that have ended. At most 500."""
     return scripts.command("ended_add", keys=[keys.ended], args=message_ids)
-
-
-class Held(NamedTuple):
-    """Deliveries that a consumer must still hold."""
-
-    stream: str
-    group: Argument
-    consumer: str
-    entries: Sequence[bytes]
-
-
-def notes_of(
-    kind: type, keys: QueueKeys, message_ids: Sequence[Argument], keeps_rows: bool, held: Held | None
-) -> list[Command]:
-    """Return the commands that note what becomes of messages before they are settled. At most 500 messages.
-
-    Args:
-        kind: the type of the outcome.
-        keys: those of the queue.
-        message_ids: the ids of the messages.
-        keeps_rows: outboxes keep rows until their messages have ended.
-        held: only of those that are still held; None: of all.
-    """
-    stream, args = list[str](), list(message_ids)
-    if held is not None:
-        stream, args = [held.stream], [held.group, held.consumer]
-        for pair in zip(held.entries, message_ids, strict=True):
-            args += pair
-    found = list[Command]()
-    if kind is Expire:
-        found.append(scripts.command("expired_add", keys=[keys.expired, *stream], args=args))
-    if keeps_rows and kind in ENDS:
-        found.append(scripts.command("ended_add", keys=[keys.ended, *stream], args=args))
-    return found
 
 
 class EndedMessages:

@@ -67,21 +67,16 @@ PUBLISH = frozenset(
     }
 )
 
-#: The others that make a message ready, or let the line of a key go on. After those that settle messages of lines the
-#: consumer fetches, or runs lines_wake. What is tried again is promoted.
+#: The others that make a message ready, or let the line of a key go on. What is tried again is promoted.
 WAKE = frozenset(
     {
         "control_resume",
         "dead_delete",
         "dead_redrive",
         "dead_resubmit",
-        "lines_cancel",
-        "lines_hand_back",
         "lines_skip",
         "stream_delete",
-        "stream_hand_back",
         "stream_purge",
-        "topic_hand_back",
         "topic_seek",
         "waiting_cancel",
         "waiting_delete",
@@ -89,6 +84,10 @@ WAKE = frozenset(
         "waiting_release",
     }
 )
+
+#: The outcomes with which a settled message is ready again, or the line of its key goes on though its consumer may not
+#: fetch. After the others a consumer of a queue with lines fetches, or runs lines_wake.
+WAKING_OUTCOMES = frozenset({"hand_back", "cancel"})
 
 #: The scripts with which consumers fetch.
 FETCH = frozenset({"lines_fetch", "stream_fetch", "topic_fetch"})
@@ -107,7 +106,7 @@ def prepared(config: DeliveryOptions, command: Command, *, sleeps: bool = False)
         # Of a delayed message its promotion wakes.
         args: list[Argument] = [config.partitions, "" if name == "waiting_add" else keys.arrivals]
         return scripts.with_prelude(command, "partition_enter", keys=[keys.recorded, keys.asleep], args=args)
-    if name in WAKE:
+    if name in WAKE or (name == "settle" and _outcome(command) in WAKING_OUTCOMES):
         # Promoters run all the time, and mostly find nothing that is due.
         prelude = "partition_promote" if name == "waiting_promote" else "partition_wake"
         return scripts.with_prelude(command, prelude, keys=[keys.asleep], args=[keys.arrivals])
@@ -116,6 +115,13 @@ def prepared(config: DeliveryOptions, command: Command, *, sleeps: bool = False)
     if sleeps and name in FETCH:
         return scripts.with_prelude(command, "partition_sleep", keys=[keys.asleep], args=[ASLEEP_MS])
     return command
+
+
+def _outcome(settles: Command) -> Argument:
+    """Return the outcome of a command that runs `lua/settle.lua`: its first argument."""
+    count = settles[2]
+    assert isinstance(count, int)
+    return settles[3 + count]
 
 
 class PartitionWire(Wire):

@@ -142,21 +142,6 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
     return ("SET", config.keys.result(message.id), _task_line(message, data_text, due_ms), "PX", ttl_ms)
 
 
-def settled_commands(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Command]:
-    """Return the commands that store the outcomes of tasks, for the round trip that settles them."""
-    if not config.keeps_results:
-        return []
-    by_stream: dict[int, list[Settlement]] = {}
-    for settlement in settlements:
-        if settlement.keeps_result and type(settlement.outcome) in _STATUS:
-            by_stream.setdefault(settlement.delivery.stream, []).append(settlement)
-    return [
-        _append_command(config, consumer, group[at : at + BATCH])
-        for group in by_stream.values()
-        for at in range(0, len(group), BATCH)
-    ]
-
-
 def end_cancelled(
     wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
 ) -> None:
@@ -305,7 +290,10 @@ _STATUS: Mapping[type, bytes] = {
 }
 
 
-def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> Command:
+def results_of_batch(
+    config: QueueConfig, consumer: str, settlements: Sequence[Settlement]
+) -> tuple[list[str], list[Argument]]:
+    """Return the keys of the results of tasks that are settled, and what is appended to them: see `lua/settle.lua`."""
     finished_ms = clock.now_ms()
     ended_ttl, unfinished_ttl = _ttl_ms(config), _unfinished_ms(config)
     # The parts that all lines share.
@@ -316,10 +304,11 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
         who.replace(b"%", b"%%"),
         finished,
     )
-    keys = [config.keys.streams()[settlements[0].delivery.stream]]
-    args: list[Argument] = [config.keys.group, consumer]
-    for settlement in settlements:
-        delivery, outcome, delay_ms, micros = settlement[:4]
+    keys, args = list[str](), list[Argument]()
+    for number, settlement in enumerate(settlements, 1):
+        delivery, outcome, delay_ms, micros, keeps_result = settlement[:5]
+        if not keeps_result or type(outcome) not in _STATUS:
+            continue
         assert isinstance(delivery, Delivery)
         message = delivery.message
         keys.append(prefix + message.id)
@@ -337,10 +326,8 @@ def _append_command(config: QueueConfig, consumer: str, settlements: Sequence[Se
                 _result_fields(outcome, message.attempt),
             )
         ttl = unfinished_ttl + delay_ms if isinstance(outcome, Retry) else ended_ttl
-        args += (delivery.entry, _task_line(message, delivery.data_text), attempt, ttl)
-    keys.append(config.keys.waiters)
-    args.append(config.keys.results_channel(""))
-    return scripts.command("results_append", keys=keys, args=args)
+        args += (number, _task_line(message, delivery.data_text), attempt, ttl)
+    return keys, args
 
 
 def _result_fields(outcome: object, number: int) -> bytes:

@@ -26,7 +26,7 @@ from mq_django.stores.dead_letters import history_of
 from mq_django.stores.members import Members, Membership, read_membership
 from mq_django.stores.outbox_marks import announce_cancelled
 from mq_django.stores.rsmq_queues import RsmqQueues
-from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, entries, mark_of
+from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, listed, marks_of
 from mq_django.stores.waiting_room import name_score, not_waiting, scores_of
 from mq_django.transport import scripts
 from mq_django.transport.cluster_wires import ClusterSession
@@ -39,8 +39,9 @@ from mq_django.transport.subscription import WakeSubscription
 
 def rsmq_receipts(config: RsmqConfig) -> Receipts:
     """Return how deliveries of an RSMQ queue are settled."""
-    keys, vt_ms = config.keys, config.vt * 1000
-    return Receipts(keys, (keys.zset, keys.hash, keys.owners), (), _RSMQ, "rsmq_reassign", (vt_ms,), id_of=_id_of)
+    keys = config.keys
+    own = {name: getattr(keys, name) for name in ("zset", "hash", "owners")}
+    return Receipts(keys, own, "", _RSMQ, hidden_ms=config.vt * 1000, id_of=_id_of)
 
 
 def _id_of(delivery: Delivery | Undecodable) -> bytes:
@@ -49,47 +50,42 @@ def _id_of(delivery: Delivery | Undecodable) -> bytes:
 
 
 def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return a channel, and for each delivery: its receipt, ms from now, "1" or "free", its history.
+    """Return the ms until the next attempts, marks, the histories, and the channel.
 
-    "1": it must run alone; "free": this receive is no attempt.
+    A mark is "alone" if the message must run alone, "free" if this receive is no attempt, or "".
     """
-    args: list[Argument] = [receipts.queue.wake]
-    for settlement in batch:
-        delivery, outcome, delay_ms, *_ = settlement
-        assert isinstance(outcome, Retry)
-        mark = "1" if settlement.alone else "free" if settlement.uncharged else ""
-        args += (delivery.entry, delay_ms, mark, history_of(consumer, settlement))
-    return args
+    marks = ["alone" if each.alone else "free" if each.uncharged else "" for each in batch]
+    return [
+        *listed("delays", [settlement.delay_ms for settlement in batch]),
+        *listed("marks", marks),
+        *listed("histories", [history_of(consumer, settlement) for settlement in batch]),
+        *("wake", 1, receipts.queue.wake),
+    ]
 
 
 def _handed_back(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return a channel, and for each delivery: its receipt, when it was sent, its mark."""
-    args: list[Argument] = [receipts.queue.wake]
-    for delivery, outcome, *_ in batch:
+    """Return when messages were sent, their marks, and the channel."""
+    times: list[Argument] = []
+    for delivery, *_ in batch:
         assert isinstance(delivery, Delivery)
-        assert isinstance(outcome, HandBack)
         sent = sent_micros(delivery.message.id)
-        place = delivery.message.published_ms or 0 if sent is None else sent // 1000
-        args += (delivery.entry, place, mark_of(outcome))
-    return args
+        times.append(delivery.message.published_ms or 0 if sent is None else sent // 1000)
+    return [*listed("times", times), *listed("marks", marks_of(batch)), "wake", 1, receipts.queue.wake]
 
 
 def _set_aside(batch: Sequence[Settlement], _consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return the ms to hide deliveries, and for each delivery: its receipt, the score of its name."""
-    args: list[Argument] = [*receipts.hidden_ms]
-    for delivery, *_ in batch:
-        assert isinstance(delivery, Delivery)
-        args += (delivery.entry, name_score(delivery.message.name))
-    return args
+    """Return the scores of names, and the ms to hide deliveries."""
+    scores = [name_score(each.delivery.message.name) for each in batch if isinstance(each.delivery, Delivery)]
+    return [*listed("scores", scores), "hidden", 1, receipts.hidden_ms]
 
 
 _RSMQ: Mapping[type, Transition] = {
-    Ack: Transition("rsmq_ack", ("notes",), entries),
-    Expire: Transition("rsmq_ack", ("notes",), entries),
-    Retry: Transition("rsmq_retry", ("notes", "retried"), _retried),
-    HandBack: Transition("rsmq_hand_back", ("notes",), _handed_back),
-    Bury: Transition("rsmq_bury", ("notes", *DEAD), buried),
-    SetAside: Transition("rsmq_set_aside", ("notes", "unhandled"), _set_aside),
+    Ack: Transition("ack", ("notes",), needs_ids=False),
+    Expire: Transition("expire", ("notes",), needs_ids=False),
+    Retry: Transition("retry", ("notes", "retried"), _retried, needs_ids=False),
+    HandBack: Transition("hand_back", ("notes",), _handed_back, needs_ids=False),
+    Bury: Transition("bury", ("notes", *DEAD), buried),
+    SetAside: Transition("set_aside", ("notes", "unhandled"), _set_aside, needs_ids=False),
 }
 
 # A queue in RSMQ's format, shared with programs in other languages.
@@ -110,7 +106,7 @@ class RsmqStore:
         self._keys = config.keys
         self._wire = wire
         self._vt_ms = config.vt * 1000
-        self._settling = Settling(wire, [rsmq_receipts(config)])
+        self._settling = Settling(wire, config, [rsmq_receipts(config)])
         self._subscription = (
             WakeSubscription(wire.another(), [self._keys.wake, self._keys.realtime])
             if isinstance(wire, Session | ClusterSession)

@@ -1,11 +1,16 @@
-"""Settle deliveries: a batch with any mix of outcomes is one round trip."""
+"""Settle deliveries: a batch with any mix of outcomes is one round trip.
+
+All that belongs to an outcome is one call of `lua/settle.lua`: the move, results, history, counters, claims and notes.
+How deliveries are identified and where they go depends on the form of the queue: see `Receipts` and `OUTCOMES`.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mq_django.core.keys import GroupKeys, QueueKeys
+from mq_django.conf import QueueConfig
+from mq_django.core.keys import GroupKeys, QueueKeys, key_name
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.texts import line
@@ -13,7 +18,8 @@ from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
-from mq_django.stores.outbox_marks import Held, notes_of
+from mq_django.stores.handled import history_of_batch
+from mq_django.stores.results import results_of_batch
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
@@ -38,11 +44,13 @@ class SettleCall(NamedTuple):
 class Transition(NamedTuple):
     """How deliveries with one kind of outcome are settled."""
 
-    script: str
-    #: Its keys after those of the receipts, by their names in `QueueKeys`.
-    keys: tuple[str, ...]
-    #: Returns its arguments after the consumer.
-    arguments: Callable[[Sequence[Settlement], str, "Receipts"], list[Argument]]
+    #: The script's word for the outcome.
+    word: str
+    #: The keys that it needs, by their names in `QueueKeys`.
+    keys: tuple[str, ...] = ()
+    #: Returns its lists, as arguments of the script, without the ids of the messages.
+    lists: "Callable[[Sequence[Settlement], str, Receipts], list[Argument]] | None" = None
+    needs_ids: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +58,12 @@ class Receipts:
     """How deliveries of one stream, log or RSMQ queue are identified, held and settled."""
 
     queue: QueueKeys
-    #: The first keys and arguments of all scripts.
-    keys: tuple[str, ...]
-    arguments: tuple[Argument, ...]
+    #: The keys that say which form it has, by the names that the scripts use.
+    keys: Mapping[str, str]
+    group: str
     transitions: Mapping[type, Transition]
-    #: The script that reassigns and extends deliveries.
-    reassign_script: str
     #: For RSMQ: the milliseconds for which held deliveries are hidden.
-    hidden_ms: tuple[int, ...] = ()
+    hidden_ms: int = 0
     #: Messages may claim unique keys until they are handled.
     claims: bool = False
     #: Outboxes keep their rows until their messages have ended.
@@ -65,32 +71,62 @@ class Receipts:
     #: Returns the id of the dead letter of a delivery, also if it could not be decoded.
     id_of: Callable[[Delivery | Undecodable], Argument] = message_id
 
+    def keys_for(self, kind: type, *, keeps_history: bool) -> dict[str, str]:
+        """Return the keys of the script for a kind of outcome, by name."""
+        further = [*self.transitions[kind].keys]
+        if kind is Expire:
+            further.append("expired")
+        if kind in FINAL and self.claims:
+            further.append("claims")
+        if kind in ROW_ENDS and self.keeps_rows:
+            further.append("ended")
+        if kind in FINAL and keeps_history:
+            further += ("handled", "handled_ids")
+        return {**self.keys, **{key_name(each): getattr(self.queue, each) for each in further}}
+
 
 def stream_receipts(keys: QueueKeys, stream: str, *, keeps_rows: bool = False) -> Receipts:
     """Return the receipts of one of a queue's streams. Settled entries are deleted."""
-    return Receipts(keys, (stream,), (keys.group,), _STREAM, "stream_reassign", claims=True, keeps_rows=keeps_rows)
+    return Receipts(keys, {"stream": stream}, keys.group, _STREAM, claims=True, keeps_rows=keeps_rows)
 
 
 def line_receipts(keys: QueueKeys, stream: str, *, keeps_rows: bool = False) -> Receipts:
     """Return the receipts of one of the streams of a queue with lines. Settled entries are deleted."""
-    own = (stream, keys.permits, keys.parked, keys.next_checks, keys.control)
-    return Receipts(keys, own, (keys.group,), _LINES, "lines_reassign", claims=True, keeps_rows=keeps_rows)
+    own = {key_name(each): getattr(keys, each) for each in ("permits", "parked", "next_checks", "control")}
+    return Receipts(keys, {"stream": stream, **own}, keys.group, _STREAM, claims=True, keeps_rows=keeps_rows)
 
 
 def log_receipts(keys: GroupKeys) -> Receipts:
     """Return the receipts of a group's deliveries of its topic's log. Settled entries are acked, not deleted."""
-    return Receipts(keys, (keys.topic.log, keys.control), (keys.group,), _LOG, "topic_reassign")
+    return Receipts(keys, {"log": keys.topic.log, "control": keys.control}, keys.group, _LOG)
+
+
+class _Head(NamedTuple):
+    """What the calls for a stream and a kind of outcome share."""
+
+    keys: tuple[str, ...]
+    #: The arguments before the consumer.
+    arguments: tuple[Argument, ...]
+    #: Its messages may claim unique keys.
+    claims: bool
+    keeps_history: bool
+    needs_ids: bool
 
 
 class Settling:
-    """Settles the deliveries of a queue for its consumers."""
+    """Settles the deliveries of a queue for its consumers.
 
-    def __init__(self, wire: Wire, receipts: Sequence[Receipts]) -> None:
+    Args:
+        wire: sends the commands.
+        config: the queue.
+        receipts: how its deliveries are settled, by `Delivery.stream`.
+    """
+
+    def __init__(self, wire: Wire, config: QueueConfig, receipts: Sequence[Receipts]) -> None:
         self._wire = wire
-        #: By `Delivery.stream`.
+        self._config = config
         self._receipts = receipts
-        #: The first parts of commands, which are the same for each stream and script.
-        self._heads: dict[tuple[int, str], Command] = {}
+        self._heads: dict[tuple[type, int], _Head] = {}
         self._slots = Slots(receipts[0].queue)
         #: The keys of the counters in these parts, which change every hour.
         self._counters: tuple[str, ...] = ()
@@ -114,29 +150,56 @@ class Settling:
 
     def calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
         """Return the script calls that settle a batch."""
-        calls: list[SettleCall] = []
         where = self._slots.now()
         if where.keys != self._counters:
             self._counters, self._heads = where.keys, {}
+        calls: list[SettleCall] = []
         for (kind, stream), group in self._grouped(settlements).items():
-            receipts = self._receipts[stream]
-            transition = receipts.transitions[kind]
-            counts = kind in ENDS
             for at in range(0, len(group), BATCH):
                 batch, counters = group[at : at + BATCH], list[Argument]()
-                if counts:
+                if kind in ENDS:
                     batch, counters = counters_of(where, batch)
-                if kind is Expire or receipts.keeps_rows:
-                    notes = _notes(kind, receipts, batch, consumer)
-                    calls += [SettleCall(note, ()) for note in notes]
-                # First, because a claim that outlived its message would block the key.
-                if receipts.claims and kind in _FINAL and (claimed := _claimed(batch)):
-                    unclaim = self._command(stream, "waiting_unclaim", ("claims",), consumer, claimed)
-                    calls.append(SettleCall(unclaim, ()))
-                arguments = (*transition.arguments(batch, consumer, receipts), *counters)
-                command = self._command(stream, transition.script, transition.keys, consumer, arguments, counts=counts)
+                command = self._command(consumer, kind, stream, batch, counters)
                 calls.append(SettleCall(command, batch))
         return calls
+
+    def _command(
+        self, consumer: str, kind: type, stream: int, batch: Sequence[Settlement], counters: Sequence[Argument]
+    ) -> Command:
+        head = self._heads.get((kind, stream)) or self._head(kind, stream)
+        receipts, keys = self._receipts[stream], head.keys
+        entries = [settlement.delivery.entry for settlement in batch]
+        arguments: list[Argument] = [*head.arguments, consumer, len(batch), *entries]
+        claims = claimed(batch) if head.claims else ()
+        if head.needs_ids or claims:
+            arguments += ("ids", len(batch), *[receipts.id_of(settlement.delivery) for settlement in batch])
+        if (lists := receipts.transitions[kind].lists) is not None:
+            arguments += lists(batch, consumer, receipts)
+        if claims:
+            arguments += listed("claims", claims)
+        if head.keeps_history:
+            arguments += listed("handled", history_of_batch(self._config, consumer, batch))
+        if self._config.keeps_results and any([s.keeps_result for s in batch]):  # noqa: C419 - a list is faster
+            results, lines = results_of_batch(self._config, consumer, batch)
+            if results:
+                keys = (*keys, *results, self._config.keys.waiters)
+                arguments += (*listed("results", lines), "channel", 1, self._config.keys.results_channel(""))
+        if counters:
+            arguments += listed("counters", counters)
+        return ("EVALSHA", scripts.load("settle").sha, len(keys), *keys, *arguments)
+
+    def _head(self, kind: type, stream: int) -> _Head:
+        receipts, config = self._receipts[stream], self._config
+        transition = receipts.transitions[kind]
+        keeps_history = kind in FINAL and config.keep_handled is not None
+        keys = receipts.keys_for(kind, keeps_history=keeps_history)
+        if kind in ENDS:
+            keys |= zip(("minutes", "hours"), self._counters, strict=True)
+        needs_ids = transition.needs_ids or keeps_history or "expired" in keys or "ended" in keys
+        arguments = (transition.word, " ".join(keys), receipts.group)
+        head = _Head(tuple(keys.values()), arguments, receipts.claims and kind in FINAL, keeps_history, needs_ids)
+        self._heads[kind, stream] = head
+        return head
 
     def _grouped(self, settlements: Sequence[Settlement]) -> dict[tuple[type, int], list[Settlement]]:
         """Return settlements by the type of their outcome and their stream."""
@@ -166,29 +229,14 @@ class Settling:
         return lost
 
     def _reassign_command(self, stream: int, consumer: str, new_owner: str, batch: Sequence[bytes]) -> Command:
-        receipts = self._receipts[stream]
-        return self._command(stream, receipts.reassign_script, (), consumer, (new_owner, *receipts.hidden_ms, *batch))
+        own = self._receipts[stream]
+        args: list[Argument] = [" ".join(own.keys), own.group, consumer, new_owner, own.hidden_ms, *batch]
+        return scripts.command("reassign", keys=[*own.keys.values()], args=args)
 
-    def _command(
-        self,
-        stream: int,
-        script: str,
-        keys: Sequence[str],
-        consumer: str,
-        arguments: Sequence[Argument],
-        *,
-        counts: bool = False,
-    ) -> Command:
-        head = self._heads.get((stream, script))
-        if head is None:
-            receipts = self._receipts[stream]
-            # A claim is released in the same way in a queue with lines.
-            own = receipts.keys[:1] if script == "waiting_unclaim" else receipts.keys
-            key_names = [*own, *(getattr(receipts.queue, name) for name in keys)]
-            if counts:
-                key_names += self._counters
-            head = self._heads[stream, script] = scripts.command(script, keys=key_names, args=receipts.arguments)
-        return (*head, consumer, *arguments)
+
+def listed(name: str, values: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments for a list of the script."""
+    return [name, len(values), *values]
 
 
 def _stale(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
@@ -203,125 +251,100 @@ def _stale(calls: Sequence[SettleCall], replies: Sequence[object]) -> list[str]:
     return stale
 
 
-def _notes(kind: type, receipts: Receipts, batch: Sequence[Settlement], consumer: str) -> list[Command]:
-    """Return the commands that note what becomes of messages, those of a stream or log only if they are still held."""
-    known, entries_of = [receipts.id_of(each.delivery) for each in batch], [each.delivery.entry for each in batch]
-    held = Held(receipts.keys[0], receipts.arguments[0], consumer, entries_of) if receipts.arguments else None
-    return notes_of(kind, receipts.queue, known, receipts.keeps_rows, held)
-
-
-def _claimed(batch: Sequence[Settlement]) -> list[Argument]:
-    """Return the receipts and ids of the messages that claim a unique key."""
+def claimed(batch: Sequence[Settlement]) -> list[int]:
+    """Return the numbers, from 1, of the deliveries whose messages claim a unique key."""
     try:
-        claimed = [s.delivery for s in batch if s.delivery.message.claims]  # type: ignore[union-attr]
+        return [n for n, s in enumerate(batch, 1) if s.delivery.message.claims]  # type: ignore[union-attr]
     except AttributeError:  # one could not be decoded; checking each would slow down all other batches
-        claimed = [s.delivery for s in batch if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
-    return [argument for delivery in claimed for argument in (delivery.entry, message_id(delivery))]
-
-
-def entries(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return the receipt of each delivery."""
-    return [settlement.delivery.entry for settlement in batch]
+        return [n for n, s in enumerate(batch, 1) if isinstance(s.delivery, Delivery) and s.delivery.message.claims]
 
 
 def _noted(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return for each delivery of a step: its receipt, the message's id, the event, the added steps, the value."""
-    args: list[Argument] = []
-    for delivery, outcome, *_ in batch:
-        assert isinstance(outcome, StepEnd)
-        args += (delivery.entry, message_id(delivery), outcome.event, outcome.added, outcome.value)
-    return args
+    """Return how steps have ended: the events, the added steps, the values."""
+    ends = [settlement.outcome for settlement in batch if isinstance(settlement.outcome, StepEnd)]
+    return [
+        *listed("events", [end.event for end in ends]),
+        *listed("added", [end.added for end in ends]),
+        *listed("values", [end.value for end in ends]),
+    ]
 
 
 def _handed_back(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id and time, its mark."""
-    args: list[Argument] = []
-    for delivery, outcome, *_ in batch:
-        assert isinstance(delivery, Delivery)
-        assert isinstance(outcome, HandBack)
-        message = delivery.message
-        time = "" if message.published_ms is None else message.published_ms
-        args += (delivery.entry, message.id, time, mark_of(outcome))
-    return args
+    """Return the times of messages, "" where it is not known, and their marks."""
+    times: list[Argument] = []
+    for settlement in batch:
+        assert isinstance(settlement.delivery, Delivery)
+        published = settlement.delivery.message.published_ms
+        times.append("" if published is None else published)
+    return [*listed("times", times), *listed("marks", marks_of(batch))]
 
 
-def mark_of(outcome: HandBack) -> str:
-    """Return the mark of a hand-back for scripts: "lost", "suspect" or ""."""
-    return "lost" if outcome.lost else "suspect" if outcome.suspect else ""
+def marks_of(batch: Sequence[Settlement]) -> list[str]:
+    """Return the marks of hand-backs for scripts: "lost", "suspect" or ""."""
+    outcomes = [settlement.outcome for settlement in batch if isinstance(settlement.outcome, HandBack)]
+    return ["lost" if each.lost else "suspect" if each.suspect else "" for each in outcomes]
 
 
 def _retried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return a channel, and for each delivery: its receipt, its member, ms from now, the body."""
-    args: list[Argument] = [receipts.queue.wake]
+    """Return the milliseconds until the next attempts, the bodies, and the channel."""
+    bodies: list[Argument] = []
     for settlement in batch:
-        delivery, outcome, delay_ms, *_ = settlement
+        delivery = settlement.delivery
         assert isinstance(delivery, Delivery)
-        assert isinstance(outcome, Retry)
         again = delivery.message._replace(attempt=delivery.message.attempt + (not settlement.uncharged))
         # By its id, even if it was published under a unique key: another message may use that by now.
         alone, history = CHARGED if settlement.alone else "", history_of(consumer, settlement)
-        body = encode_body(again, delivery.data_text, member=again.id, alone=alone, history=history)
-        args += (delivery.entry, again.id, delay_ms, body)
-    return args
+        bodies.append(encode_body(again, delivery.data_text, member=again.id, alone=alone, history=history))
+    delays = [settlement.delay_ms for settlement in batch]
+    return [*listed("delays", delays), *listed("bodies", bodies), "wake", 1, receipts.queue.wake]
 
 
 def _set_aside(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return for each delivery: its receipt, its member, the score of its name, the body."""
-    args: list[Argument] = []
+    """Return the scores of names, and the bodies."""
+    scores, bodies = list[Argument](), list[Argument]()
     for delivery, *_ in batch:
         assert isinstance(delivery, Delivery)
         message = delivery.message
         alone, history = alone_of(delivery), delivery.history
-        body = encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history)
-        args += (delivery.entry, message.id, name_score(message.name), body)
-    return args
-
-
-def _cancelled(batch: Sequence[Settlement], *_others: object) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id."""
-    return [argument for delivery, *_ in batch for argument in (delivery.entry, message_id(delivery))]
+        scores.append(name_score(message.name))
+        bodies.append(encode_body(message, delivery.data_text, member=message.id, alone=alone, history=history))
+    return [*listed("scores", scores), *listed("bodies", bodies)]
 
 
 def buried(batch: Sequence[Settlement], consumer: str, receipts: Receipts) -> list[Argument]:
-    """Return for each delivery: its receipt, the message's id, the number of the dead letter's fields, and these."""
-    args: list[Argument] = []
+    """Return the numbers of the dead letters' fields and values, and these."""
+    sizes, fields = list[int](), list[Argument]()
     for settlement in batch:
         delivery, outcome, *_ = settlement
         assert isinstance(outcome, Bury)
-        known = receipts.id_of(delivery)
-        fields: list[Argument] = [*message_fields(delivery), *failure_fields(delivery, outcome)]
-        fields[1] = known
+        own: list[Argument] = [*message_fields(delivery), *failure_fields(delivery, outcome)]
+        own[1] = receipts.id_of(delivery)
         if history := history_of(consumer, settlement):
-            fields += ("deadstory", history)
-        args += (delivery.entry, known, len(fields), *fields)
-    return args
+            own += ("deadstory", history)
+        sizes.append(len(own))
+        fields += own
+    return [*listed("sizes", sizes), *listed("fields", fields)]
 
 
-#: Outcomes after which the message is not delivered again.
-_FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
+#: Outcomes after which the message is not delivered again, and those after which a row of an outbox is not needed.
+FINAL = frozenset({Ack, StepEnd, Expire, Bury, Cancel})
+ROW_ENDS = frozenset({Ack, Expire, Cancel})
 
 #: The keys of dead letters.
 DEAD = ("dead", "dead_ids", "dead_groups")
 
-_STREAM: Mapping[type, Transition] = {
-    Ack: Transition("stream_ack", (), entries),
-    StepEnd: Transition("steps_ack", ("step_notes",), _noted),
-    Expire: Transition("stream_ack", (), entries),
-    Cancel: Transition("stream_cancel", ("cancels", "step_notes"), _cancelled),
-    Retry: Transition("stream_retry", ("due", "waiting"), _retried),
-    HandBack: Transition("stream_hand_back", ("ready", "urgent"), _handed_back),
-    Bury: Transition("stream_bury", (*DEAD, "step_notes"), buried),
-    SetAside: Transition("stream_set_aside", ("unhandled", "waiting"), _set_aside),
-}
-_LINES: Mapping[type, Transition] = {
-    kind: transition._replace(script=transition.script.replace("stream_", "lines_").replace("steps_", "lines_steps_"))
-    for kind, transition in _STREAM.items()
-}
 _LOG: Mapping[type, Transition] = {
-    Ack: Transition("topic_ack", (), entries),
-    Expire: Transition("topic_ack", (), entries),
-    Retry: Transition("topic_retry", ("due", "waiting"), _retried),
-    HandBack: Transition("topic_hand_back", ("ready",), _handed_back),
-    Bury: Transition("topic_bury", DEAD, buried),
-    SetAside: Transition("topic_set_aside", ("unhandled", "waiting"), _set_aside),
+    Ack: Transition("ack", needs_ids=False),
+    Expire: Transition("expire", needs_ids=False),
+    Retry: Transition("retry", ("due", "waiting"), _retried),
+    HandBack: Transition("hand_back", ("ready",), _handed_back),
+    Bury: Transition("bury", DEAD, buried),
+    SetAside: Transition("set_aside", ("unhandled", "waiting"), _set_aside),
+}
+_STREAM: Mapping[type, Transition] = {
+    **_LOG,
+    StepEnd: Transition("step", ("step_notes",), _noted),
+    Cancel: Transition("cancel", ("cancels", "step_notes")),
+    HandBack: Transition("hand_back", ("ready", "urgent"), _handed_back),
+    Bury: Transition("bury", (*DEAD, "step_notes"), buried),
 }

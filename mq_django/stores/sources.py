@@ -64,7 +64,7 @@ class Source(ABC):
 
     def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
         """Return the deliveries of one stream that a consumer holds."""
-        key, *_ = self.receipts[stream].keys
+        key = next(iter(self.receipts[stream].keys.values()))
         (pending,) = self._wire.trip([("XPENDING", key, self._keys.group, "-", "+", limit, consumer)])
         entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
         held: Taken = []

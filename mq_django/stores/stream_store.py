@@ -43,7 +43,7 @@ class StreamStore:
         self._wire = wire
         self._slots = Slots(config.keys)
         self._source = source or StreamSource(config, wire)
-        self._settling = Settling(wire, self._source.receipts)
+        self._settling = Settling(wire, config, self._source.receipts)
         self._order = OrderSwitch(config, wire)
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:

@@ -33,9 +33,18 @@ MOVED_CLOCK = "mq:testing:clock"
 _PART = re.compile(r"^-- with (\w+)$", re.MULTILINE)
 
 
-def _read(path: str) -> str:
+def _read(path: str, known: set[str] | None = None) -> str:
+    """Return the text of a file with its parts, each once."""
+    seen = set[str]() if known is None else known
+
+    def part(found: re.Match[str]) -> str:
+        if found[1] in seen:
+            return ""
+        seen.add(found[1])
+        return _read(f"parts/{found[1]}", seen)
+
     text = files("mq_django.transport").joinpath("lua", f"{path}.lua").read_text(encoding="utf-8")
-    return _PART.sub(lambda found: _read(f"parts/{found[1]}"), text)
+    return _PART.sub(part, text)
 
 
 @cache

@@ -50,9 +50,9 @@ OF_FLOWS = {
 }
 
 _SCRIPTS = {
-    "ack": ("stream_ack", "steps_ack", "lines_ack", "topic_ack", "rsmq_ack"),
-    "retry": ("stream_retry", "lines_retry", "topic_retry", "rsmq_retry"),
-    "hand-back": ("stream_hand_back", "lines_hand_back", "topic_hand_back", "rsmq_hand_back"),
+    "ack": ("settle ack", "settle step"),
+    "retry": ("settle retry",),
+    "hand-back": ("settle hand_back",),
     "promote": ("waiting_promote",),
     "beat": ("members_heartbeat",),
 }
@@ -172,12 +172,18 @@ def _starting(start: Callable[..., list[bool]]) -> Callable[..., list[bool]]:
     return watched
 
 
+def _step_of(command: Command) -> str:
+    """Return the script that a command runs, and of one that settles also the outcome."""
+    name = scripts.name_of(command)
+    return f"settle {command[3 + int(command[2])]}" if name == "settle" else name
+
+
 def _sending(send: Callable[..., None]) -> Callable[..., None]:
-    verbs = {scripts.load(name).sha: verb for verb, names in _SCRIPTS.items() for name in names}
+    verbs = {step: verb for verb, steps in _SCRIPTS.items() for step in steps}
     of_consumer = "--orders" in sys.argv
 
     def watched(self: Session, commands: Sequence[Command]) -> None:
-        there = {verbs.get(str(command[1])) for command in commands if command[0] == "EVALSHA"}
+        there = {verbs.get(_step_of(command)) for command in commands}
         if of_consumer and "ack" in there:
             reached("unsent")
         send(self, commands)

@@ -170,7 +170,7 @@ def nothing_left(client):
     return ready is not None and client.xlen(ready) == 0
 
 
-COMMANDS = ["XREADGROUP", "stream_ack", "stream_fetch", "stream_retry", "members_heartbeat", "waiting_promote"]
+COMMANDS = ["XREADGROUP", "settle", "stream_fetch", "settle", "members_heartbeat", "waiting_promote"]
 
 
 def test_a_reply_that_is_lost_loses_and_doubles_nothing(trees, publish, history, site):

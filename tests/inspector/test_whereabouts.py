@@ -11,7 +11,6 @@ from mq_django.inspector.queues import all_configs
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
-from mq_django.stores.results import settled_commands
 from tests import on_cluster
 from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, settle, store, take
 
@@ -75,9 +74,7 @@ def test_what_was_buried_and_redriven_is_found_where_it_is_now():
 def test_the_end_of_a_task_is_found_by_its_result():
     message_id = publish("emails", "shop.tasks.send", {"args": [], "kwargs": {}})
     settlements = [Settlement(one, ACK, micros=1500, keeps_result=True) for one in take("emails", 1)]
-    store("emails").settle(
-        CONSUMER, settlements, also=settled_commands(get_config().queue("emails"), CONSUMER, settlements)
-    )
+    store("emails").settle(CONSUMER, settlements)
     (one,) = find_everywhere(message_id, seconds=30).found
     assert (one.place, one.view.name, one.view.status) == ("result", "shop.tasks.send", "SUCCESSFUL")
 

@@ -8,7 +8,7 @@ import pytest
 from mq_django.conf import QueueConfig
 from mq_django.core.outcomes import ACK, Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement
-from mq_django.stores.handled import BATCH, MAX_DATA, MessageHistory, handled_commands, read_handled
+from mq_django.stores.handled import MAX_DATA, MessageHistory, read_handled
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.seeding import opened
@@ -40,7 +40,7 @@ def taken(store, *items):
 
 def settle(store, deliveries, outcome=ACK, *, micros=1500, consumer=ME):
     settlements = [Settlement(delivery, outcome, micros=micros) for delivery in deliveries]
-    return store.settle(consumer, settlements, also=handled_commands(store.config, consumer, settlements))
+    return store.settle(consumer, settlements)
 
 
 def newest(store, *, after="", limit=1000):
@@ -81,9 +81,7 @@ def test_what_ends_a_message_is_kept(keep, subtests, forget):
 def test_a_queue_without_history_sends_and_keeps_nothing(mq_settings, redis_client):
     mq_settings(QUEUES={"emails": {}})
     store = opened("emails")
-    deliveries = taken(store, outgoing(id="m1"))
-    assert handled_commands(store.config, ME, [Settlement(one, ACK) for one in deliveries]) == []
-    settle(store, deliveries)
+    settle(store, taken(store, outgoing(id="m1")))
     assert not redis_client.exists(store.keys.handled, store.keys.handled_ids)
 
 
@@ -143,7 +141,7 @@ def test_a_repeated_settling_adds_nothing(keep):
 
 def test_messages_that_are_settled_together_are_in_few_entries(keep, redis_client):
     store = keep()
-    ids = [f"m{number}" for number in range(2 * BATCH + 1)]
+    ids = [f"m{number}" for number in range(201)]
     settle(store, taken(store, *(outgoing(id=each) for each in ids)))
     assert redis_client.xlen(store.keys.handled) == 3
     assert redis_client.hget(store.keys.handled_ids, "total") == b"201"

@@ -319,7 +319,7 @@ def test_a_result_that_the_other_queue_has_already_is_not_written_over(configure
     sent = bury_task()
     mover().write(entries())
     key = store("bulk").keys.result(sent)
-    redis_client.append(key, b'\n{"status":"SUCCESSFUL","entry":"9-9","consumer":"c1"}')
+    redis_client.append(key, b'\n{"status":"SUCCESSFUL","entry":"9999999999999-9","consumer":"c1"}')
 
     assert move() == ["KNOWN"]
 

@@ -23,7 +23,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.counters import add_command, read_totals
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letters import open_dead_letters
-from mq_django.stores.handled import MessageHistory, handled_commands
+from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
@@ -32,7 +32,7 @@ from mq_django.stores.partition_wire import PartitionWire
 from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.stores.requests import StackRequests
-from mq_django.stores.results import RunningTask, end_cancelled, note_running, settled_commands, watch
+from mq_django.stores.results import RunningTask, end_cancelled, note_running, watch
 from mq_django.stores.schedules import RuntimeSchedules, Schedules, statuses
 from mq_django.stores.workflow_home import Event, StepNotes, WorkflowHome
 from mq_django.transport.connections import get_client
@@ -49,42 +49,11 @@ OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 
 #: Scripts that let a full Redis be emptied, so that they have to go on when memory is out.
 DRAINS = {
-    *("stream_ack", "stream_retry", "stream_bury", "stream_hand_back", "stream_set_aside", "stream_fetch"),
-    *("topic_ack", "topic_retry", "topic_bury", "topic_hand_back", "topic_set_aside", "topic_fetch"),
-    *("lines_ack", "lines_retry", "lines_bury", "lines_hand_back", "lines_set_aside", "lines_fetch", "lines_wake"),
-    *(
-        "shares_ask",
-        "lines_cancel",
-        "lines_steps_ack",
-        "lines_reassign",
-        "lines_begin",
-        "waiting_promote",
-        "waiting_release",
-    ),
-    *("stream_subscribe", "topic_subscribe", "rsmq_receive", "rsmq_retry", "rsmq_hand_back", "rsmq_set_aside"),
-    *(
-        "rsmq_reassign",
-        "stream_cancel",
-        "steps_ack",
-        "steps_forget",
-        "rsmq_extend",
-        "topic_claim_check",
-        "rsmq_release",
-        "waiting_unclaim",
-        "waiting_cancel",
-        "members_heartbeat",
-        "stream_purge",
-        "rsmq_ack",
-        "rsmq_bury",
-        "rsmq_cancel",
-        "waiting_delete",
-        "stream_delete",
-        "rsmq_delete_found",
-        "jobs_begin",
-        "jobs_claim",
-        "jobs_end",
-        "dead_delete",
-    ),
+    *("settle", "reassign", "stream_fetch", "topic_fetch", "lines_fetch", "lines_wake", "shares_ask", "lines_begin"),
+    *("stream_subscribe", "topic_subscribe", "topic_claim_check", "rsmq_receive", "rsmq_extend", "rsmq_release"),
+    *("waiting_promote", "waiting_release", "waiting_cancel", "waiting_delete", "stream_purge", "stream_delete"),
+    *("rsmq_cancel", "rsmq_delete_found", "steps_forget", "members_heartbeat", "dead_delete"),
+    *("jobs_begin", "jobs_claim", "jobs_end"),
 }
 #: Keys that only count what happened.
 COUNTS = re.compile(r":(counters:([mh]:\d+|total)|noisy:\d+|dead-groups)$")
@@ -291,7 +260,7 @@ def be_remembered(client, mq_settings):
     store.publish([outgoing(data="kept") for _ in range(3)])
     for item in take_all(store, ME):
         ended = [Settlement(item, ACK, micros=1)]
-        assert store.settle(ME, ended, also=handled_commands(store.config, ME, ended)) == []
+        assert store.settle(ME, ended) == []
     assert MessageHistory(store.config, Session(get_client("inspect"))).trim().removed == 2
 
 
@@ -551,6 +520,6 @@ def be_looked_at(client, mq_settings):
             assert read_progress_of([(store.config, item.message.id)], [wire]) == [Progress(done=1)]
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
-            wire.trip([*settled_commands(store.config, ME, told), add_command(store.keys, {("handled", "welcome"): 1})])
+            store.settle(ME, told, also=[add_command(store.keys, {("handled", "welcome"): 1})])
             client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)
             read_totals([store.keys], [wire], now_ms=places.now_ms(client))

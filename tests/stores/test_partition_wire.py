@@ -20,24 +20,23 @@ LUA = Path(scripts.__file__).parent / "lua"
 #: Scripts of queues that make nothing ready: they read, settle, delay, or their callers run another one that wakes.
 QUIET = {
     *("cancels_ask", "stacks_ask", "clock_read", "control_pause", "counters_add", "counters_count", "counters_totals"),
-    *("dead_list", "dead_read", "entries_before", "entries_pending", "entries_read", "entries_ready", "expired_add"),
+    *("dead_list", "dead_read", "entries_before", "entries_pending", "entries_read", "entries_ready"),
     *(
-        "handled_add",
         "handled_trim",
         "jobs_begin",
         "jobs_claim",
         "jobs_end",
-        "lines_ack",
         "lines_begin",
-        "lines_bury",
         "lines_check",
     ),
-    *("lines_look", "lines_reassign", "lines_retry", "lines_set_aside", "lines_steps_ack", "lines_usage", "lines_wake"),
+    *("lines_look", "lines_usage", "lines_wake"),
     *("members_ask", "members_claim", "members_evict", "members_heartbeat", "members_leave", "queue_stats"),
-    *("reports_begin", "reports_read", "reports_save", "results_append", "results_cancel", "results_running"),
-    *("results_watch", "steps_ack", "steps_forget", "steps_left", "stream_ack", "stream_bury", "stream_cancel"),
-    *("stream_check", "stream_reassign", "stream_retry", "stream_set_aside", "stream_subscribe", "waiting_find"),
-    *("waiting_page", "waiting_reschedule", "waiting_scan", "waiting_unclaim"),
+    *("reports_begin", "reports_read", "reports_save", "results_cancel", "results_running"),
+    *("results_watch", "steps_forget", "steps_left"),
+    *("stream_check", "stream_subscribe", "waiting_find"),
+    *("waiting_page", "waiting_reschedule", "waiting_scan"),
+    # What becomes ready by it is known of each outcome.
+    *("settle", "reassign"),
     # They close partitions, and open them.
     *("repartition_close", "repartition_copy", "repartition_open", "repartition_put", "repartition_state"),
     *("repartition_take", "shares_ask"),
@@ -48,8 +47,8 @@ QUIET = {
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.
     *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),
     # Of groups: consumers that create one fetch, and what is read has been published before.
-    *("topic_ack", "topic_alarm", "topic_bury", "topic_check", "topic_claim_check", "topic_count", "topic_page"),
-    *("topic_reassign", "topic_retry", "topic_set_aside", "topic_skip", "topic_stats", "topic_subscribe"),
+    *("topic_alarm", "topic_check", "topic_claim_check", "topic_count", "topic_page"),
+    *("topic_skip", "topic_stats", "topic_subscribe"),
     *("topic_trim", "topic_unsubscribe"),
 }
 

@@ -15,8 +15,9 @@ from mq_django.stores.results import (
     note_running,
     read_result,
     ready_command,
-    settled_commands,
+    results_of_batch,
 )
+from mq_django.stores.settling import Settling, stream_receipts
 from mq_django.transport.sessions import Pooled
 
 DATA_TEXT = b'{"args":[7],"kwargs":{}}'
@@ -41,15 +42,21 @@ def settlement(outcome, *, attempt=1, entry=b"1-0", delay_ms=0, micros=1500, tex
 def hold(config, wire, *entries, consumer="c1"):
     """Let a consumer hold these deliveries."""
     key, group = config.keys.ready, config.keys.group
-    added = [("XADD", key, entry, "a", "b") for entry in ENTRIES]
+    there = sorted({*ENTRIES, *entries}, key=lambda entry: int(entry.partition(b"-")[0]))
+    added = [("XADD", key, entry, "a", "b") for entry in there]
     own = ("XCLAIM", key, group, consumer, 0, *entries, "FORCE", "JUSTID")
     wire.trip([("XGROUP", "CREATE", key, group, "0", "MKSTREAM"), *added, own])
 
 
+def settle(config, wire, *settlements, consumer="c1"):
+    own = [stream_receipts(config.keys, stream) for stream in config.keys.streams()]
+    return Settling(wire, config, own).settle(consumer, settlements)[0]
+
+
 def note(config, wire, *settlements, consumer="c1"):
+    wire.trip([("DEL", config.keys.ready)])
     hold(config, wire, *{one.delivery.entry for one in settlements}, consumer=consumer)
-    replies = wire.trip(settled_commands(config, consumer, settlements))
-    assert not [reply for reply in replies if isinstance(reply, Exception)]
+    assert settle(config, wire, *settlements, consumer=consumer) == []
 
 
 def begin(config, wire, *, priority=0, **options):
@@ -147,12 +154,13 @@ def test_a_line_is_written_whatever_the_data_are(config, wire, subtests, forget)
 def test_what_runs_no_task_and_what_settles_nothing_leaves_no_line(config, wire):
     undecodable = Settlement(Undecodable(0, b"1-0", [], "x"), Bury("x", reason="undecodable"))
     others = [settlement(HandBack()), settlement(SetAside()), settlement(Ack(), keeps_result=False)]
-    assert settled_commands(config, "c1", [undecodable, *others]) == []
+    assert results_of_batch(config, "c1", [undecodable, *others]) == ([], [])
 
 
-def test_a_queue_that_keeps_nothing_leaves_no_line(namespace):
+def test_a_queue_that_keeps_nothing_leaves_no_line(namespace, wire, redis_client):
     config = QueueConfig(name="emails", namespace=namespace, result_ttl=QueueConfig(name="x").result_ttl * 0)
-    assert settled_commands(config, "c1", [settlement(Ack())]) == []
+    note(config, wire, settlement(Ack()))
+    assert not redis_client.exists(config.keys.result("m1"))
 
 
 def test_what_expired_has_failed_with_an_error_of_its_own(config, wire):
@@ -176,18 +184,17 @@ def test_a_result_lives_for_the_ttl_after_its_end_and_longer_before(config, wire
 def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
     redis_client.lpush(config.keys.result("m1"), "x")
     hold(config, wire, b"1-0")
-    replies = wire.trip(settled_commands(config, "c1", [settlement(Ack())]))
-    assert "WRONGTYPE" in str(replies[0])
+    assert settle(config, wire, settlement(Ack())) == []
     with pytest.raises(WrongKeyType):
         found(config, wire)
 
 
 def test_a_broken_result_keeps_no_other_back(config, wire, redis_client):
     redis_client.lpush(config.keys.result("m0"), "x")
-    both = [settlement(Ack()), settlement(Ack())]
+    both = [settlement(Ack()), settlement(Ack(), entry=b"2-0")]
     both[0] = both[0]._replace(delivery=both[0].delivery._replace(message=both[0].delivery.message._replace(id="m0")))
-    hold(config, wire, b"1-0")
-    wire.trip(settled_commands(config, "c1", both))
+    hold(config, wire, b"1-0", b"2-0")
+    settle(config, wire, *both)
     assert found(config, wire).status == "SUCCESSFUL"
     assert redis_client.lrange(config.keys.result("m0"), 0, -1) == [b"x"]
 
@@ -197,25 +204,27 @@ def test_a_refused_outcome_leaves_no_line(config, wire):
     begin(config, wire)
     hold(config, wire, b"1-0", b"2-0", consumer="c2")
     hold(config, wire, b"2-0")
-    wire.trip(settled_commands(config, "c1", [settlement(Ack(b"1")), settlement(Retry(error="E: no"), entry=b"5-0")]))
+    settle(config, wire, settlement(Ack(b"1")), settlement(Retry(error="E: no"), entry=b"5-0"))
     assert (found(config, wire).status, found(config, wire).attempts) == ("READY", [])
-    wire.trip(settled_commands(config, "c1", [settlement(Ack(b"1")), settlement(Ack(b"2"), entry=b"2-0")]))
+    settle(config, wire, settlement(Ack(b"1")), settlement(Ack(b"2"), entry=b"2-0"))
     assert [attempt.value for attempt in found(config, wire).attempts] == [2]
 
 
 def test_a_batch_of_any_size_is_noted(config, wire, redis_client):
     settlements = [
-        settlement(Ack())._replace(delivery=Delivery(Message(f"m{n}", "t", {}, "emails"), 0, b"1-0", DATA_TEXT))
+        settlement(Ack())._replace(
+            delivery=Delivery(Message(f"m{n}", "t", {}, "emails"), 0, b"%d-0" % (n + 100), DATA_TEXT)
+        )
         for n in range(1001)
     ]
-    assert len(settled_commands(config, "c1", settlements)) == 3
     note(config, wire, *settlements)
     assert redis_client.exists(config.keys.result("m0"), config.keys.result("m1000")) == 2
 
 
 def test_long_tracebacks_keep_their_end_and_many_keep_the_first_and_the_last(config, wire):
     trace = "x" * 10_000 + "the reason"
-    note(config, wire, *[settlement(Retry(error="E: short", traceback=trace), attempt=n) for n in range(1, 8)])
+    for number in range(1, 8):
+        note(config, wire, settlement(Retry(error="E: short", traceback=trace), attempt=number))
     note(config, wire, settlement(Bury("E: short", trace), attempt=8))
     kept = [attempt.traceback for attempt in found(config, wire).attempts]
     assert [len(text) for text in kept] == [MAX_TRACEBACK] * 5 + [len("E: short")] * 2 + [MAX_TRACEBACK]

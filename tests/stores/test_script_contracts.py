@@ -36,7 +36,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 #: Those that write what programs with RSMQ's format read.
 OF_RSMQ = {
     *("create", "attributes", "send", "receive", "pop", "change_visibility", "delete", "delete_queue"),
-    *("ack", "retry", "hand_back", "set_aside", "bury"),
 }
 
 Texts = Mapping[str, str]

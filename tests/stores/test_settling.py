@@ -1,10 +1,12 @@
 """Outcomes become script calls in one round trip, whatever store the deliveries are of."""
 
-from collections import Counter
+from itertools import product
+from typing import NamedTuple
 
 import pytest
 from redis.exceptions import ResponseError
 
+from mq_django.conf import QueueConfig
 from mq_django.core.keys import LOG, READY, URGENT, GroupKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
@@ -14,6 +16,7 @@ from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_rece
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Pooled
 
+CONFIG = QueueConfig(name="orders")
 KEYS = GroupKeys("mq", "orders", subscriber="billing")
 ME, OTHER = "host-1-me", "host-2-other"
 
@@ -32,7 +35,7 @@ class Wire:
 
 def settling(wire):
     own = [stream_receipts(KEYS, KEYS.ready), stream_receipts(KEYS, KEYS.urgent)]
-    return Settling(wire, [*own, log_receipts(KEYS)])
+    return Settling(wire, CONFIG, [*own, log_receipts(KEYS)])
 
 
 def delivery(number, stream=READY, **attributes):
@@ -40,8 +43,25 @@ def delivery(number, stream=READY, **attributes):
     return Delivery(message, stream, b"%d-0" % number, b"{}")
 
 
-def called(command):
-    return scripts._by_sha[command[1]].name
+class Call(NamedTuple):
+    """A call of the script that settles, taken apart."""
+
+    outcome: str
+    keys: dict
+    consumer: str
+    receipts: tuple
+    lists: dict
+
+    @classmethod
+    def of(cls, command):
+        assert scripts.name_of(command) == "settle"
+        count = command[2]
+        keys, (outcome, names, _group, consumer, size, *rest) = command[3 : 3 + count], command[3 + count :]
+        receipts, rest, lists = tuple(rest[:size]), rest[size:], {}
+        while rest:
+            name, size, *rest = rest
+            lists[name], rest = rest[:size], rest[size:]
+        return cls(outcome, dict(zip(names.split(), keys, strict=True)), consumer, receipts, lists)
 
 
 def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
@@ -54,19 +74,19 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     ]
     assert settling(wire).settle(ME, batch) == ([], [])
     (commands,) = wire.trips
-    verbs = ["ack", "ack", "bury", "hand_back", "retry"]
-    assert sorted(map(called, commands)) == sorted(
-        [*(f"stream_{verb}" for verb in verbs * 2), *(f"topic_{verb}" for verb in verbs), *["expired_add"] * 3]
-    )
-    assert {command[3] for command in commands} == {KEYS.ready, KEYS.urgent, KEYS.topic.log, KEYS.expired}
+    calls = [Call.of(command) for command in commands]
+    found = {(call.outcome, call.keys.get("stream") or call.keys["log"]) for call in calls}
+    verbs = ["ack", "bury", "expire", "hand_back", "retry"]
+    assert found == set(product(verbs, [KEYS.ready, KEYS.urgent, KEYS.topic.log]))
+    assert len(calls) == len(found)
+    assert all(call.keys.get("expired") == (KEYS.expired if call.outcome == "expire" else None) for call in calls)
 
 
 def test_a_large_batch_is_several_calls_of_one_trip():
     wire = Wire()
     settling(wire).settle(ME, [Settlement(delivery(number), ACK) for number in range(BATCH + 1)])
     ((first, second),) = wire.trips
-    # The entries are followed by the counters: two slots, one run of deliveries, and their number.
-    assert [len(first), len(second)] == [8 + BATCH + 6, 8 + 1 + 6]
+    assert [len(Call.of(each).receipts) for each in (first, second)] == [BATCH, 1]
 
 
 def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
@@ -80,10 +100,11 @@ def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
     ]
     settling(wire).settle(ME, batch)
     ((command,),) = wire.trips
-    *counters, size = command[13:]
-    assert command[8:13] == (b"1-0", b"4-0", b"2-0", b"3-0", b"5-0")
-    assert counters[2:] == [2, "welcome", "handled t0", 1, "report", "handled t0", 1, "welcome", "handled", 1, "-", ""]
-    assert size == len(counters)
+    call = Call.of(command)
+    assert call.receipts == (b"1-0", b"4-0", b"2-0", b"3-0", b"5-0")
+    runs = [2, "welcome", "handled t0", 1, "report", "handled t0", 1, "welcome", "handled", 1, "-", ""]
+    assert call.lists["counters"][2:] == runs
+    assert list(call.lists) == ["counters"]
 
 
 def test_the_keys_of_counters_follow_the_clock(monkeypatch):
@@ -92,8 +113,9 @@ def test_the_keys_of_counters_follow_the_clock(monkeypatch):
     for now in (5 * hour, 6 * hour, 6 * hour + 60):
         monkeypatch.setattr("mq_django.core.clock.now", lambda now=now: now)
         one.settle(ME, [Settlement(delivery(1), ACK)])
-    assert [command[4] for (command,) in wire.trips] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
-    assert [command[-6] for (command,) in wire.trips] == [0, 0, 1]
+    calls = [Call.of(command) for (command,) in wire.trips]
+    assert [call.keys["minutes"] for call in calls] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
+    assert [call.lists["counters"][0] for call in calls] == [0, 0, 1]
 
 
 def test_other_commands_run_before_and_behind():
@@ -101,33 +123,19 @@ def test_other_commands_run_before_and_behind():
     batch = [Settlement(delivery(1), ACK)]
     assert settling(wire).settle(ME, batch, also=[("PING", 1)], then=[("PING", 2), ("PING", 3)]) == ([], [[], []])
     ((first, ack, *others),) = wire.trips
-    assert (first, called(ack), others) == (("PING", 1), "stream_ack", [("PING", 2), ("PING", 3)])
+    assert (first, Call.of(ack).outcome, others) == (("PING", 1), "ack", [("PING", 2), ("PING", 3)])
 
 
-def test_what_a_call_begins_with_is_put_together_once(monkeypatch):
-    made, command = Counter(), scripts.command
-
-    def counted(name, **arguments):
-        made[name] += 1
-        return command(name, **arguments)
-
-    monkeypatch.setattr(scripts, "command", counted)
-    one = settling(Wire())
-    for number in range(5):
-        one.settle(ME, [Settlement(delivery(number), ACK), Settlement(delivery(number, LOG), ACK)])
-    assert made == {"stream_ack": 1, "topic_ack": 1}
-
-
-def test_unique_keys_are_released_before_their_messages_leave():
+def test_unique_keys_are_released_by_what_ends_their_messages():
     wire = Wire()
     claims = delivery(1, claims=True)
     undecodable = Undecodable(READY, b"3-0", [b"x"], "no message")
-    batch = [Settlement(each, Bury()) for each in (claims, delivery(2), undecodable)]
+    batch = [Settlement(each, Bury()) for each in (delivery(2), claims, undecodable)]
     settling(wire).settle(ME, [*batch, Settlement(delivery(4, claims=True), Retry())])
-    ((unclaim, *others),) = wire.trips
-    assert called(unclaim) == "waiting_unclaim"
-    assert unclaim[2:] == (2, KEYS.ready, KEYS.claims, "billing", ME, b"1-0", "m1")
-    assert list(map(called, others)) == ["stream_bury", "stream_retry"]
+    (buried, retried) = map(Call.of, wire.trips[0])
+    assert (buried.outcome, buried.lists["claims"], buried.lists["ids"]) == ("bury", [2], ["m2", "m1", "3-0"])
+    assert buried.keys["claims"] == KEYS.claims
+    assert (retried.outcome, "claims" in retried.lists) == ("retry", False)
 
 
 @pytest.mark.parametrize("stream", [READY, LOG])
@@ -153,8 +161,9 @@ def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
     receipts = [(stream, b"%d-0" % number) for number in range(BATCH + 1) for stream in (LOG, READY)]
     assert settling(wire).reassign(ME, OTHER, receipts) == []
     (commands,) = wire.trips
-    assert list(map(called, commands)) == ["topic_reassign"] * 2 + ["stream_reassign"] * 2
-    assert commands[-1][4:] == ("billing", ME, OTHER, b"%d-0" % BATCH)
+    assert [scripts.name_of(command) for command in commands] == ["reassign"] * 4
+    assert [command[3] for command in commands] == [KEYS.topic.log] * 2 + [KEYS.ready] * 2
+    assert commands[-1][4:] == ("stream", "billing", ME, OTHER, 0, b"%d-0" % BATCH)
     assert settling(wire).reassign(ME, OTHER, []) == []
     assert len(wire.trips) == 1
 
@@ -163,7 +172,7 @@ def test_a_refused_outcome_leaves_no_note(namespace, redis_client):
     """Neither for outboxes, nor for who looks for what has expired: another consumer may still handle it."""
     keys = GroupKeys(namespace, "orders", subscriber="billing")
     own = [stream_receipts(keys, each, keeps_rows=True) for each in (keys.ready, keys.urgent)]
-    found = Settling(Pooled(redis_client), [*own, log_receipts(keys)])
+    found = Settling(Pooled(redis_client), CONFIG, [*own, log_receipts(keys)])
     batch = []
     for stream, key, first in ((READY, keys.ready, 1), (LOG, keys.topic.log, 5)):
         redis_client.xgroup_create(key, keys.group, "0", mkstream=True)

@@ -56,7 +56,7 @@ def test_a_batch_of_every_outcome_is_one_round_trip(store, monkeypatch):
     monkeypatch.setattr(Session, "trip", lambda session, commands: trips.append(commands) or trip(session, commands))
     store.settle("a", [Settlement(d, outcome) for d, outcome in zip(taken, OUTCOMES, strict=True)])
     assert len(trips) == 1
-    assert len(trips[0]) == len(OUTCOMES) + 1  # one command an outcome, one for the id of the expired one
+    assert len(trips[0]) == len(OUTCOMES)
 
 
 def test_a_strangers_message_keeps_its_id_and_time_when_handed_back(store, redis_client):

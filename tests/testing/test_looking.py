@@ -11,7 +11,6 @@ from mq_django.core.outcomes import Ack, Bury, Retry, SetAside
 from mq_django.errors import TestKitError, UnknownQueue, UnknownTopic
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.results import settled_commands
 from mq_django.testing import looking
 from mq_django.testing.looking import DeadLetter, Queued, dead, delayed, messages, results, topic
 from mq_django.transport.connections import open_wire
@@ -52,12 +51,11 @@ def take(queue, count=100):
 
 def settle(queue, outcome, *, delay_ms=0):
     """Take all messages of a queue, and settle them with an outcome."""
-    taken, config = take(queue), get_config().queue(queue)
     settlements = [
-        Settlement(delivery, outcome, delay_ms, 1000, keeps_result=isinstance(delivery, Delivery)) for delivery in taken
+        Settlement(delivery, outcome, delay_ms, 1000, keeps_result=isinstance(delivery, Delivery))
+        for delivery in take(queue)
     ]
-    also = settled_commands(config, CONSUMER, settlements)
-    assert store(queue).settle(CONSUMER, settlements, also=also) == []
+    assert store(queue).settle(CONSUMER, settlements) == []
 
 
 def content(found):

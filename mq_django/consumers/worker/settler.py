@@ -22,9 +22,7 @@ from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
 from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
-from mq_django.stores.handled import handled_commands
 from mq_django.stores.progress_reports import ended_command
-from mq_django.stores.results import settled_commands
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
 
@@ -349,12 +347,8 @@ class Settler:
                 counts["stale", "-"] = self._counting[id(batch)] = self._stale
                 self._stale = 0
         commands = [self._slots.add_command(counts)] if counts else []
-        if any([settlement.keeps_result for settlement in batch]):  # noqa: C419 - a list is faster
-            commands += settled_commands(self._config, self._consumer, batch)
         if self.reports.ended:
             commands += self.reports.ended_commands(batch)
-        if self._config.keep_handled is not None:
-            commands += handled_commands(self._config, self._consumer, batch)
         return commands
 
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:

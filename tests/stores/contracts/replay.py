@@ -69,9 +69,9 @@ class Contracts(Recorder):
 
     def _contract(self, calls: Sequence[tuple[int, str, Call]]) -> Iterator[str]:
         """Yield what each call does. Keys, and what was in Redis before, are told where they differ from the last."""
-        keys: list[str] = []
+        keys, told = list[str](), set[tuple[Any, ...]]()
         known, known_scene = Lines(), -1
-        for place, (scene, title, call) in enumerate(calls):
+        for scene, title, call in calls:
             self._view.detail = DETAILS.get(call.name)
             effect = self._effect(call)
             changed = effect.after != effect.before
@@ -85,7 +85,8 @@ class Contracts(Recorder):
             yield from effect.text()
             known, known_scene = effect.after, scene
             yield from self._again(call, effect)
-            if not place:
+            if (form := form_of(call)) not in told:
+                told.add(form)
                 yield from self._otherwise(call, effect)
 
     def _effect(self, call: Call, *, anew: bool = True) -> Effect:
@@ -137,3 +138,12 @@ class Contracts(Recorder):
             return ""
         ends, writes = "refused" if found.refused else "done", "nothing" if found.before == found.after else "less"
         return f" (when Redis is full: {ends}, {writes} is written)"
+
+
+def form_of(call: Call) -> tuple[Any, ...]:
+    """Return the outcome and the form of queue of a call of a script that has several of these."""
+    named = {"settle": 1, "reassign": 0}.get(call.name)
+    if named is None:
+        return ()
+    args = call.command[3 + int(call.command[2]) :]
+    return (*args[:named], *({"log", "permits", "zset"} & set(args[named].split())))

@@ -10,7 +10,7 @@ from mq_django.core.running_handler import Progress, Report
 from mq_django.stores.base import Settlement
 from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
 from mq_django.stores.requests import StackRequests
-from mq_django.stores.results import RunningTask, note_running, settled_commands, watch
+from mq_django.stores.results import RunningTask, note_running, watch
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
 from tests.stores.contracts.stage import Stage, message_of
@@ -27,13 +27,13 @@ def results(stage: Stage) -> None:
     one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
     with stage.under("retried, done and buried, all for the first time"):
         told = [
-            Settlement(one, Retry(error="ValueError: no", traceback=TRACE), 1000, 1500, keeps_result=True),
+            Settlement(one, Retry(error="ValueError: no", traceback=TRACE), 0, 1500, keeps_result=True),
             Settlement(two, ACK, keeps_result=True),
             Settlement(three, Bury("ValueError: no"), keeps_result=True),
         ]
-        wire.trip(settled_commands(store.config, ME, told))
+        store.settle(ME, told)
     with stage.under("done after a retry"):
-        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+        store.settle(ME, [Settlement(one, ACK, micros=5, keeps_result=True)])
     unknown = two._replace(message=two.message._replace(id="unknown"))
     with stage.under("running: one exists, the other does not"):
         note_running(wire, store.config, ME, [RunningTask(one, NOW_MS - 1500), RunningTask(unknown, NOW_MS)])
@@ -44,7 +44,7 @@ def awaited_results(stage: Stage) -> None:
     one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
     keys = [store.keys.result(item.message.id) for item in (one, two, three)]
     retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
-    wire.trip(settled_commands(store.config, ME, [retried, Settlement(two, ACK, keeps_result=True)]))
+    store.settle(ME, [retried, Settlement(two, ACK, keeps_result=True)])
     with stage.under("one has not ended, one has, one does not exist"):
         watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
     with stage.under("by another process, which knows the length"):
@@ -54,7 +54,7 @@ def awaited_results(stage: Stage) -> None:
     with stage.under("a registration is over"):
         watch(wire, store.config, {keys[0]: length}, "p1")
     with stage.under("it ends"):
-        wire.trip(settled_commands(store.config, ME, [Settlement(one, ACK, micros=5, keeps_result=True)]))
+        store.settle(ME, [Settlement(one, ACK, micros=5, keeps_result=True)])
 
 
 def reports(stage: Stage) -> None:

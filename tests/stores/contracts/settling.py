@@ -8,6 +8,7 @@ from mq_django.stores.base import Store
 from mq_django.stores.requests import CancelRequests
 from mq_django.stores.stream_store import StreamStore
 from mq_django.transport import scripts
+from mq_django.transport.scripts import Argument
 from tests.stores.cases import outgoing
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
@@ -26,6 +27,7 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
         ack,
         ack_many,
         uncounted,
+        wrong_calls,
         retry,
         retry_on,
         retry_uncharged,
@@ -76,15 +78,40 @@ def uncounted(stage: Stage, store: Store) -> None:
         return
     keys, wire = store.keys, stage.wire()
     entries = [item.entry for item in stage.taken(store, *(message_of(number) for number in (1, 2, 3)))]
-    with stage.under("by a program that counts nothing"):
-        wire.trip([scripts.command("stream_ack", keys=[keys.ready], args=[keys.group, ME, entries[0]])])
-    retried = [keys.group, ME, keys.wake, entries[1], "m2", 60_000, '{"type":"welcome","data":1,"attempt":2}']
-    with stage.under("by a program that counts nothing"):
-        wire.trip([scripts.command("stream_retry", keys=[keys.ready, keys.due, keys.waiting], args=retried)])
-    buried = [keys.group, ME, entries[2], "m3", 6, "id", "m3", "type", "welcome", "data", "1"]
-    dead = [keys.dead, keys.dead_ids, keys.dead_groups]
-    with stage.under("by a program that counts nothing"):
-        wire.trip([scripts.command("stream_bury", keys=[keys.ready, *dead], args=buried)])
+
+    def settle(outcome: str, names: str, entry: bytes, *lists: Argument) -> None:
+        found = [getattr(keys, name.replace("-", "_")) for name in names.split()]
+        args = [outcome, f"stream {names}".strip(), keys.group, ME, 1, entry, *lists]
+        with stage.under("by a program that counts nothing"):
+            wire.trip([scripts.command("settle", keys=[keys.ready, *found], args=args)])
+
+    settle("ack", "", entries[0])
+    body = '{"type":"welcome","data":1,"attempt":2}'
+    lists = ("ids", 1, "m2", "delays", 1, 60_000, "bodies", 1, body, "wake", 1, keys.wake)
+    settle("retry", "due waiting", entries[1], *lists)
+    fields = ("id", "m3", "type", "welcome", "data", "1")
+    settle("bury", "dead dead-ids dead-groups", entries[2], "ids", 1, "m3", "sizes", 1, 6, "fields", 6, *fields)
+
+
+def wrong_calls(stage: Stage, store: Store) -> None:
+    """Nothing is written by a call that does not have what its outcome needs."""
+    if not isinstance(store, StreamStore) or isinstance(store.keys, GroupKeys):
+        return
+    keys, wire = store.keys, stage.wire()
+    (taken,) = stage.taken(store, message_of(1))
+    whole: list[Argument] = ["ack", "stream", keys.group, ME, 1, taken.entry]
+    for title, args in (
+        ("an outcome that does not exist", ["done", *whole[1:]]),
+        ("no receipts", [*whole[:4], 0]),
+        ("fewer receipts than it says", [*whole[:4], 2, taken.entry]),
+        ("a list without its values", [*whole, "ids", 2, "m1"]),
+        ("keys without a form", ["ack", "due", *whole[2:]]),
+        ("no key for the outcome", ["retry", *whole[1:], "ids", 1, "m1", "delays", 1, 5, "bodies", 1, "{}"]),
+        ("no list for the outcome", ["cancel", *whole[1:]]),
+        ("a result without its key", [*whole, "channel", 1, "c", "results", 4, 1, "{}", "{}", 5]),
+    ):
+        with stage.under(title):
+            wire.trip([scripts.command("settle", keys=[keys.ready], args=args)])
 
 
 def cancel(stage: Stage, store: Store) -> None:

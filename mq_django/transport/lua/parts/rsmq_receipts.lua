@@ -1,6 +1,6 @@
 -- with rsmq_allow_writes
--- with rsmq_messages
--- Receipts of RSMQ messages that a consumer holds, for parts/settle: `<id>:<receive count>`. Every program that
+-- with clock
+-- Receipts of RSMQ messages that a consumer holds, see parts/receipts: `<id>:<receive count>`. Every program that
 -- receives a message increments its count, which makes earlier receipts stale.
 local function rsmq_receipts(zset, hash, owners, consumer)
   return {
@@ -15,24 +15,22 @@ local function rsmq_receipts(zset, hash, owners, consumer)
         return id
       end
     end,
-    finish = function(id)
-      redis.call('hdel', owners, id)
+    finish = function(ids)
+      -- One by one: Redis scans a small hash of owners from its start for each field.
+      for _, id in ipairs(ids) do
+        redis.call('hdel', owners, id)
+      end
+    end,
+    -- `ms`: for how long they are hidden.
+    reassign = function(new_owner, ids, ms)
+      local hidden = string.format('%.0f', now_ms() + ms)
+      for _, id in ipairs(ids) do
+        redis.call('zadd', zset, hidden, id)
+        redis.call('hset', owners, id, new_owner .. ' ' .. redis.call('hget', hash, id .. ':rc'))
+      end
     end,
     allow_writes = function()
       allow_writes(zset)
     end,
   }
-end
-
--- Receipts whose messages are removed when they are settled.
-local function last_receipts(zset, hash, owners, notes, consumer)
-  local receipts = rsmq_receipts(zset, hash, owners, consumer)
-  receipts.finish = function(id)
-    redis.call('hdel', owners, id)
-    remove_message(zset, hash, notes, id)
-  end
-  receipts.body = function(id)
-    return redis.call('hget', hash, id) or ''
-  end
-  return receipts
 end

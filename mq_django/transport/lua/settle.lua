@@ -1,0 +1,94 @@
+-- Settle deliveries with one kind of outcome, and write all that belongs to it: results, history, counters, claims, notes.
+--
+-- KEYS     as named; after these the keys of results, and {queue}:waiters, which may be missing
+--   stream                           {queue}:ready or :urgent            STREAM   of a queue
+--   permits, lines, checks, control  {queue}:permits, …                  see parts/tokens; of a queue with lines
+--   log, control                     {topic}:log, {topic}:g:<group>:control   STREAM, HASH   of a topic's group
+--   zset, hash, owners, notes        {namespace}:<queue>, …:Q, …:mq:owners, …:mq:notes   of a queue in RSMQ's format
+--   due, waiting, unhandled, ready, urgent, dead, dead-ids, dead-groups, cancels, step-notes, retried
+--                                    what the outcome needs: see parts/stream_outcomes and parts/rsmq_outcomes
+--   claims, expired, ended, minutes, hours, handled, handled-ids
+--                                    optional: see parts/settled
+-- ARGV[1]  outcome   ack, step, expire, cancel, retry, set_aside, hand_back or bury
+-- ARGV[2]  names     of the keys, separated by spaces
+-- ARGV[3]  group     '' in RSMQ's format
+-- ARGV[4]  consumer  must still hold each delivery
+-- ARGV[5]  n         deliveries, at most 500
+-- then n receipts: the entry's id; of a log `<entry>@<generation>`; in RSMQ's format `<id>:<receive count>`
+-- then lists, each with its name, how many values it has, and these: what the outcome needs, and optional ones:
+--   ids       of the messages
+--   claims    numbers, from 1, of the deliveries whose messages claim a unique key
+--   results, channel, handled, counters   see parts/settled
+--
+-- Returns the receipts that the consumer no longer holds; these deliveries are not changed, and nothing is written of them.
+
+-- with named
+-- with receipts
+-- with dead_letters_of
+-- with stream_outcomes
+-- with rsmq_outcomes
+-- with ended
+-- with settled
+local outcome, group, consumer, count = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
+if not count or count < 1 or count > 500 or #ARGV < 5 + count then
+  return redis.error_reply('ERR 1 to 500 receipts are needed')
+end
+local at, named = keys_named(ARGV[2])
+local lists = lists_from(6 + count)
+if not lists then
+  return redis.error_reply('ERR a list needs its name, its size and its values')
+end
+local receipts, wrong = receipts_of(at, group, consumer, count)
+if wrong then
+  return wrong
+end
+local move_of = (at.zset and rsmq_outcomes or stream_outcomes)(at, lists, count, receipts)[outcome]
+if not move_of then
+  return redis.error_reply('ERR this queue has no outcome with this name')
+end
+wrong = (lists.claims or lists.handled or at.expired or at.ended) and wrong_lists(lists, count, 'ids')
+  or lists.claims and wrong_keys(at, { claims = 'hash' })
+  or lists.results and wrong_lists(lists, 1, 'channel')
+  or lists.results and #KEYS < named + lists.results.size / 4 and redis.error_reply('ERR each result needs its key')
+if wrong then
+  return wrong
+end
+local refused, move, after = move_of(group)
+if refused then
+  return refused
+end
+
+local settled, stale = {}, {}
+local is_done, problem = pcall(function()
+  local entries, numbers = {}, {}
+  if move then
+    receipts.allow_writes()
+  end
+  for i = 1, count do
+    local entry = receipts.held(ARGV[5 + i])
+    if not entry then
+      stale[#stale + 1] = ARGV[5 + i]
+    elseif move then
+      move(entry, i)
+      receipts.finish({ entry })
+      settled[#settled + 1] = i
+    else
+      entries[#entries + 1], numbers[#numbers + 1] = entry, i
+    end
+  end
+  if #entries > 0 then
+    receipts.finish(entries)
+    settled = numbers
+  end
+  if after then
+    after()
+  end
+end)
+-- Also when it failed in the middle.
+if #settled > 0 then
+  write_about(at, lists, named, settled)
+end
+if not is_done then
+  error(problem, 0)
+end
+return stale
