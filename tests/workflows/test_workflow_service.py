@@ -28,6 +28,19 @@ def test_it_delivers_what_a_dead_consumer_has_not(mq_settings):
     assert [delivery.message.id for delivery in take("default", 1)] == [f"w:{run_id}.2.1"]
 
 
+def test_notes_about_no_run_are_forgotten(mq_settings, redis_client):
+    """Another program may write any."""
+    key, now_us = get_config().queue("default").keys.step_notes, redis_client.time()[0] * 10**6
+    run_id = "0" * 10
+    forged = ["1 done - x", "x", "", "1", "1 DONE - x", f"{'9' * 40} done - x", f"{now_us * 2} done - x", "1\nx", " "]
+    ids = [f"w:{run_id}.{number}.1".encode() for number, _ in enumerate(forged)]
+    redis_client.hset(
+        key, mapping={b"#": 10**30, b"w:\xff": "1 done - x", b"": "x", **dict(zip(ids, forged, strict=True))}
+    )
+    assert service().run_once() == IDLE
+    assert redis_client.hkeys(key) == [b"#"]
+
+
 def test_a_start_that_cannot_be_published_holds_up_no_other(mq_settings, caplog):
     mq_settings(QUEUES={"default": {}, "emails": {"MAX_DEPTH": 1}})
     queues["emails"].publish("welcome", 1)
