@@ -366,9 +366,20 @@ def test_using_makes_another_task():
     assert changed.func is tasks.noop.func
 
 
-def test_an_option_that_does_not_exist_is_an_error_of_the_public_class():
-    with pytest.raises(TypeError, match=r"^MQTask\.using\(\) got an unexpected keyword argument 'foo'"):
-        tasks.noop.using(foo=1)
+def test_an_option_that_does_not_exist_is_an_error_of_ours_that_says_what_to_write(subtests):
+    for options, said in [
+        ({"foo": 1}, "'foo'$"),
+        ({"unknown": 1}, "'unknown'$"),
+        ({"self_": 1, "key": "a"}, "'self_'$"),
+        ({"countdown": 5}, r"'countdown'\. Write task\.using\(delay=\.\.\.\)\.enqueue\(\.\.\.\)$"),
+        ({"eta": 5, "queue": "emails"}, r"'eta'\. Write task\.using\(run_after=\.\.\., queue_name=\.\.\.\)"),
+        ({"time_limit": 5, "soft_time_limit": 4}, r"'time_limit'\. Write task\.using\(timeout=\.\.\.\)"),
+        ({"max_retries": 5}, r"Write task\.using\(retry=\.\.\.\)"),
+    ]:
+        with subtests.test(options=options), pytest.raises(InvalidArguments, match=said) as raised:
+            tasks.noop.using(**options)
+        assert isinstance(raised.value, TypeError)
+        assert str(raised.value).startswith("MQTask.using() got an unexpected keyword argument ")
 
 
 def test_using_keeps_what_is_not_named():

@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from types import TracebackType
 
-from mq_django.core.logs import lines_of
+from mq_django.core.logs import lines_of, one_line
 from mq_django.core.texts import traceback_of
 
 #: Attributes of records about messages, see failure_logs. `mq_django.observability.correlation` has a filter that sets
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
             "process": record.process,
             "thread": record.threadName,
         }
-        found |= {name: value for name in EXTRA if (value := getattr(record, name, None)) is not None}
+        found |= {name: one_line(value) for name in EXTRA if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             found["traceback"] = traceback_of(record.exc_info[1]) if record.exc_info[1] else ""
         return json.dumps(found)

@@ -5,6 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
+
 _PROC = Path("/proc")
 
 
@@ -23,6 +25,11 @@ def here() -> Machine | None:
         return Machine(boot, str((_PROC / "self/ns/pid").readlink()))
     except OSError:
         return None
+
+
+def is_reloaded() -> bool:
+    """Return whether `--autoreload` ends this process at each change, and not in order."""
+    return DJANGO_AUTORELOAD_ENV in os.environ
 
 
 def started(pid: int) -> str:

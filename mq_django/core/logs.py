@@ -1,7 +1,8 @@
-"""Loggers whose records are one line each, and whose calls cannot fail.
+"""Loggers whose records are one line each, of a bounded length, and whose calls cannot fail.
 
-A line break in a name or an id could forge log lines, and an escape sequence could hide some. A project's filter may
-raise, its stream may be closed, and a traceback may be impossible to format: none of these may cost a message.
+A line break in a name or an id could forge log lines, an escape sequence could hide some, and what another program has
+written may be of any length. A project's filter may raise, its stream may be closed, and a traceback may be impossible
+to format: none of these may cost a message.
 """
 
 import logging
@@ -11,8 +12,11 @@ from contextlib import suppress
 from textwrap import indent
 from typing import Any
 
-from mq_django.core.texts import escape, has_usual_traceback, line, path_of, text_of, traceback_of
+from mq_django.core.texts import escape, has_usual_traceback, line, path_of, text_of, traceback_of, truncate
 from mq_django.errors import HandlerTimeout
+
+#: The most characters of a text among the arguments of a record, such as a name. An exception may have more.
+LONGEST = 1000
 
 
 class _Harmless(logging.Filter):
@@ -20,7 +24,7 @@ class _Harmless(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(map(_one_line, record.args))
+            record.args = tuple(map(one_line, record.args))
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not has_usual_traceback(error):
             # Formatters use a text that is there.
@@ -33,12 +37,12 @@ def lines_of(error: BaseException) -> str:
     return indent(escape(traceback_of(error), lines=True), "  ", lambda _: True).rstrip("\n")
 
 
-def _one_line(value: Any) -> Any:
+def one_line(value: Any) -> Any:
+    """Return an argument of a record: a text of one printable line, or what is no text as it is."""
     if isinstance(value, BaseException):
-        value = text_of(value)
-    if isinstance(value, str):
-        return value if value.isprintable() else line(value)
-    return line(value) if isinstance(value, bytes) else value
+        return line(text_of(value))
+    # Cut first: to escape a character takes a hundred times as long as to count it.
+    return truncate(line(value[: LONGEST + 1]), LONGEST) if isinstance(value, str | bytes) else value
 
 
 _HARMLESS = _Harmless()

@@ -30,7 +30,16 @@ PARTS = (
 WORDS = frozenset(
     (
         *("auth", "bearer", "card", "cards", "cookie", "cookies", "creds", "csrf", "cvc", "iban"),
-        *("jwt", "mfa", "mnemonic", "otp", "pan", "pass", "pin", "psw", "pw", "sig", "ssn", "totp", "xsrf"),
+        *("jwt", "mfa", "mnemonic", "otp", "pan", "pass", "passport", "pin", "psw", "pw", "sig", "ssn", "totp", "xsrf"),
+    )
+)
+
+#: A key is secret if one of its words, or two in a row, are one of these: `sort_code`, but not `resort_code`.
+PHRASES = frozenset(
+    (
+        *("sortcode", "taxid", "taxnumber", "taxpayerid", "nationalid", "nationalinsurance", "insurancenumber"),
+        *("socialsecurity", "licensenumber", "licencenumber", "driverlicense", "driverslicense", "drivinglicense"),
+        *("drivinglicence", "maidenname", "securityanswer", "recoveryanswer"),
     )
 )
 
@@ -95,7 +104,8 @@ def is_secret(key: str) -> bool:
 def _is_secret(key: str) -> bool:
     words = _words(key)
     squeezed = "".join(words)
-    return any(part in squeezed for part in PARTS) or not WORDS.isdisjoint(words)
+    phrases = [phrase.removesuffix("s") for phrase in (*words, *map("".join, pairwise(words)))]
+    return any(part in squeezed for part in PARTS) or not (WORDS.isdisjoint(words) and PHRASES.isdisjoint(phrases))
 
 
 def names_error(key: str) -> bool:

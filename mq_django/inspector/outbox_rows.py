@@ -58,10 +58,12 @@ def page_of(
         database: the alias of the database.
         destination: a queue or topic; "": all.
         set_aside: only those that were set aside, instead of those that wait.
-        after: the number of the row before the first one.
+        after: the number of the row before the first one; 0: there is none.
         limit: the most messages.
     """
-    rows = _chosen(database, destination, set_aside=set_aside).filter(id__gt=after).order_by("id")
+    rows = _chosen(database, destination, set_aside=set_aside).order_by("id")
+    # Without it also the rows of numbers that no database gives.
+    rows = rows.filter(id__gt=after) if after else rows
     found = list(rows.defer("body")[: limit + 1])
     more = len(found) > limit
     return OutboxPage(rows=list(map(_row, found[:limit])), after=found[limit - 1].pk if more else None)
@@ -112,7 +114,7 @@ def _each(database: str, rows: Collection[int], destination: str, do: Callable[[
 def _chosen(database: str, destination: str, *, set_aside: bool) -> QuerySet[OutboxMessage]:
     rows = OutboxMessage.objects.using(database)
     # Those that were set aside have an index of their own.
-    rows = rows.filter(batch=0, failed_ms__isnull=False) if set_aside else rows.filter(WAITS)
+    rows = rows.filter(batch=0) if set_aside else rows.filter(WAITS)
     return rows.filter(destination=destination) if destination else rows
 
 

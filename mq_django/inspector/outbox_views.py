@@ -19,6 +19,8 @@ from mq_django.core.thresholds import Thresholds, exceeds
 
 #: Rows that are counted of one database. A page stays fast however many there are.
 MAX_ROWS = 100_000
+#: Destinations whose rows that are kept are counted.
+MAX_RETAINED = 1000
 
 #: The database of a project without one.
 NO_DATABASE = "django.db.backends.dummy"
@@ -172,8 +174,7 @@ def _read(alias: str, at_most: int | None) -> Iterator[OutboxView]:
     )
     # Where publish() writes without `using`. Those without messages are shown there, with 0.
     usual = _configured() if alias == publish_database() else ()
-    used = {name for name, count in retained.items() if count}
-    for destination in sorted({*found, *stopped, *usual, *used}):
+    for destination in sorted({*found, *stopped, *usual, *retained}):
         row = found.get(destination, {"waiting": 0, "set_aside": 0, "oldest_ms": None})
         oldest_ms = row.pop("oldest_ms")
         yield OutboxView(
@@ -193,10 +194,15 @@ def _name(written: str | bytes) -> str:
 
 
 def _retained(rows: QuerySet[Any], at_most: int | None) -> dict[str, int]:
-    """Return how many rows are kept of each queue that keeps them, up to `at_most`."""
-    retained = rows.filter(IS_RETAINED).order_by()
-    names = [queue.name for queue in get_config().queues.values() if queue.keeps_rows]
-    return {name: retained.filter(destination=name)[:at_most].count() for name in names}
+    """Return how many rows are kept of each destination, up to `at_most`: also of one that has lost the option."""
+    found, retained = dict[str, int](), rows.filter(batch=-1)
+    # By the index from name to name. Bytes come after all text.
+    names = retained.order_by("destination").values_list("destination", flat=True)
+    name: object = names.first()
+    while isinstance(name, str) and len(found) < MAX_RETAINED:
+        found[name] = retained.filter(destination=name)[:at_most].count()
+        name = names.filter(destination__gt=name).first()
+    return found
 
 
 def _end(rows: QuerySet[Any], at_most: int) -> int | None:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from mq_django.core import clock
 from mq_django.core.ids import token
 from mq_django.core.numbers import whole
+from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import summary_of
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
@@ -40,7 +41,11 @@ _OPEN = (
     "WHERE token <> '' AND problem = ''"
 )
 _LOOK = f"{_OPEN} UNION ALL {_NEXT}"
-_LOCK = "UPDATE mq_django_outbox_state SET number = number + 1 WHERE destination = %s AND part = -1 AND parts = 0"
+# MySQL counts only rows that it changes. Any number may stand there, also one that cannot be increased.
+_LOCK = (
+    "UPDATE mq_django_outbox_state SET number = CASE number WHEN 0 THEN 1 ELSE 0 END "
+    "WHERE destination = %s AND part = -1 AND parts = 0"
+)
 _TAKE = (
     "UPDATE mq_django_outbox_state SET number = %s, token = %s "
     "WHERE id = %s AND number = %s AND token = '' AND problem = ''"
@@ -207,6 +212,11 @@ ROWS, BYTES = 500, 2 * 1024 * 1024
 LOCK = 0
 #: The claim of rows that are kept until their messages are handled.
 RETAINED = -1
+#: The last number of a row or of a claim that Redis can tell from the next one.
+LAST = 2**53 - 1
+#: Rows with the number of a claim, or with what is none: SQLite also stores text, which is more than any number.
+_IN_CLAIM = Q(batch__gt=0) | Q(batch__lt=RETAINED) | Q(batch__gt=RETAINED, batch__lt=0)
+NO_CLAIM = "The row is in no open claim, so its message may have been published, or not"
 #: Statements that find their rows by their ids, for MySQL and MariaDB. These may look at all rows of a small table, and
 #: wait for those that other transactions have locked.
 _DELETE = "DELETE r FROM mq_django_outbox r FORCE INDEX (PRIMARY) WHERE r.id IN ({}) AND r.batch = %s"
@@ -252,6 +262,29 @@ class OutboxTables:
         """Return the states with an open claim that are not stopped, and the first of destinations(); '': none."""
         found = self._statements.look()
         return found.open_states, self._note(found)
+
+    def repair(self) -> bool:
+        """Close claims that cannot be those of relays, and set aside the rows that are in no open claim.
+
+        A relay changes a claim and its rows in one transaction, so only other programs leave such rows.
+
+        Returns:
+            Whether there may be more.
+        """
+        likely = self._states.exclude(token="", number__range=(0, LAST))
+        found = likely.values_list("pk", "part", "parts", "number")
+        wrong = [pk for pk, *place, number in found if whole(number, LAST) is None or not is_place(*place)]
+        if wrong:
+            # No relay counts as fast as the clock, so Redis knows no later claim.
+            self._states.filter(pk__in=wrong).update(number=clock.now_ms(), token="")
+        place = {name: OuterRef(name) for name in ("destination", "part", "parts")}
+        claims = self._states.filter(**place, number=OuterRef("batch")).exclude(token="")
+        strays = self._messages.filter(_IN_CLAIM, ~Exists(claims))
+        ids = list(strays.values_list("pk", flat=True)[:ROWS])
+        if ids:
+            # By the same conditions again: they may have been retried and claimed meanwhile.
+            strays.filter(pk__in=ids).update(batch=0, error=NO_CLAIM, failed_ms=clock.now_ms())
+        return len(ids) == ROWS
 
     def destinations(self, first: str) -> Iterator[str]:
         """Yield the names of the queues and topics with unclaimed rows, each after one query, and then the next.
@@ -311,6 +344,8 @@ class OutboxTables:
 
     def _claim_of(self, state: OutboxState, rows: Sequence[OutboxMessage]) -> Claim:
         name = ClaimName(f"{self.outbox_id()}:{state.parts}", state.number, state.token)
+        # By another number Redis cannot tell how far a claim is published: repair() sets the row aside later.
+        rows = [row for row in rows if 0 < row.pk <= LAST]
         return Claim(state.pk, state.destination, state.part, state.parts, name, rows)
 
     def is_open(self, claim: Claim) -> bool:
@@ -495,3 +530,9 @@ class OutboxTables:
 
     def _state_of(self, claim: Claim) -> QuerySet[OutboxState]:
         return self._states.filter(pk=claim.state_id, number=claim.name.number, token=claim.name.token)
+
+
+def is_place(part: object, parts: object) -> bool:
+    """Return whether there may be a partition of this number among so many, whoever has written them."""
+    number = whole(parts, MAX_PARTITIONS)
+    return whole(part, number - 1) is not None if number and number > 1 else (part, number) == (-1, 1)

@@ -267,9 +267,3 @@ def with_parts(destination: Found, parts: int) -> Found:
     """Return a queue or topic with another number of partitions, or as it is if it has no such number."""
     is_same = (len(destination.parts) or 1) == parts or not whole(parts, MAX_PARTITIONS)
     return destination if is_same else replace(destination, partitions=parts)
-
-
-def is_place(part: object, parts: object) -> bool:
-    """Return whether there may be a partition of this number among so many, whoever has written them."""
-    number = whole(parts, MAX_PARTITIONS)
-    return whole(part, number - 1) is not None if number and number > 1 else (part, number) == (-1, 1)

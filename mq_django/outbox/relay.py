@@ -17,10 +17,10 @@ from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.errors import DecodeError, NotPermitted, WrongKeyType
 from mq_django.models import OutboxMessage, OutboxState
-from mq_django.outbox.claims import RETAINED, OutboxTables
+from mq_django.outbox.claims import RETAINED, OutboxTables, is_place
 from mq_django.outbox.databases import aliases_with_rows
 from mq_django.outbox.insertion import database_of, table_needed
-from mq_django.outbox.place_relay import Announce, PlaceRelay, is_place, with_parts
+from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
 from mq_django.stores.outbox_marks import EndedMessages
 from mq_django.transport.connections import open_wire
@@ -33,7 +33,7 @@ from mq_django.transport.connections import open_wire
 
 logger = get_logger(__name__)
 
-#: Seconds between two rounds, and between two of partitions that are none any more.
+#: Seconds between two rounds, and between two looks for what changes rarely.
 PAUSE, LOOK = 2.0, 60.0
 #: Rows that one statement changes.
 BATCH = 500
@@ -185,6 +185,8 @@ class DatabaseRelay:
         self._seen: dict[int, tuple[int, str, float]] = {}
         #: Destinations whose number of partitions is recorded.
         self._checked: set[str] = set()
+        #: When the tables are repaired again, on the monotonic clock.
+        self._next_repair = 0.0
 
     def steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield what there is to do: the place, and a function that does it and returns whether there may be more.
@@ -194,6 +196,8 @@ class DatabaseRelay:
         Raises:
             DatabaseError: from the database.
         """
+        if time.monotonic() >= self._next_repair and not self.tables.repair():
+            self._next_repair = time.monotonic() + LOOK
         # First: an id may be used again by a row that is published in this round.
         yield from self._retained_steps()
         open_states, first = self.tables.look()
@@ -368,5 +372,5 @@ def count_pending(alias: str, destinations: Collection[str]) -> int:
 
 def count_set_aside(alias: str, destinations: Collection[str]) -> int:
     """Return how many rows were set aside, because their messages cannot be published."""
-    aside = OutboxMessage.objects.using(alias).filter(batch=0, failed_ms__isnull=False)
+    aside = OutboxMessage.objects.using(alias).filter(batch=0)
     return aside.filter(destination__in=destinations).count()

@@ -15,7 +15,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.numbers import whole
 from mq_django.core.publication import Publication, publication
 from mq_django.core.texts import repr_of
-from mq_django.errors import DecodeError, MQError
+from mq_django.errors import DecodeError, MQError, WrongKeyType
 from mq_django.producers.queues import Queue, check_partitions, queues
 from mq_django.producers.sinks import announce
 from mq_django.stores.dead_letters import open_dead_letters
@@ -217,26 +217,35 @@ class StepCourier:
 
     def deliver(self, message_ids: Sequence[str]) -> None:
         """Deliver the notes about these messages."""
-        if message_ids:
-            self._deliver(self._notes.read(message_ids))
+        if message_ids and (error := self._deliver(self._notes.read(message_ids))):
+            raise error
 
     def deliver_left(self, *, age_ms: int) -> int:
         """Deliver the notes that are older than this, which processes that have ended have left; return how many."""
-        cursor, delivered = "", 0
+        cursor, delivered, errors = "", 0, list[WrongKeyType | None]()
         while cursor != "0":
             cursor, found = self._notes.left(age_ms=age_ms, cursor=cursor or "0")
-            self._deliver(found)
+            errors.append(self._deliver(found))
             delivered += len(found)
+        if error := next(filter(None, errors), None):
+            raise error
         return delivered
 
-    def _deliver(self, notes: Sequence[Note]) -> None:
-        by_run: dict[str, list[Event]] = defaultdict(list)
+    def _deliver(self, notes: Sequence[Note]) -> WrongKeyType | None:
+        """Deliver notes, and return an error of a run with a damaged key: others do not wait for that."""
+        by_run: dict[str, list[Note]] = defaultdict(list)
         for note in notes:
-            if note.step is not None:
-                by_run[note.step.run].append(note.event)
-        for run_id, events in by_run.items():
+            by_run[note.step.run if note.step is not None else ""].append(note)
+        delivered, failed = by_run.pop("", []), None
+        for run_id, group in by_run.items():
             home = open_home(run_id)
-            for at in range(0, len(events), BATCH):
-                advance(home, run_id, events[at : at + BATCH])
-        if notes:
-            self._notes.forget(notes)
+            try:
+                for at in range(0, len(group), BATCH):
+                    advance(home, run_id, [note.event for note in group[at : at + BATCH]])
+            except WrongKeyType as error:
+                failed = error
+            else:
+                delivered += group
+        if delivered:
+            self._notes.forget(delivered)
+        return failed

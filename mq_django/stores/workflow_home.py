@@ -318,8 +318,9 @@ NOTES_AT_ONCE = 500
 class Note(NamedTuple):
     """How a step has ended."""
 
-    message_id: str
-    number: int
+    message_id: str | bytes
+    #: Its first word, which is a number.
+    number: bytes
     #: None if another program wrote the note.
     step: StepId | None
     event: Event
@@ -343,7 +344,7 @@ class StepNotes:
         command = scripts.command("steps_left", keys=[self._key], args=[age_ms, cursor, NOTES_AT_ONCE])
         following, *flat = reply_or_raise(self._wire.trip([command])[0])
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        return following.decode(), [_note(field.decode(errors="replace"), value) for field, value in pairs]
+        return following.decode(), [_note(field, value) for field, value in pairs]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
@@ -359,10 +360,11 @@ def noted(wire: Wire, queues: Sequence[QueueKeys]) -> list[bool]:
     return [not isinstance(count, int) or count > 1 for (count,) in trips]
 
 
-def _note(message_id: str, value: bytes) -> Note:
-    step, found = read_step_id(message_id), _NOTE.fullmatch(value)
+def _note(message_id: str | bytes, value: bytes) -> Note:
+    text = message_id.decode(errors="replace") if isinstance(message_id, bytes) else message_id
+    step, found, first = read_step_id(text), _NOTE.fullmatch(value), value.partition(b" ")[0]
     if step is None or found is None:
-        return Note(message_id, 0, None, Event(""))
-    number, name, added, detail = whole(found[1]) or 0, found[2].decode(), found[3].decode(), found[4]
-    event = Event(name, step.step, number, detail, "" if added == "-" else added, step.round)
-    return Note(message_id, number, step, event)
+        return Note(message_id, first, None, Event(""))
+    name, added, detail = found[2].decode(), found[3].decode(), found[4]
+    event = Event(name, step.step, whole(first) or 0, detail, "" if added == "-" else added, step.round)
+    return Note(message_id, first, step, event)

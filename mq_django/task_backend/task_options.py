@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from mq_django.core import clock
 from mq_django.core.clock import Duration
@@ -15,7 +15,7 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidArguments, InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import check_sending
-from mq_django.task_backend.arguments import call_of
+from mq_django.task_backend.arguments import call_of, unknown_options
 from mq_django.task_backend.compat import AnyResult, AnyTask, Task
 
 # The options of a task's messages that Django's tasks do not have.
@@ -152,6 +152,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         headers: Mapping[str, str] | None = None,
         timeout: Duration | None = None,
         retry: RetryPolicy | None = None,
+        **unknown: Never,
     ) -> Self:
         """Return a task with other options. None keeps the present value.
 
@@ -167,16 +168,17 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
             headers: a dict of text by name, of 1 to 64 lower-case letters and digits; replaces earlier ones.
             timeout: seconds or a timedelta; replaces that of the task and the queue.
             retry: a RetryPolicy; replaces that of the task and the queue.
+            unknown: is refused, such as `countdown` of Celery.
 
         Raises:
+            InvalidArguments: there is no such option. The error says what to write instead of one of others.
             InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
             ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy; a class that extends
                 RetryPolicy cannot be sent with a message.
             InvalidMessage: another option cannot be used, or `delay` and `run_after` are given. What two options need
                 of each other, `enqueue()` checks.
         """
-        if run_after is not None and delay is not None:
-            raise InvalidMessage("Give delay= or run_after=, not both")
+        _check(self, unknown, delay, run_after)
         changed = _given(priority=priority, queue_name=queue_name, run_after=run_after, backend=_alias(backend))
         published = _given(
             delay=delay,
@@ -204,7 +206,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
         made.__dict__.update(self.__dict__)
         return made
 
-    # Python names it in the error for an unknown option.
+    # The error for an unknown option names it.
     using.__qualname__ = "MQTask.using"
 
     def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[AnyResult]:
@@ -246,6 +248,13 @@ def patchable(made: type[Made]) -> type[Made]:
 
     made.__setattr__, made.__delattr__ = set_attribute, delete_attribute  # type: ignore[method-assign]
     return made
+
+
+def _check(task: TaskOptions, unknown: Mapping[str, Any], delay: Duration | None, run_after: datetime | None) -> None:
+    if unknown:
+        raise unknown_options(task.using, unknown)
+    if run_after is not None and delay is not None:
+        raise InvalidMessage("Give delay= or run_after=, not both")
 
 
 def _alias(backend: str | None) -> str | None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from mq_django.consumers.log_formats import JsonFormatter, TextFormatter
-from mq_django.core.logs import get_logger
+from mq_django.core.logs import LONGEST, get_logger
 from mq_django.core.texts import MAX_TRACEBACK
 
 logger = get_logger("mq_django.tests")
@@ -20,6 +20,19 @@ def test_an_argument_is_one_line(caplog):
     assert [
         told for told in caplog.messages if not (told.isprintable() and told.endswith(" of queue default: 7"))
     ] == []
+
+
+def test_a_text_that_another_program_has_written_is_bounded(caplog):
+    """Such as the name of a schedule. The text of an exception has a bound of its own."""
+    forged = ["x" * 5000, b"x" * 5000, "\n" * 5000, b"\xff" * 5000]
+    for value in forged:
+        logger.error("%s", value, extra={"message_id": value})
+        logger.error("%r", value)
+        assert JsonFormatter().format(caplog.records[-2]).count("x") <= 3 * LONGEST
+    logger.error("%s", ValueError("x" * 5000))
+    *bounded, error = map(len, caplog.messages)
+    assert max(bounded) <= 2 * LONGEST + 2  # with a second backslash for each
+    assert error == 5000
 
 
 def test_numbers_and_what_is_printable_stay_as_they_are(caplog):

@@ -23,6 +23,9 @@ def test_secret_keys(subtests):
             "twoFactorCode",
         ),
         *("cc_number", "account_number", "routingNumber", "card_num", "security-code", "login_code"),
+        *("security_answer", "securityAnswers", "sort_code", "sortcode", "bank.sortCode", "mothers_maiden_name"),
+        *("tax_id", "taxIds", "tax_number", "passport", "passport_number", "passportNo", "national_insurance_number"),
+        *("nationalId", "social_security", "socialSecurityNumber", "insurance_number", "drivers_license", "IBAN_code"),
         *("x" * 201, "x" * 300 + "_password"),
         *("ssn", "user_ssn", "otp", "pin", "pwd", "jwt", "cookie", "Set-Cookie", "sessionid"),
     ]:
@@ -34,6 +37,8 @@ def test_keys_that_only_look_a_bit_like_secrets(subtests):
     for key in [
         *("name", "email", "user_id", "key", "discard", "cardinality", "postcard", "spin", "pinned"),
         *("lessness", "compass", "passenger", "author", "authored_by", "span", "company", "optional", ""),
+        *("sort", "sort_order", "resort_code", "tax", "tax_rate", "syntax_id", "taxi_driver", "answer", "maiden_trip"),
+        *("national", "insurance", "insurance_id", "social", "driver_id", "license", "security"),
         *("postcode", "code", "status_code", "country_code", "number", "account", "order_number", "success_codes"),
     ]:
         with subtests.test(key=key):

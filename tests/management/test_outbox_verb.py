@@ -99,6 +99,9 @@ def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
     mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
     first, second = outbox_row(batch=-1), outbox_row(batch=-1)
     assert mq_json("outbox")[0]["retained"] == 2
+    mq_settings(QUEUES={"emails": {}})
+    assert mq_json("outbox")[0]["retained"] == 2
+    mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
 
     text = "This publishes messages again, 2 at most. Confirm with --yes."
     assert refused("emails", "--republish") == (text, 2)

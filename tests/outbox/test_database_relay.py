@@ -6,10 +6,11 @@ import pytest
 from django.db import connections, transaction
 
 from mq_django import queues, topics
-from mq_django.inspector.outbox_rows import page_of
+from mq_django.inspector.outbox_rows import discard, page_of
 from mq_django.inspector.outbox_views import outboxes
-from mq_django.models import OutboxMessage
-from tests.outbox.conftest import on_each_database
+from mq_django.models import OutboxMessage, OutboxState
+from mq_django.outbox.claims import NO_CLAIM
+from tests.outbox.conftest import TABLES, on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rolled_back, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -71,7 +72,9 @@ def test_rows_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, r
         *[("part", value) for value in (-2, 5, "x", 10**15)],
         *[("size", value) for value in ("x", -1)],
         *[("due_ms", value) for value in ("x", -1, 10**18)],
-        ("published_ms", "x"),
+        *[(column, "x") for column in ("published_ms", "failed_ms")],
+        *[("batch", value) for value in ("x", b"x", 0, 7, 2**62, -0.5, -2)],
+        *[("id", value) for value in (-5, 2**60)],
     ]
     for partitions in (1, 4):
         for column, value in odd:
@@ -81,17 +84,78 @@ def test_rows_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, r
                 first, second = publish(sqlite, name, 2)
                 with connections[sqlite].cursor() as cursor:
                     cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE message_id = %s", [value, first])
-                run(relay(sqlite))
+                for each in (relay(sqlite), relay(sqlite)):
+                    run(each)
                 places = [each.name for each in queues[name].config.each_part]
                 published = {message_id for place in places for message_id in ready(redis_client, place)}
                 assert second in published
                 left = list(rows(sqlite).values_list("message_id", "batch"))
                 assert left == ([] if first in published else [(first, 0)])
-                assert (first in published) == (column != "due_ms")
+                assert (first in published) == (column not in ("due_ms", "batch", "id"))
                 views = outboxes(database=sqlite)
                 assert [row.message_id for row in page_of(sqlite, set_aside=True).rows] == [each for each, _ in left]
                 assert sum(view.set_aside for view in views) == len(left)
-                rows(sqlite).delete()
+                assert discard(sqlite) == len(left)
+                assert not rows(sqlite).exists()
+                with connections[sqlite].cursor() as cursor:
+                    cursor.execute("DELETE FROM sqlite_sequence")
+
+
+@on_each_database
+def test_rows_in_no_open_claim_are_set_aside(alias, mq_settings, redis_client):
+    mq_settings(QUEUES={name: {"OUTBOX": True} for name in ("mails", "others")})
+    publish(alias, "others", 3)
+    claimed(place(alias, "others"))
+    first, second = publish(alias, "mails", 2)
+    rows(alias).filter(message_id=first).update(batch=7)
+    run(relay(alias, take_over=1000.0))
+    OutboxState.objects.using(alias).filter(parts=0).update(number=2**63 - 1)
+    (third,) = publish(alias, "mails", 1)
+
+    run(relay(alias, take_over=1000.0))
+
+    assert ready(redis_client, "mails") == [second, third]
+    assert [(row.message_id, row.error) for row in rows(alias).filter(batch=0)] == [(first, NO_CLAIM)]
+    assert rows(alias).filter(batch=1).count() == 3
+    run(relay(alias))
+    assert len(ready(redis_client, "others")) == 3
+
+
+def test_states_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, redis_client, subtests):
+    """As for rows: each message is published, or set aside with an error."""
+    odd = [
+        *[("number", value) for value in ("x", b"x", -1, -2, 7, 2**53, 2**63 - 1)],
+        *[(column, value) for column in ("part", "parts") for value in ("x", -7, 9, 2**62)],
+        ("problem_ms", "x"),
+    ]
+    for partitions, lock in ((1, False), (4, False), (4, True)):
+        for column, value in odd if not lock else odd[:7]:
+            for is_open in (False, True):
+                with subtests.test(partitions=partitions, lock=lock, column=column, value=value, is_open=is_open):
+                    name = f"mails{partitions}"
+                    mq_settings(QUEUES={name: {"OUTBOX": True, "PARTITIONS": partitions}})
+                    for _ in range(2):
+                        before = publish(sqlite, name, 1, key="k")
+                        run(relay(sqlite))
+                    if is_open:
+                        before = publish(sqlite, name, 1, key="k")
+                        parts, part = rows(sqlite).values_list("parts", "part").last()
+                        relay(sqlite)._place(name, parts, part)._tables.claim(queues[name].config, part, parts)
+                    with connections[sqlite].cursor() as cursor:
+                        kind = "parts = 0" if lock else "parts > 0"
+                        cursor.execute(f"UPDATE mq_django_outbox_state SET {column} = %s WHERE {kind}", [value])
+                    after = publish(sqlite, name, 2)
+                    for each in (relay(sqlite), relay(sqlite)):
+                        run(each)
+                    places = [each.name for each in queues[name].config.each_part]
+                    published = [message_id for place in places for message_id in ready(redis_client, place)]
+                    assert set(after) <= set(published)
+                    aside = {row.message_id for row in page_of(sqlite, set_aside=True).rows if row.error}
+                    assert set(before) - set(published) == aside
+                    assert rows(sqlite).count() == len(aside)
+                    for table in TABLES[:2]:
+                        table.objects.using(sqlite).all().delete()
+                    redis_client.delete(*(each.keys.outbox for each in queues[name].config.each_part))
 
 
 def test_an_open_claim_of_another_process_is_continued_only_after_a_time(sqlite, mq_settings, redis_client):

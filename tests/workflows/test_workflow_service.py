@@ -4,6 +4,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.workflow_service import IDLE, TICK, WorkflowService
+from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import StepEnd
 from mq_django.errors import NotPermitted
 from mq_django.inspector import workflow_runs
@@ -26,6 +27,33 @@ def test_it_delivers_what_a_dead_consumer_has_not(mq_settings):
     found = service()
     wait_until(lambda: found.run_once() == TICK and workflow_runs.run(run_id).done == 1)
     assert [delivery.message.id for delivery in take("default", 1)] == [f"w:{run_id}.2.1"]
+
+
+def test_notes_about_no_run_are_forgotten(mq_settings, redis_client):
+    """Another program may write any."""
+    key, now_us = get_config().queue("default").keys.step_notes, redis_client.time()[0] * 10**6
+    run_id = "0" * 10
+    forged = ["1 done - x", "x", "", "1", "1 DONE - x", f"{'9' * 40} done - x", f"{now_us * 2} done - x", "1\nx", " "]
+    ids = [f"w:{run_id}.{number}.1".encode() for number, _ in enumerate(forged)]
+    redis_client.hset(
+        key, mapping={b"#": 10**30, b"w:\xff": "1 done - x", b"": "x", **dict(zip(ids, forged, strict=True))}
+    )
+    assert service().run_once() == IDLE
+    assert redis_client.hkeys(key) == [b"#"]
+
+
+def test_a_run_with_a_damaged_key_holds_up_no_notes_of_others(mq_settings, redis_client, namespace):
+    """Whichever of them is read first."""
+    key = get_config().queue("default").keys.step_notes
+    runs = [start_run({1: []}) for _ in range(3)]
+    settle("default", take("default", 3), StepEnd())
+    damaged = WorkflowKeys(namespace, runs[1][0]).of_run(runs[1])[0]
+    redis_client.delete(damaged)
+    redis_client.set(damaged, "x")
+    found = service()
+    wait_until(lambda: found.run_once() == TICK and redis_client.hlen(key) == 2)
+    assert {field for field in redis_client.hkeys(key) if field != b"#"} == {f"w:{runs[1]}.1.1".encode()}
+    assert [workflow_runs.run(run_id).done for run_id in (runs[0], runs[2])] == [1, 1]
 
 
 def test_a_start_that_cannot_be_published_holds_up_no_other(mq_settings, caplog):

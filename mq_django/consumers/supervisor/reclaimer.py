@@ -12,6 +12,7 @@ from typing import Any
 
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.decisions import Evidence, settlement
+from mq_django.consumers.machine import is_reloaded
 from mq_django.consumers.service import RoundShares, Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
@@ -130,8 +131,9 @@ def reclaim_supervisor(
         )
     members.leave(consumers, supervisor=supervisor)
     logger.log(
-        # Without consumers, all of them have left in order, as with --autoreload at each change.
-        logging.WARNING if moved else logging.INFO if consumers else logging.DEBUG,
+        # Without consumers, all of them have left in order, as with --autoreload at each change; it also ends some that
+        # were about to start.
+        logging.WARNING if moved else logging.INFO if consumers and not is_reloaded() else logging.DEBUG,
         "Supervisor %s of queue %s is dead: reassigned %d messages of its %d consumers",
         *(supervisor, store.config.name, moved, len(consumers)),
     )

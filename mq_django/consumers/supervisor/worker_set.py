@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 from mq_django.consumers.decisions import Evidence
+from mq_django.consumers.machine import is_reloaded
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import evidence_of
 from mq_django.consumers.supervisor.worker_states import WorkerStates
@@ -240,6 +241,11 @@ class WorkerSet:
             is_done = self._options.drain and code == 0 and not worker.quarantine and not worker.leaving
             if is_done or worker.dismissed:
                 self._processes -= 1
+            elif code == 1 and not worker.shared_state.ticks() and is_reloaded():
+                # The reloader may have seen the file for the first time after it was saved.
+                if not self._quiet:
+                    logger.error("The changed project cannot be loaded; waiting for the next change")
+                self._quiet = True
             elif not worker.leaving and not self._stopping:
                 logger.error("Consumer %s exited with code %d; starting another", worker.consumer, code)
                 if not worker.has_begun:

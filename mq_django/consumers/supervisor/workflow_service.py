@@ -15,7 +15,7 @@ from mq_django.transport.connections import open_wire
 TICK, IDLE = 1.0, 5.0
 #: What is older than this was left by a process that has ended.
 OLD_MS = 1000
-#: Seconds between two looks at the list of all runs.
+#: Seconds between two looks at the list of all runs, and for notes about steps of runs that do not exist.
 FORGET = 60.0
 
 
@@ -51,7 +51,7 @@ class WorkflowService(Service):
             # A project without workflows need not grant their keys. One with them gets this error when it starts a run.
             return IDLE
         found = {key: work for key, work in left.items() if work is not None}
-        if not found:
+        if not found and time.monotonic() - self._forgot < FORGET:
             return IDLE
         for key, work in found.items():
             # What cannot be published yet must not hold up what follows it.
@@ -63,7 +63,7 @@ class WorkflowService(Service):
         )
         self.each(self._queues, self._deliver, called=lambda server: f"server {server!r}", server=str)
         self._forget(homes)
-        return TICK
+        return TICK if found else IDLE
 
     def _deliver(self, server: str) -> None:
         """Deliver the notes of the queues of one server."""

@@ -263,6 +263,7 @@ class Consumer:
             service.settle_all()
             service.try_refused()
             service.each(share, self._settle_held, called=self._name)
+            service.count_stale()
         except StoreError as error:
             return error
         return None

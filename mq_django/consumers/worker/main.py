@@ -10,12 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
-
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.consumers.hangups import release_hangups
-from mq_django.consumers.machine import resident_mib
+from mq_django.consumers.machine import is_reloaded, resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import OVERTIME, SharedState
@@ -155,7 +153,7 @@ class ChildProcess:
             self._shared_state.tick()
             readable, _, _ = select.select([self._spec.lifeline], [], [], CHECK_EVERY)
             if readable and not os.read(self._spec.lifeline, 1):
-                if os.environ.get(DJANGO_AUTORELOAD_ENV):
+                if is_reloaded():
                     logger.info("Consumer %s stops: the code has changed, or --autoreload ends", self._consumer.id)
                 else:
                     logger.warning("The supervisor of consumer %s has died; the consumer stops", self._consumer.id)

@@ -283,6 +283,19 @@ class Settler:
         if refused:
             self._settle_by_outcome(store, refused, None)
 
+    def count_stale(self, store: Store) -> None:
+        """Count the stale outcomes that no later batch counts, because the consumer ends."""
+        with self._lock:
+            stale, self._stale = self._stale, 0
+        if not stale:
+            return
+        try:
+            store.settle(self._consumer, (), also=[self._slots.add_command({("stale", "-"): stale})])
+        except BaseException:
+            with self._lock:
+                self._stale += stale
+            raise
+
     def _settle_by_outcome(self, store: Store, batch: Sequence[Settlement], error: Exception | None) -> None:
         """Settle a batch by type of outcome, or one by one if that fails, so that only the failing outcomes stay."""
         if error is not None and time.monotonic() - self._logged > LOG_AGAIN:
@@ -480,3 +493,7 @@ class SettleService(Service):
         """Settle again the outcomes that Redis refused."""
         self._tried = time.monotonic()
         self.each(self._settlers, lambda one: one[0].try_refused(one[1]), called=lambda one: one[0].queue)
+
+    def count_stale(self) -> None:
+        """Count the stale outcomes of each queue that no later batch counts."""
+        self.each(self._settlers, lambda one: one[0].count_stale(one[1]), called=lambda one: one[0].queue)

@@ -172,8 +172,12 @@ def test_who_has_beaten_since_is_left_alone(store, take, members):
     assert store.depths().pending == 2
 
 
-def test_a_supervisor_whose_consumers_have_left_is_no_news(store, members, caplog):
-    membership = members.beat("reloaded", {}, {})
+@pytest.mark.parametrize("starting", [False, True])
+def test_a_supervisor_that_was_reloaded_is_no_news(store, members, caplog, monkeypatch, starting):
+    """Its consumers have left, or could not be loaded."""
+    membership = members.beat("reloaded", {}, {"c0": {"starting": True}} if starting else {})
+    if starting:
+        monkeypatch.setenv("RUN_MAIN", "true")
     with caplog.at_level("INFO"):
         reclaim_supervisor(store, members, 0, "reloaded", membership, [])
     assert caplog.messages == []

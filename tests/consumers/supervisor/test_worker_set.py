@@ -150,6 +150,18 @@ def test_those_that_end_as_they_start_wait_longer_each_time_and_their_neighbours
     assert replacement is not worker
 
 
+def test_with_autoreload_one_that_cannot_load_the_project_is_not_started_before_the_next_change(
+    begin, caplog, monkeypatch
+):
+    site = begin(processes=2)
+    monkeypatch.setenv("RUN_MAIN", "true")
+    for worker in site.look():
+        worker.process.code = 1
+    assert site.look() == []
+    assert site.look(60.0) == []
+    assert caplog.messages == ["The changed project cannot be loaded; waiting for the next change"]
+
+
 def test_one_that_the_system_refuses_is_started_later(begin, caplog):
     site = begin()
     site.refused = True

@@ -6,6 +6,9 @@ from contextlib import suppress
 import pytest
 
 from mq_django.conf import get_config
+from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker.consumer import Consumer, lanes
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.settler import FULL, Settler, SettleService
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
@@ -162,6 +165,31 @@ def test_what_others_took_is_counted_although_a_trip_fails(settler, wire, store,
         settles(settler, store)
     settler.settle(store)
     assert sum(counted(redis_client, store, "stale")) == 1 * 2
+
+
+def test_what_others_took_is_counted_when_no_batch_follows(settler, wire, store, held, redis_client):
+    """At the end of the consumer."""
+    store.reassign("me", "other", [(held[0].stream, held[0].entry)])
+    add(settler, held, ACK)
+    settler.settle(store)
+    service = SettleService()
+    service.add(settler, store)
+    wire.before = 1
+    with pytest.raises(ConnectionLost):
+        service.count_stale()
+    for _ in range(2):
+        service.count_stale()
+        assert sum(counted(redis_client, store, "stale")) == 1 * 2
+
+
+def test_a_consumer_counts_at_its_end_what_others_took(store, redis_client):
+    shared_state = SharedState.create(lanes(1))
+    consumer = Consumer("me", [get_config().queue("default")], threads=1, shared_state=shared_state)
+    consumer._settlers[0]._stale = 1
+    consumer.start()
+    assert consumer.stop(Grace(1.0))
+    assert sum(counted(redis_client, store, "stale")) == 1 * 2
+    shared_state.close()
 
 
 def all_counted(client, store):
