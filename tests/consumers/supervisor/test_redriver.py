@@ -28,7 +28,7 @@ def test_a_job_is_worked_off_step_by_step(mq_settings):
 def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, redis_client):
     bury_many("emails", 1)
     jobs.begin("emails", "redrive", who="ann")
-    redis_client.set(get_config().queue("default").keys.dead_job, "mine")
+    redis_client.set(get_config().queue("default").keys.jobs, "mine")
 
     redriver("default", "emails").run_once()
 
@@ -76,7 +76,7 @@ def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis
     done = jobs.look("default").done
     assert done < 400
     # As if its ten seconds were over.
-    redis_client.hset(get_config().queue("default").keys.dead_job, "lease", 1)
+    redis_client.hset(get_config().queue("default").keys.jobs, "dead:lease", 1)
     trees()
 
     wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
