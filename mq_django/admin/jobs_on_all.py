@@ -23,7 +23,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs, message_lists, moves
-from mq_django.inspector.jobs import JobPlace, What
+from mq_django.inspector.jobs import ACTIONS, JobPlace, What
 from mq_django.inspector.message_lists import look_among_waiting
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
@@ -56,12 +56,9 @@ class Preview:
 def act_on_all(page: Page, name: str, place: str, what: str) -> HttpResponse:
     """Begin a job on all messages of a place that match."""
     where = place_of(place)
-    if what == DELETE:
-        return _delete_all(page, name=name, place=where)
-    if where == "dead" and what == REDRIVE:
-        return _act(page, name, where, "redrive")
-    if where == "dead" and what == MOVE:
-        return _act(page, name, where, "move")
+    for action in ACTIONS[where]:
+        if action == what:
+            return _delete_all(page, name=name, place=where) if what == DELETE else _act(page, name, where, action)
     raise Http404
 
 

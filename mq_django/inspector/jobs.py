@@ -16,11 +16,11 @@ from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.moves import check_target
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
+from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
 from mq_django.stores.dead_letters import is_entry
 from mq_django.transport.connections import open_wire
 
-__all__ = ["BackgroundJob", "Begun", "JobPlace", "What", "begin", "cancel", "look", "look_all", "pace_of"]
+__all__ = ["ACTIONS", "BackgroundJob", "Begun", "JobPlace", "What", "begin", "cancel", "look", "look_all", "pace_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def begin(
     """
     if what == "move":
         check_target(name, target)
-    if place != "dead" and (what != "delete" or criteria.error or criteria.group):
+    if what not in ACTIONS[place] or (place != "dead" and (criteria.error or criteria.group)):
         raise InvalidFilter("Only dead letters have an error, and are redriven or moved")
     counts, until = _counted(name, place, until)
     if not counts:
@@ -129,18 +129,14 @@ def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
 
 def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
     states = {job.state for job in found}
+    counts = ("rate", "total", "looked", "done", "missing", "refused")
     return replace(
         found[0],
         state="running" if "running" in states else "cancelled" if "cancelled" in states else "finished",
-        rate=sum(job.rate for job in found),
-        total=sum(job.total for job in found),
-        looked=sum(job.looked for job in found),
-        done=sum(job.done for job in found),
-        missing=sum(job.missing for job in found),
-        refused=sum(job.refused for job in found),
         since_ms=min(job.since_ms for job in found),
         changed_ms=max(job.changed_ms for job in found),
         worker=next((job.worker for job in found if job.worker), ""),
+        **{name: sum(getattr(job, name) for job in found) for name in counts},
     )
 
 

@@ -5,7 +5,7 @@ step renews the lease and updates the job's counts in the script that moves the 
 when one dies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -171,21 +171,16 @@ class ReadyStream:
 Source = SortedSet | ReadyStream
 
 
-class FoundMessages:
-    """The messages of one place of a queue."""
-
-    def __init__(self, config: QueueConfig, wire: Wire, place: JobPlace) -> None:
-        self._sources = [*_sources(config, wire, place)]
-
-    def scan(self, cursor: Cursor, count: int) -> tuple[Source, list[FoundMessage], Cursor] | None:
-        """Return a source, about `count` messages of it, and the next cursor; None at the end."""
-        if cursor.source >= len(self._sources):
-            return None
-        source = self._sources[cursor.source]
-        found, inner = source.scan(cursor.inner, count)
-        if inner:
-            return source, found, Cursor(cursor.source, inner)
-        return source, found, Cursor(cursor.source + 1)
+def scan_place(
+    config: QueueConfig, wire: Wire, place: JobPlace, cursor: Cursor, count: int
+) -> tuple[Source, list[FoundMessage], Cursor] | None:
+    """Return a source of messages of a place, about `count` messages of it, and the next cursor; None at the end."""
+    sources = [*_sources(config, wire, place)]
+    if cursor.source >= len(sources):
+        return None
+    source = sources[cursor.source]
+    found, inner = source.scan(cursor.inner, count)
+    return source, found, Cursor(cursor.source, inner) if inner else Cursor(cursor.source + 1)
 
 
 def _sources(config: QueueConfig, wire: Wire, place: JobPlace) -> Iterator[Source]:
@@ -218,9 +213,18 @@ IDLE = 60.0
 #: Seconds until a job looks again whether the queue that it moves to has room.
 FULL = 1.0
 
-#: What is done to dead letters; all other messages are deleted.
 What = Literal["redrive", "move", "delete"]
 State = Literal["running", "finished", "cancelled"]
+
+#: What jobs do to the messages of each place.
+ACTIONS: Mapping[JobPlace, Sequence[What]] = {
+    place: get_args(What) if place == "dead" else ("delete",) for place in get_args(JobPlace)
+}
+
+#: The fields of a job in Redis, each after its place and a colon.
+_TEXTS = ("until", "target", "who", "token")
+_COUNTS = ("total", "looked", "done", "missing", "refused")
+_FIELDS = ("what", "state", "wanted", "rate", "after", "since", "changed", "worker", *_TEXTS, *_COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,16 +284,8 @@ class BackgroundJobs:
         """
         if rate < 0:
             raise InvalidFilter(f"A rate is a number of messages per second, or 0 for no limit, not {rate}")
-        fields: dict[str, Argument] = {
-            "what": order.what,
-            "who": order.who,
-            "wanted": dumps(order.criteria.as_dict()),
-            "until": order.until,
-            "target": order.target,
-            "token": order.token,
-            "total": total,
-            "rate": rate,
-        }
+        fields: dict[str, Argument] = {name: getattr(order, name) for name in ("what", *_TEXTS)}
+        fields |= {"wanted": dumps(order.criteria.as_dict()), "total": total, "rate": rate}
         args = [self._config.keys.wake, order.place, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
 
@@ -364,7 +360,7 @@ class BackgroundJobs:
     def _messages_step(self, job: BackgroundJob, worker: str) -> tuple[int, bool]:
         """Delete some messages; see _letters_step()."""
         order = job.order
-        read = FoundMessages(self._config, self._wire, order.place).scan(Cursor.of(job.after), _limit(job, BATCH))
+        read = scan_place(self._config, self._wire, order.place, Cursor.of(job.after), _limit(job, BATCH))
         if read is None:
             raise _Over("finished")
         source, found, after = read
@@ -410,48 +406,31 @@ def jobs_of(flat: object) -> dict[JobPlace, BackgroundJob]:
 
 
 def _job_of(place: JobPlace, fields: Fields) -> BackgroundJob | None:
-    def value(name: str) -> bytes | int | None:
-        return fields.get(f"{place}:{name}".encode())
-
-    what, state, until, target, criteria_text, who, after, worker, token = (
-        text_of(value(name))
-        for name in ("what", "state", "until", "target", "wanted", "who", "after", "worker", "token")
-    )
+    own = {name: fields.get(f"{place}:{name}".encode()) for name in _FIELDS}
+    texts = {name: text_of(own[name]) for name in _TEXTS}
+    what, state, rate = text_of(own["what"]), text_of(own["state"]), whole(own["rate"])
     if (
-        what not in (get_args(What) if place == "dead" else ("delete",))
+        what not in ACTIONS[place]
         or state not in get_args(State)
-        or not is_entry(until)
-        or (what == "move") != bool(target)
+        or rate is None
+        or not is_entry(texts["until"])
+        or (what == "move") != bool(texts["target"])
     ):
         return None
     try:
-        criteria = Filter.of(loads(criteria_text.encode()))
+        criteria = Filter.of(loads(text_of(own["wanted"]).encode()))
     except (DecodeError, InvalidFilter):
         return None
-    rate = whole(value("rate"))
-    if rate is None:
-        return None
-    looked = whole(value("looked")) or 0
+    counts = {name: whole(own[name]) or 0 for name in _COUNTS}
+    # Messages that came after they were counted are looked at, too.
+    counts["total"] = max(counts["total"], counts["looked"])
     return BackgroundJob(
-        order=JobOrder(
-            place=place,
-            what=what,  # type: ignore[arg-type]  # checked by get_args()
-            criteria=criteria,
-            until=until,
-            target=target,
-            who=who,
-            token=token,
-        ),
-        state=state,  # type: ignore[arg-type]
-        after=after,
+        order=JobOrder(place=place, what=what, criteria=criteria, **texts),  # type: ignore[arg-type]  # it is an action
+        state=state,  # type: ignore[arg-type]  # checked by get_args()
+        after=text_of(own["after"]),
         rate=rate,
-        # Messages that came after they were counted are looked at, too.
-        total=max(whole(value("total")) or 0, looked),
-        looked=looked,
-        done=whole(value("done")) or 0,
-        missing=whole(value("missing")) or 0,
-        refused=whole(value("refused")) or 0,
-        since_ms=whole(value("since")) or 0,
-        changed_ms=whole(value("changed")) or 0,
-        worker=worker,
+        since_ms=whole(own["since"]) or 0,
+        changed_ms=whole(own["changed"]) or 0,
+        worker=text_of(own["worker"]),
+        **counts,
     )

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, FoundMessages
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, scan_place
 from mq_django.stores.dead_letters import JobStep
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -157,7 +157,7 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     started.begin("emails", "delete", "delayed", who="ann")
     redis_client.hset(get_config().queue("emails").keys.jobs, mapping={"delayed:worker": "w2", "delayed:lease": 2**50})
     wire = Pooled(get_client("inspect"))
-    source, found, after = FoundMessages(get_config().queue("emails"), wire, "delayed").scan(Cursor(), 10)
+    source, found, after = scan_place(get_config().queue("emails"), wire, "delayed", Cursor(), 10)
 
     words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS, "delayed"))
 
@@ -186,7 +186,7 @@ def test_a_rate_makes_small_steps(jobs):
     assert jobs.look()["delayed"].done <= 20
 
 
-def test_each_place_of_messages_has_a_job_of_its_own(jobs):
+def test_each_place_of_messages_has_a_job_of_its_own(jobs, redis_client):
     delay_many(2)
     started.begin("emails", "delete", "delayed", who="ann")
     busy = started.begin("emails", "delete", "delayed", who="bob")
@@ -197,5 +197,19 @@ def test_each_place_of_messages_has_a_job_of_its_own(jobs):
     assert started.begin("emails", "delete", who="ann").word == "nothing"
     assert {job.order.place for job in inspector.queue("emails").jobs} == {"delayed", "ready"}
     work_off(jobs)
+    # A job that runs is kept for as long as it takes.
+    assert redis_client.ttl(get_config().queue("emails").keys.jobs) == -1
     work_off(jobs, place="ready")
+    assert redis_client.ttl(get_config().queue("emails").keys.jobs) > 0
     assert inspector.queue("emails").jobs == ()
+
+
+def test_a_job_that_would_redrive_what_is_no_dead_letter_is_cancelled(jobs, redis_client):
+    delay_many(2)
+    started.begin("emails", "delete", "delayed", who="ann")
+    key = get_config().queue("emails").keys.jobs
+    redis_client.hset(key, "delayed:what", "redrive")
+
+    assert jobs.work("w1", "delayed") == IDLE
+    assert redis_client.hget(key, "delayed:state") == b"cancelled"
+    assert inspector.queue("emails").delayed == 2

@@ -71,6 +71,11 @@ def progress(found: BackgroundJob) -> str:
     return sentences[what, found.state] % {"done": done, "target": escape(order.target)[:160]}
 
 
+def summary(found: BackgroundJob) -> str:
+    """Return what a job does or did, to how many messages, and how far it is while it runs."""
+    return f"{progress(found)} {pace(found)}".strip()
+
+
 def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return the filter of a job as text. Keys and errors may contain message data."""
     criteria, place = found.order.criteria, found.order.place
@@ -147,14 +152,7 @@ def list_url(page: Page, name: str, place: JobPlace) -> str:
 
 def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
     """Return the running jobs of a queue, for the overview and the queue's page."""
-    return [
-        {
-            "queue": name,
-            "line": f"{progress(job)} {pace(job)}".strip(),
-            "url": page.url("job", name, job.order.place),
-        }
-        for job in found
-    ]
+    return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.place)} for job in found]
 
 
 def job_line(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
@@ -163,7 +161,7 @@ def job_line(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
     if found is None:
         return {}
     return {
-        "job_line": f"{progress(found)} {pace(found)}".strip(),
+        "job_line": summary(found),
         "job_runs": found.state == "running",
         "job_url": page.url("job", name, place),
     }
@@ -236,7 +234,7 @@ def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
         # Numbers for attributes, without separators.
         "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
         "job_max": str(max(1, found.total)),
-        "summary": f"{progress(found)} {pace(found)}".strip(),
+        "summary": summary(found),
         "cancel_url": page.url("job_cancel", name, place),
         **frame,
     }

@@ -40,13 +40,16 @@ def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_th
         mq_settings(QUEUES={"default": {}, "emails": {}, "bulk": {"CONNECTION": server.url}})
         for queue in ("default", "emails"):
             bury_many(queue, 1)
+        publish("default", "welcome", 1, delay=60)
         jobs.begin("default", "move", who="ann", target="bulk")
+        jobs.begin("default", "delete", "delayed", who="ann")
         jobs.begin("emails", "redrive", who="ann")
         server.kill()
 
         redriver("default", "emails").run_once()
 
-    assert (jobs.look("default").state, inspector.queue("default").dead) == ("running", 1)
+    view = inspector.queue("default")
+    assert (jobs.look("default").state, view.dead, view.delayed) == ("running", 1, 0)
     assert inspector.queue("emails").ready == 1
 
 
