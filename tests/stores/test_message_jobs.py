@@ -39,8 +39,8 @@ def delay_many(count, name="welcome"):
         publish("emails", name, n, delay=60 + n)
 
 
-def work_off(jobs, worker="w1", place="delayed"):
-    while jobs.work(worker, place) != IDLE:
+def work_off(jobs, place="delayed"):
+    while jobs.work("w1", place) != IDLE:
         pass
     return jobs.look()[place]
 
@@ -138,20 +138,6 @@ def test_unique_keys_of_deleted_messages_are_free_again(mq_settings):
     assert publish("emails", "welcome", 2, delay=60, unique="cart:8", unique_for=3600, on_conflict="error")
 
 
-def test_another_worker_continues_when_the_first_one_is_dead(jobs, redis_client):
-    delay_many(1300)
-    started.begin("emails", "delete", "delayed", who="ann")
-    jobs.work("w1", "delayed")
-    done = jobs.look()["delayed"].done
-    assert 0 < done < 1300
-    assert 0 < jobs.work("w2", "delayed") <= LEASE_MS / 1000 + 0.1
-
-    redis_client.hset(get_config().queue("emails").keys.jobs, "delayed:lease", 1)
-
-    assert work_off(jobs, "w2").done == 1300
-    assert inspector.queue("emails").delayed == 0
-
-
 def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     delay_many(2)
     started.begin("emails", "delete", "delayed", who="ann")
@@ -176,14 +162,6 @@ def test_a_cancelled_job_stops(jobs):
     found = jobs.look()["delayed"]
     assert found.state == "cancelled"
     assert inspector.queue("emails").delayed == 1300 - found.done
-
-
-def test_a_rate_makes_small_steps(jobs):
-    delay_many(300)
-    started.begin("emails", "delete", "delayed", who="ann", rate=50)
-
-    assert jobs.work("w1", "delayed") == pytest.approx(jobs.look()["delayed"].done / 50)
-    assert jobs.look()["delayed"].done <= 20
 
 
 def test_each_place_of_messages_has_a_job_of_its_own(jobs, redis_client):

@@ -10,7 +10,7 @@ from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES, main_of
-from tests.seeding import beat, publish, publish_many
+from tests.seeding import beat, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
@@ -87,18 +87,6 @@ def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator,
     assert "Deleted: 700 messages." in main_of(operator.get(DELAYED))
 
 
-def test_a_rate_is_kept_with_the_job(operator, in_background):
-    publish_many("emails", [("welcome", n) for n in range(30)])
-    address = f"{BASE}emails/ready/all/delete/"
-    asked = operator.get(address)
-
-    shown = operator.post(address, {**dict(asked.context["fields"]), "rate": "50"}, follow=True)
-
-    assert jobs.look("emails", "ready").rate == 50
-    assert "50/s" in shown.content.decode()
-    assert LogEntry.objects.get().change_message == "Began to purge 30 ready messages, at most 50/s"
-
-
 def test_a_job_is_cancelled_after_a_confirmation(operator, in_background):
     delay_many(700)
     operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
@@ -148,16 +136,6 @@ def test_a_purge_of_a_group_counts_what_it_deletes(operator):
     assert "Deleted: 2 messages." in done.content.decode()
     assert inspector.queue("orders:billing").ready == 3
     assert LogEntry.objects.get().change_message == "Began to purge 2 ready messages"
-
-
-def test_a_second_job_waits_for_the_first(operator, in_background):
-    delay_many(3)
-    fields = dict(operator.get(PURGE).context["fields"])
-    operator.post(PURGE, fields)
-
-    again = operator.post(PURGE, fields, follow=True)
-
-    assert "Another job is running." in again.content.decode()
 
 
 def test_old_addresses_lead_to_the_new_ones(operator, in_background):
