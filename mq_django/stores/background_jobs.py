@@ -317,16 +317,13 @@ class BackgroundJobs:
             self._end(place, "cancelled", worker)
             return IDLE
         try:
-            moved, is_full = self._letters_step(job, worker) if place == "dead" else self._messages_step(job, worker)
+            return self._letters_step(job, worker) if place == "dead" else self._messages_step(job, worker)
         except _Over as over:
             self._end(place, over.state, worker)
             return IDLE
-        if is_full:
-            return FULL
-        return moved / job.rate if job.rate else 0.0
 
-    def _letters_step(self, job: BackgroundJob, worker: str) -> tuple[int, bool]:
-        """Act on some dead letters; return how many match, and whether the target of the others is full."""
+    def _letters_step(self, job: BackgroundJob, worker: str) -> float:
+        """Act on some dead letters, and return the seconds until the next step."""
         order, limit = job.order, _limit(job, MAX_MOVED)
         first = next_to(job.after if is_entry(job.after) else "", "-")
         found = self._letters.traits(limit=BATCH if order.criteria else limit, first=first, last=order.until)
@@ -336,15 +333,15 @@ class BackgroundJobs:
         looked = [letter.entry for letter in (found[: matching[-1] + 1] if len(matching) == limit else found)]
         chosen = [found[at].entry for at in matching]
         if order.what == "move":
-            return self._move(order, worker, chosen, looked)
+            return self._move(job, worker, chosen, looked)
         act = self._letters.redrive if order.what == "redrive" else self._letters.delete
         act(chosen, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
-        return len(chosen), False
+        return _pause(job, len(chosen))
 
-    def _move(self, order: JobOrder, worker: str, chosen: list[str], looked: list[str]) -> tuple[int, bool]:
+    def _move(self, job: BackgroundJob, worker: str, chosen: list[str], looked: list[str]) -> float:
         """Move the chosen ones of the dead letters that were looked at, as far as they fit into the target."""
         try:
-            target = get_config().queue(order.target)
+            target = get_config().queue(job.order.target)
         except UnknownQueue:
             # This project has other settings than the one that started the job.
             raise _Over("cancelled") from None
@@ -352,12 +349,12 @@ class BackgroundJobs:
         words, is_full = mover.write(chosen)
         if len(words) < len(chosen):
             if not words:
-                return 0, True
+                return FULL
             looked = looked[: looked.index(chosen[len(words) - 1]) + 1]
         mover.remove(chosen, words, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
-        return len(words), is_full
+        return FULL if is_full else _pause(job, len(words))
 
-    def _messages_step(self, job: BackgroundJob, worker: str) -> tuple[int, bool]:
+    def _messages_step(self, job: BackgroundJob, worker: str) -> float:
         """Delete some messages; see _letters_step()."""
         order = job.order
         read = scan_place(self._config, self._wire, order.place, Cursor.of(job.after), _limit(job, BATCH))
@@ -374,7 +371,7 @@ class BackgroundJobs:
         words = source.delete([message.member for message in chosen], step)
         deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
         note_ended(self._wire, self._config, deleted)
-        return len(chosen), False
+        return _pause(job, len(chosen))
 
     def _end(self, place: JobPlace, state: State, worker: str) -> bool:
         return self._run("jobs_end", [place, state, worker]) == b"ENDED"
@@ -396,6 +393,11 @@ class _Over(Exception):
 def _limit(job: BackgroundJob, most: int) -> int:
     """Return how many messages a step may change."""
     return max(1, min(most, job.rate // STEPS)) if job.rate else most
+
+
+def _pause(job: BackgroundJob, count: int) -> float:
+    """Return the seconds that the rate leaves for a step that has changed so many messages."""
+    return count / job.rate if job.rate else 0.0
 
 
 def jobs_of(flat: object) -> dict[JobPlace, BackgroundJob]:
