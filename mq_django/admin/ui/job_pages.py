@@ -9,11 +9,9 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui import text
+from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
-from mq_django.admin.ui.references import HIDDEN
-from mq_django.core.filters import FailureGroup, is_exception
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import jobs
@@ -88,24 +86,19 @@ def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     }[place]
     if not criteria:
         return all_of_them
-    group = criteria.group
-    words = [
-        (_("name contains “%s”"), criteria.name),
-        (_("key is “%s”"), criteria.key if can_see_data or not criteria.key else HIDDEN),
-        (_("error contains “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
-        (_("published from %s"), "" if criteria.since_ms is None else text.date(criteria.since_ms)),
-        (_("published until %s"), "" if criteria.until_ms is None else text.date(criteria.until_ms)),
-        (_("name is “%s”"), group.name if group else ""),
-        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
-    ]
-    selected = ", ".join(word % value for word, value in words if value)
+    name, error = criteria.group or ("", "")
+    terms = {
+        "name": criteria.name,
+        "key": criteria.key,
+        "error": criteria.error,
+        "from": "" if criteria.since_ms is None else text.date(criteria.since_ms),
+        "to": "" if criteria.until_ms is None else text.date(criteria.until_ms),
+        filter_form.OF_NAME: name,
+        filter_form.OF_ERROR: error,
+    }
+    known = {field: value for field, value in terms.items() if value}
+    selected = filter_form.described(known, can_see_data=can_see_data)
     return selected if place == "dead" else f"{all_of_them} {selected}"
-
-
-def _group_error(group: FailureGroup | None, *, can_see_data: bool) -> str:
-    if group is None or not group.error or can_see_data or is_exception(group.error):
-        return group.error if group else ""
-    return HIDDEN
 
 
 def read_rate(value: str) -> int:
