@@ -124,13 +124,25 @@ OF_STREAMS: dict[str, Place] = {
         keys.dead_groups, mapping={"E|n": f"{DIGITS} {DIGITS}", "E|m": f"1 {LAST}", "E|o": "1 9" + "0" * 18, "": "1 1"}
     ),
     "a job with a nonsensical filter": lambda client, keys: client.hset(
-        keys.dead_job,
-        mapping={"what": "redrive", "state": "running", "until": "1-1", "wanted": '{"name":5}', "total": 1},
+        keys.jobs,
+        mapping={
+            "dead:what": "redrive",
+            "dead:state": "running",
+            "dead:until": "1-1",
+            "dead:wanted": '{"name":5}',
+            "dead:total": 1,
+        },
     ),
     "a job with nonsensical numbers": lambda client, keys: client.hset(
-        keys.dead_job,
-        mapping=dict.fromkeys(("rate", "total", "looked", "done", "since", "changed", "lease"), DIGITS)
-        | {"what": "redrive", "state": "finished", "until": "1-1", "wanted": "{}", "worker": b"\xff"},
+        keys.jobs,
+        mapping={f"dead:{name}": DIGITS for name in ("rate", "total", "looked", "done", "since", "changed", "lease")}
+        | {
+            "dead:what": "redrive",
+            "dead:state": "finished",
+            "dead:until": "1-1",
+            "dead:wanted": "{}",
+            "dead:worker": b"\xff",
+        },
     ),
     "limits": lambda client, keys: client.hset(
         keys.limits, mapping={"r": f"{DIGITS}:{DIGITS} 1:x", "t": DIGITS, "w": "x"}

@@ -23,6 +23,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
+from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.lanes import Grace
 from mq_django.core.outcomes import CANCEL, Cancel
@@ -42,7 +43,7 @@ from mq_django.errors import (
 from mq_django.inspector import jobs
 from mq_django.registry import find
 from mq_django.stores import open_store
-from mq_django.stores.background_jobs import IDLE, MessageJobs
+from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import RunningTask, note_running
 from mq_django.task_backend import MQBackend, MQTask
@@ -560,8 +561,8 @@ def test_a_task_that_is_replaced_has_failed():
 def test_tasks_that_a_job_deletes_have_failed():
     enqueued = [tasks.noop.using(delay=3600).enqueue(), tasks.noop.enqueue()]
     for place in ("delayed", "ready"):
-        jobs.begin_deleting("default", place, who="ann")
-        while MessageJobs(get_config().queue("default"), Pooled(get_client("inspect"))).work("w1") != IDLE:
+        jobs.begin("default", "delete", place, who="ann")
+        while work_here("default", "w1", place) != IDLE:
             pass
     for result in enqueued:
         result.refresh()

@@ -10,11 +10,12 @@ from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedire
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.dead_letter_jobs import DELETE, MOVE, PAGES, REDRIVE, chosen_target, confirm_act
+from mq_django.admin.jobs_on_all import DELETE, MOVE, REDRIVE, chosen_target, confirm_act
 from mq_django.admin.message_rows import facts, listed, shown_error
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.ui.filter_form import found_at_once
+from mq_django.admin.ui.job_pages import job_line
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sentence_of, tabs
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
@@ -76,12 +77,12 @@ def _frame(page: Page, name: str, criteria: str) -> dict[str, Any]:
     query = filter_form.query(page)
     return {
         "act_url": page.url("dead_act", name) + query,
-        "redrive_all_url": page.url("dead_all", name, REDRIVE) + query,
-        "move_all_url": page.url("dead_all", name, MOVE) + query if moves.targets(name) else "",
+        "redrive_all_url": page.url("act_on_all", name, "dead", REDRIVE) + query,
+        "move_all_url": page.url("act_on_all", name, "dead", MOVE) + query if moves.targets(name) else "",
         "groups_url": page.url("dead_groups", name),
         "export_url": page.url("dead_export", name) + query if page.can(SEE_DATA) else "",
-        **PAGES.line(page, name),
-        "delete_all_url": page.url("dead_all", name, DELETE) + query,
+        **job_line(page, name, "dead"),
+        "delete_all_url": page.url("act_on_all", name, "dead", DELETE) + query,
         "chosen_field": CHOSEN,
         **filter_form.shown(page, message_id=criteria, with_error=True),
     }
@@ -139,6 +140,7 @@ def act(page: Page, name: str) -> HttpResponse:
         return confirm_act(
             page,
             name,
+            "dead",
             what,
             len(entries),
             act_url=page.url("dead_act", name) + query,
@@ -280,9 +282,9 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
     return row | {
         "error": text.visible(error, limit=80) if error else "",
         "url": f"{page.url('dead', name)}?{query}",
-        "redrive_url": f"{page.url('dead_all', name, 'redrive')}?{query}",
-        "move_url": f"{page.url('dead_all', name, 'move')}?{query}" if moves.targets(name) else "",
-        "delete_url": f"{page.url('dead_all', name, 'delete')}?{query}",
+        "redrive_url": f"{page.url('act_on_all', name, 'dead', 'redrive')}?{query}",
+        "move_url": f"{page.url('act_on_all', name, 'dead', 'move')}?{query}" if moves.targets(name) else "",
+        "delete_url": f"{page.url('act_on_all', name, 'dead', 'delete')}?{query}",
     }
 
 

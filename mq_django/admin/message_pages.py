@@ -9,11 +9,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mq_django.admin.message_jobs import PAGES
 from mq_django.admin.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.filter_form import MAX_TEXT, found_at_once, handled_url
+from mq_django.admin.ui.job_pages import job_line
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, sentence_of, tabs
 from mq_django.admin.ui.text import bar_of
 from mq_django.conf import get_config
@@ -140,8 +140,8 @@ def _listing(page: Page, name: str, place: str, read: Callable[..., Scanned[Entr
         place=place,
         tabs=tabs(page, name, place, view),
         rows=[_row(page, name, row, times) for row in found.rows],
-        purge_url="" if message_id else page.url("purge", name, "ready") + filter_form.query(page),
-        **(PAGES.line(page, name, "ready") if place == "ready" else {}),
+        purge_url="" if message_id else page.url("act_on_all", name, "ready", "delete") + filter_form.query(page),
+        **(job_line(page, name, "ready") if place == "ready" else {}),
         **filter_form.shown(page, message_id=message_id),
         **filter_form.progress(page, found, message_id=message_id),
     )

@@ -12,10 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin import (
     consumer_pages,
-    dead_letter_jobs,
     dead_letter_pages,
+    jobs_on_all,
     limit_pages,
-    message_jobs,
     message_pages,
     outbox_page,
     overview,
@@ -29,6 +28,7 @@ from mq_django.admin import (
     waiting_pages,
 )
 from mq_django.admin.queue_page import offered
+from mq_django.admin.ui import job_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
@@ -65,7 +65,7 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:place>/", message_jobs.purge, _get_or_post, "purge"),
+    ("<str:name>/purge/<str:place>/", jobs_on_all.old_purge, _get_or_post, "old_purge"),
     ("<str:name>/ready/", message_pages.ready, require_GET, "ready"),
     ("<str:name>/pending/", message_pages.pending, require_GET, "pending"),
     ("<str:name>/handled/", message_pages.listing, require_GET, "handled"),
@@ -79,13 +79,12 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ),
     ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
     ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
-    ("<str:name>/dead/all/<str:what>/", dead_letter_jobs.act_on_all, _get_or_post, "dead_all"),
-    ("<str:name>/dead/job/", dead_letter_jobs.PAGES.show, require_GET, "dead_job"),
-    ("<str:name>/dead/job/stats.json", dead_letter_jobs.PAGES.stats, require_GET, "dead_job_stats"),
-    ("<str:name>/dead/job/cancel/", dead_letter_jobs.PAGES.cancel, _get_or_post, "dead_job_cancel"),
-    ("<str:name>/job/", message_jobs.PAGES.show, require_GET, "message_job"),
-    ("<str:name>/job/stats.json", message_jobs.PAGES.stats, require_GET, "message_job_stats"),
-    ("<str:name>/job/cancel/", message_jobs.PAGES.cancel, _get_or_post, "message_job_cancel"),
+    ("<str:name>/<str:place>/all/<str:what>/", jobs_on_all.act_on_all, _get_or_post, "act_on_all"),
+    ("<str:name>/<str:place>/job/", job_pages.show, require_GET, "job"),
+    ("<str:name>/<str:place>/job/stats.json", job_pages.stats, require_GET, "job_stats"),
+    ("<str:name>/<str:place>/job/cancel/", job_pages.cancel, _get_or_post, "job_cancel"),
+    ("<str:name>/job/", job_pages.latest, require_GET, "old_job"),
+    ("<str:name>/job/cancel/", job_pages.latest, _get_or_post, "old_job_cancel"),
     ("<str:name>/dead/groups/", dead_letter_pages.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_letter_pages.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_letter_pages.edit, _get_or_post, "dead_edit"),

@@ -97,7 +97,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "switch_url": page.url("resume" if view.paused else "pause", name),
         # Some of its partitions are paused, others are not.
         "resume_url": page.url("resume", name) if view.paused_parts and not view.paused else "",
-        "purge_url": page.url("purge", name, "ready"),
+        "purge_url": page.url("act_on_all", name, "ready", "delete"),
         "consumers": [_consumer(view, found) for found in view.consumers],
         "consume": view.consume,
         "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
@@ -298,19 +298,18 @@ def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
 #: The pages that a queue with partitions has itself, by their names. On the others one of its partitions is chosen.
 OF_WHOLE = frozenset(
     {
+        "act_on_all",
         "change",
-        "dead_all",
         "dead_export",
         "dead_groups",
-        "dead_job",
-        "dead_job_cancel",
-        "dead_job_stats",
         "figures",
-        "message_job",
-        "message_job_cancel",
-        "message_job_stats",
+        "job",
+        "job_cancel",
+        "job_stats",
+        "old_job",
+        "old_job_cancel",
+        "old_purge",
         "pause",
-        "purge",
         "queue_stats",
         "resume",
         "schedule_add",
@@ -384,8 +383,8 @@ def _actions(page: Page, name: str) -> list[tuple[str, str]]:
     """Return what can be done with the dead letters of all partitions."""
     found = [(_("Group by error"), page.url("dead_groups", name))]
     if page.can(OPERATE):
-        found.append((_("Redrive all…"), page.url("dead_all", name, "redrive")))
-        found.append((_("Move all…"), page.url("dead_all", name, "move")))
+        found.append((_("Redrive all…"), page.url("act_on_all", name, "dead", "redrive")))
+        found.append((_("Move all…"), page.url("act_on_all", name, "dead", "move")))
     if page.can(OPERATE, PURGE):
-        found.append((_("Delete all…"), page.url("dead_all", name, "delete")))
+        found.append((_("Delete all…"), page.url("act_on_all", name, "dead", "delete")))
     return found

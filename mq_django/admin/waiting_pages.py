@@ -8,11 +8,11 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from mq_django.admin.message_jobs import PAGES
 from mq_django.admin.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm, report
 from mq_django.admin.ui.filter_form import found_at_once
+from mq_django.admin.ui.job_pages import job_line
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
 from mq_django.admin.ui.text import bar_of
 from mq_django.inspector import actions, explain
@@ -81,8 +81,8 @@ def _filtered(page: Page, name: str, where: Room) -> HttpResponse:
 def _frame(page: Page, name: str, where: Room, criteria: str) -> dict[str, Any]:
     return {
         "act_url": page.url("cancel", name) + filter_form.query(page),
-        "purge_url": page.url("purge", name, where) + filter_form.query(page),
-        **PAGES.line(page, name, where),
+        "purge_url": page.url("act_on_all", name, where, "delete") + filter_form.query(page),
+        **job_line(page, name, where),
         "chosen_field": CHOSEN,
         **filter_form.shown(page, message_id=criteria),
     }

@@ -130,8 +130,7 @@ KINDS = (
     "dead",
     "dead_ids",
     "dead_groups",
-    "dead_job",
-    "message_job",
+    "jobs",
     "consumers",
     "control",
     "schedules",
@@ -203,10 +202,8 @@ class QueueKeys(PartitionKeys):
     dead_ids: str = field(init=False)
     #: HASH: error class and name -> the number of dead letters, and when the last one was buried.
     dead_groups: str = field(init=False)
-    #: HASH: the current or latest background job on dead letters.
-    dead_job: str = field(init=False)
-    #: HASH: the current or latest background job on ready or waiting messages.
-    message_job: str = field(init=False)
+    #: HASH: for each place of messages the current or latest background job, see `lua/parts/jobs.lua`.
+    jobs: str = field(init=False)
     #: HASH: heartbeats and descriptions of supervisors and consumers.
     consumers: str = field(init=False)
     #: HASH: paused, limits, generation.
@@ -459,8 +456,8 @@ class RsmqKeys(QueueKeys):
         return ()
 
     def own(self) -> list[str]:
-        """Return our keys that are deleted with the queue: all but dead letters, their job, counters and `moved`."""
-        waiting = [self.notes, self.retried, self.unhandled, self.expired, self.message_job]
+        """Return our keys that are deleted with the queue: all but dead letters, jobs, counters and `moved`."""
+        waiting = [self.notes, self.retried, self.unhandled, self.expired]
         return [self.owners, *waiting, self.control, self.consumers]
 
 

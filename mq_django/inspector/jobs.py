@@ -3,35 +3,24 @@
 `mq_django.consumers.supervisor.redriver` runs them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal, get_args
 
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token as new_token
+from mq_django.core.texts import repr_of
+from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.moves import check_target
 from mq_django.inspector.queues import quick_stats
-from mq_django.stores.background_jobs import BackgroundJob, BackgroundJobs, MessageJobs, MessagePlace, What
+from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
+from mq_django.stores.dead_letters import is_entry
 from mq_django.transport.connections import open_wire
 
-__all__ = [
-    "BackgroundJob",
-    "Begun",
-    "Kind",
-    "MessagePlace",
-    "What",
-    "begin",
-    "begin_deleting",
-    "cancel",
-    "look",
-    "pace_of",
-]
-
-#: The messages that a job is on. A queue can have a running job of each kind.
-Kind = Literal["dead", "messages"]
+__all__ = ["ACTIONS", "BackgroundJob", "Begun", "JobPlace", "What", "begin", "cancel", "look", "look_all", "pace_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,105 +35,114 @@ class Begun:
 
 
 def begin(
-    name: str, what: What, *, who: str, criteria: Filter = NOTHING, until: str = "", rate: int = 0, target: str = ""
+    name: str,
+    what: What,
+    place: JobPlace = "dead",
+    *,
+    who: str,
+    criteria: Filter = NOTHING,
+    until: str = "",
+    rate: int = 0,
+    target: str = "",
 ) -> Begun:
-    """Start a job that redrives, moves or deletes the dead letters that match, up to the entry `until`, or all now.
+    """Start a job that redrives, moves or deletes the dead letters that match, or deletes other messages.
 
-    Messages buried later are not included, so one that fails again is redriven only once. `rate` is the limit in
-    messages per second; 0: no limit. `target` is the queue to which they are moved. While that is at its MAX_DEPTH, the
-    job waits.
+    A queue can have a running job for each place of its messages. Of a queue with partitions each one that has messages
+    gets one, and they share the rate; none is started while any has one.
+
+    Dead letters buried after the entry `until`, or after now, stay, so one that fails again is redriven only once.
+    Other messages that were published at or after the time in ms in `until`, or after now, stay, by the clocks of their
+    publishers; and so do pending messages and, in a topic's log, those of other groups. A waiting message without a
+    time of publication is deleted: other programs may write such messages.
+
+    Args:
+        name: the queue, or the group of a topic as `topic:group`.
+        what: `redrive`, `move` or `delete`; of a place other than `dead` only `delete`.
+        place: where the messages are.
+        who: the user who starts it.
+        criteria: which messages.
+        until: an entry id.
+        rate: the limit in messages per second; 0: no limit.
+        target: the queue to which dead letters are moved. While that is at its MAX_DEPTH, the job waits.
 
     Raises:
         UnknownQueue: a queue is not configured.
         NotSupported: dead letters cannot be moved there.
-        InvalidFilter: `until` is not an entry id, or the rate is below zero.
+        InvalidFilter: `until` is not an entry id, the rate is below zero, or the filter is one for dead letters.
         StoreError: cannot reach Redis.
     """
     if what == "move":
         check_target(name, target)
-    found = dead_letters.count(name, until=until)
-    counts = {name: found.count}
-    if (parts := get_config().queue(name).parts) and found.count:
-        counts = {part.name: dead_letters.count(part.name, until=found.until).count for part in parts}
-    which: dict[str, Any] = {"criteria": criteria, "until": found.until, "target": target if what == "move" else ""}
-    return _begun(name, "dead", counts, rate, what=what, who=who, **which)
-
-
-def begin_deleting(
-    name: str, place: MessagePlace, *, who: str, criteria: Filter = NOTHING, until_ms: int | None = None, rate: int = 0
-) -> Begun:
-    """Start a job that deletes the ready or waiting messages of a place that match.
-
-    Messages that were published at or after `until_ms`, or after now, stay, by the clocks of their publishers; and so
-    do pending messages and, in a topic's log, those of other groups. A waiting message without a time of publication is
-    deleted: other programs may write such messages.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        InvalidFilter: the filter is one for dead letters, or the rate is below zero.
-        StoreError: cannot reach Redis.
-    """
-    if criteria.error or criteria.group:
-        raise InvalidFilter("Only dead letters have an error")
-    view = quick_stats(name)
-    after_now = view.now_ms + 1
-    counts = {part.name: part.own(place) for part in view.each_part}
-    until = f"{after_now if until_ms is None else min(until_ms, after_now)}-0"
-    return _begun(name, "messages", counts, rate, what="delete", who=who, criteria=criteria, until=until, place=place)
-
-
-def _begun(queue: str, kind: Kind, counts: Mapping[str, int], rate: int, **which: Any) -> Begun:
-    """Start a job of a queue, or one of each partition that has messages, which share the rate.
-
-    A queue has one job of a kind: none is started while any of its partitions has one.
-    """
-    counts = {name: count for name, count in counts.items() if count}
+    if what not in ACTIONS[place] or (place != "dead" and (criteria.error or criteria.group)):
+        raise InvalidFilter("Only dead letters have an error, and are redriven or moved")
+    counts, until = _counted(name, place, until)
     if not counts:
         return Begun("nothing")
-    if any(job.state == "running" for job in _found(queue, kind)):
+    if any(place in part.running() for part in _jobs(name)):
         return Begun("busy")
-    which |= {"rate": -(-rate // len(counts)), "token": new_token()}
-    begun = [count for name, count in counts.items() if _job(name, kind).begin(total=count, **which)]
-    return Begun("begun", sum(begun), which["token"]) if begun else Begun("busy")
+    order = JobOrder(place=place, what=what, criteria=criteria, until=until, target=target, who=who, token=new_token())
+    rate = -(-rate // len(counts))
+    begun = [count for part, count in counts.items() if _open(part).begin(order, total=count, rate=rate)]
+    return Begun("begun", sum(begun), order.token) if begun else Begun("busy")
 
 
-def look(name: str, kind: Kind = "dead", *, token: str = "") -> BackgroundJob | None:
-    """Return the running job, or the last one of the past week, or None; of partitions the sums over their jobs.
+def _counted(name: str, place: JobPlace, until: str) -> tuple[dict[str, int], str]:
+    """Return how many messages each partition of a queue has there, without those that have none, and the bound."""
+    if place == "dead":
+        found = dead_letters.count(name, until=until)
+        counts, until = {name: found.count}, found.until
+        if found.count and (parts := get_config().queue(name).parts):
+            counts = {part.name: dead_letters.count(part.name, until=until).count for part in parts}
+    else:
+        if until and not is_entry(until):
+            raise InvalidFilter(f"Not an entry id: {repr_of(until, 80)}")
+        view = quick_stats(name)
+        after_now = view.now_ms + 1
+        counts = {part.name: part.own(place) for part in view.each_part}
+        until = f"{min(entry_ms(until.encode()) if until else after_now, after_now)}-0"
+    return {part: count for part, count in counts.items() if count}, until
 
-    With the `token` of what was begun, return that job, or None if another one has been begun since.
+
+def look_all(name: str, *, token: str = "") -> dict[JobPlace, BackgroundJob]:
+    """Return the running job of each place, or its last one; of partitions the sums over their jobs.
+
+    The last ones are kept for a week. With the `token` of what was begun, return only that job.
     """
-    found = [job for job in _found(name, kind) if not token or job.token == token]
-    if len(found) < 2:
-        return found[0] if found else None
+    parts = [part.look() for part in _jobs(name)]
+    found = {
+        place: [part[place] for part in parts if place in part and (not token or part[place].order.token == token)]
+        for place in get_args(JobPlace)
+    }
+    return {place: _together(jobs) for place, jobs in found.items() if jobs}
+
+
+def look(name: str, place: JobPlace = "dead", *, token: str = "") -> BackgroundJob | None:
+    """Return the running job of a place, or its last one, or None; see look_all()."""
+    return look_all(name, token=token).get(place)
+
+
+def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
+    """Return the latest job of some partitions, with the sums over those that were started with it."""
     latest = max(found, key=lambda job: (job.state == "running", job.since_ms))
-    return _summed([job for job in found if _which(job) == _which(latest)])
-
-
-def _which(job: BackgroundJob) -> tuple[Any, ...]:
-    """Return what the jobs of the partitions have in common that were started together."""
-    return job.token, job.what, job.who, job.criteria, job.until, job.place, job.target
+    return _summed([job for job in found if job.order == latest.order])
 
 
 def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
     states = {job.state for job in found}
+    counts = ("rate", "total", "looked", "done", "missing", "refused")
     return replace(
         found[0],
         state="running" if "running" in states else "cancelled" if "cancelled" in states else "finished",
-        rate=sum(job.rate for job in found),
-        total=sum(job.total for job in found),
-        looked=sum(job.looked for job in found),
-        done=sum(job.done for job in found),
-        missing=sum(job.missing for job in found),
-        refused=sum(job.refused for job in found),
         since_ms=min(job.since_ms for job in found),
         changed_ms=max(job.changed_ms for job in found),
         worker=next((job.worker for job in found if job.worker), ""),
+        **{name: sum(getattr(job, name) for job in found) for name in counts},
     )
 
 
-def cancel(name: str, kind: Kind = "dead") -> bool:
+def cancel(name: str, place: JobPlace = "dead") -> bool:
     """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running."""
-    ended = [part.cancel() for part in _jobs(name, kind)]
+    ended = [part.cancel(place) for part in _jobs(name)]
     return any(ended)
 
 
@@ -160,15 +158,11 @@ def pace_of(job: BackgroundJob) -> tuple[float, int] | None:
     return per_second, round(max(0, job.total - job.looked) * 1000 / per_second)
 
 
-def _found(name: str, kind: Kind) -> list[BackgroundJob]:
-    return [job for part in _jobs(name, kind) if (job := part.look()) is not None]
+def _jobs(name: str) -> list[BackgroundJobs]:
+    """Return the jobs of a queue, or those of each of its partitions."""
+    return [_open(part.name) for part in get_config().queue(name).each_part]
 
 
-def _jobs(name: str, kind: Kind = "dead") -> list[BackgroundJobs]:
-    """Return the job of a queue, or the jobs of its partitions."""
-    return [_job(part.name, kind) for part in get_config().queue(name).each_part]
-
-
-def _job(name: str, kind: Kind) -> BackgroundJobs:
-    found, config = BackgroundJobs if kind == "dead" else MessageJobs, get_config().queue(name)
-    return found(config, open_wire("inspect", config.connection))
+def _open(name: str) -> BackgroundJobs:
+    config = get_config().queue(name)
+    return BackgroundJobs(config, open_wire("inspect", config.connection))

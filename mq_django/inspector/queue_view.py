@@ -9,7 +9,7 @@ from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
-from mq_django.stores.background_jobs import BackgroundJob, MessagePlace
+from mq_django.stores.background_jobs import BackgroundJob, JobPlace
 from mq_django.stores.damage import DamageNote
 
 #: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
@@ -144,7 +144,7 @@ class QueueView:
         """Return ready + waiting + pending."""
         return self.ready + self.pending + self.delayed + self.unhandled + self.parked
 
-    def own(self, place: MessagePlace | Literal["dead"]) -> int:
+    def own(self, place: JobPlace) -> int:
         """Return the number of its messages in a place, without those in the log of its topic."""
         found: int = getattr(self, place)
         return found - self.lag if place == "ready" else found

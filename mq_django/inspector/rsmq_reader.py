@@ -31,7 +31,7 @@ class RsmqReader(RoomReader):
         """See StreamReader.look_command()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.dead_job, keys.message_job]
+        key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.jobs]
         return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
     def ready(

@@ -14,7 +14,7 @@ from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hou
 from mq_django.inspector.consumers import ConsumerView, consumers_of, housekeepers_of
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import reader_of
-from mq_django.stores.background_jobs import job_of
+from mq_django.stores.background_jobs import jobs_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
 from mq_django.stores.damage import read_damage
 from mq_django.stores.dead_letters import text_of
@@ -95,7 +95,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
-    counted, (pause, running, *damage) = more[:2], more[2:]
+    counted, (pause, jobs, *damage) = more[:2], more[2:]
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     return QueueView(
@@ -111,7 +111,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         oldest_ms=max(0, now_ms - entry_ms(oldest)) if oldest else None,
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=_pause(*pause) if state == b"PAUSED" else None,
-        jobs=tuple(job for flat in running if (job := job_of(flat))),
+        jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
         # A queue in RSMQ's format has no streams.
         damage=read_damage(damage[0], now_ms=now_ms) if damage else None,
         consumers=consumers_of(membership, now_ms=now_ms),

@@ -206,14 +206,7 @@ class StreamReader(RoomReader):
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
         key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
-        key_names += [
-            keys.consumers,
-            keys.minutes(hour),
-            keys.minutes(hour - 1),
-            keys.parked,
-            keys.dead_job,
-            keys.message_job,
-        ]
+        key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked, keys.jobs]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 

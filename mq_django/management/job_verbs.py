@@ -3,7 +3,7 @@
 import argparse
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from django.core.management.base import CommandError
 
@@ -14,19 +14,18 @@ from mq_django.core.ids import token
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.jobs import BackgroundJob, Kind, MessagePlace
+from mq_django.inspector.jobs import BackgroundJob, JobPlace
 from mq_django.inspector.queues import quick_stats, require_queue
 from mq_django.management.argument_types import whole
 from mq_django.management.as_dict import moment_text
 from mq_django.management.listing import View, filter_of, scans
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
-from mq_django.stores.background_jobs import BackgroundJobs, MessageJobs
 
 #: Seconds between two looks at a job.
 INTERVAL = 1.0
 
 #: The columns of the table.
-_SHOWN = ("queue", "kind", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
+_SHOWN = ("queue", "place", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +38,11 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     for each in (watching, cancelling):
         each.add_argument("queue", help="A queue, or the group of a topic as topic:group.")
         each.add_argument(
-            "kind",
+            "place",
             nargs="?",
-            choices=get_args(Kind),
+            choices=get_args(JobPlace),
             default="dead",
-            help="The job on dead letters, which is the default, or the one on other messages.",
+            help="The messages that the job is on. Default: dead.",
         )
 
 
@@ -51,9 +50,9 @@ def run(options: Options, terminal: Terminal) -> VerbResult:
     """Do an action; without one, list."""
     match options.get("action") or "list":
         case "watch":
-            return _watch(options["queue"], options["kind"], terminal)
+            return _watch(options["queue"], options["place"], terminal)
         case "cancel":
-            if not jobs.cancel(options["queue"], options["kind"]):
+            if not jobs.cancel(options["queue"], options["place"]):
                 raise CommandError("No job is running.")
             return VerbResult({"cancelled": True}, ["cancelled"])
         case _:
@@ -67,7 +66,7 @@ def _list(queue: str | None) -> VerbResult:
         away = {name: error for view in views for name, error in view.errors.items()}
     else:
         require_queue(queue)
-        found = [(queue, job) for kind in get_args(Kind) if (job := jobs.look(queue, kind))]
+        found = [(queue, job) for job in jobs.look_all(queue).values()]
         away = {}
     rows: list[dict[str, Any]] = [_row(name, job) for name, job in found]
     lines = table([_cells(row) for row in rows]) or ["No jobs."]
@@ -75,9 +74,9 @@ def _list(queue: str | None) -> VerbResult:
     return VerbResult(rows, lines, away_text(away))
 
 
-def _watch(queue: str, kind: Kind, terminal: Terminal) -> VerbResult:
+def _watch(queue: str, place: JobPlace, terminal: Terminal) -> VerbResult:
     try:
-        while (found := jobs.look(queue, kind)) is not None and found.state == "running":
+        while (found := jobs.look(queue, place)) is not None and found.state == "running":
             paced = jobs.pace_of(found)
             left = f", about {paced[1] // 1000} s left" if paced else ""
             done = f"{found.done} {_done(found)}, {found.looked} of {found.total} scanned{left}"
@@ -86,7 +85,7 @@ def _watch(queue: str, kind: Kind, terminal: Terminal) -> VerbResult:
     except KeyboardInterrupt:
         terminal.report("The job continues.")
     terminal.end_progress()
-    found = jobs.look(queue, kind)
+    found = jobs.look(queue, place)
     if found is None:
         raise CommandError("There is no job.")
     line = f"{found.state}: {found.done} {_done(found)}, {found.looked} of {found.total} scanned"
@@ -95,19 +94,18 @@ def _watch(queue: str, kind: Kind, terminal: Terminal) -> VerbResult:
 
 
 def _done(job: BackgroundJob) -> str:
-    return {"redrive": "redriven", "move": "moved", "delete": "deleted"}[job.what]
+    return {"redrive": "redriven", "move": "moved", "delete": "deleted"}[job.order.what]
 
 
 def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
     paced = jobs.pace_of(job)
     return {
         "queue": queue,
-        "kind": "messages" if job.place else "dead",
-        "what": job.what,
-        "target": job.target or None,
-        "place": job.place or "dead",
+        "place": job.order.place,
+        "what": job.order.what,
+        "target": job.order.target or None,
         "state": job.state,
-        "filter": job.criteria.as_dict(),
+        "filter": job.order.criteria.as_dict(),
         "scanned": job.looked,
         "total": job.total,
         "done": job.done,
@@ -115,7 +113,7 @@ def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
         "refused": job.refused,
         "rate": job.rate or None,
         "left_s": None if paced is None else paced[1] // 1000,
-        "who": job.who,
+        "who": job.order.who,
         "since": moment_text(job.since_ms),
         "changed": moment_text(job.changed_ms),
         "worker": job.worker or None,
@@ -131,8 +129,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
 VERBS = (Verb("jobs", "Show background jobs; watch and cancel them.", run, add_actions),)
 
 # Actions on all messages that match: their preview, and the background job that does them.
-
-KINDS_OF_JOBS: dict[jobs.Kind, type[BackgroundJobs]] = {"dead": BackgroundJobs, "messages": MessageJobs}
 
 #: Matching messages that a preview counts at most, and shows.
 MAX_COUNTED, EXAMPLES = 10_000, 5
@@ -180,8 +176,8 @@ def _example(view: View) -> dict[str, str]:
     return {"id": view.message.id, "name": view.message.name, **error}
 
 
-def _place(options: Options) -> MessagePlace | Literal["dead"]:
-    found: MessagePlace | Literal["dead"] = options.get("place") or "dead"
+def _place(options: Options) -> JobPlace:
+    found: JobPlace = options.get("place") or "dead"
     return found
 
 
@@ -193,18 +189,15 @@ def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) ->
     """Run a job: the admin shows it, and consumers continue it if this process is killed."""
     queue, who, place = options["queue"], f"{user_name()}, mq", _place(options)
     criteria, rate = filter_of(options), options["rate"] or 0
-    if place == "dead":
-        begun = jobs.begin(queue, what, who=who, criteria=criteria, rate=rate, target=options.get("target") or "")
-    else:
-        begun = jobs.begin_deleting(queue, place, who=who, criteria=criteria, rate=rate)
+    target = options.get("target") or ""
+    begun = jobs.begin(queue, what, place, who=who, criteria=criteria, rate=rate, target=target)
     if begun.word == "busy":
-        others = "dead letters" if place == "dead" else "messages"
-        raise CommandError(f"Another job is running on the {others} of this queue.")
+        raise CommandError(f"Another job is running on the {_named(place)} of this queue.")
     if begun.word == "nothing":
         return result_of(Outcome(), done)
     if options["background"]:
         return _started(begun.total, place, criteria)
-    return _work(queue, terminal, begun.token, done, "dead" if place == "dead" else "messages")
+    return _work(queue, terminal, begun.token, done, place)
 
 
 def _started(total: int, place: str, criteria: Filter) -> VerbResult:
@@ -213,19 +206,19 @@ def _started(total: int, place: str, criteria: Filter) -> VerbResult:
     return VerbResult({"begun": True, "total": total}, [f"started, {which}"])
 
 
-def _work(queue: str, terminal: Terminal, begun: str, done: str, kind: jobs.Kind) -> VerbResult:
+def _work(queue: str, terminal: Terminal, begun: str, done: str, place: JobPlace) -> VerbResult:
     worker, pause = f"mq-{token()}", 0.0
     try:
-        while (found := jobs.look(queue, kind, token=begun)) is not None and found.state == "running":
+        while (found := jobs.look(queue, place, token=begun)) is not None and found.state == "running":
             line = f"{found.done} {done}, {found.looked} of {found.total} scanned"
             terminal.progress(found.looked, found.total, line)
             time.sleep(pause)
-            pause = min(1.0, work_here(queue, worker, KINDS_OF_JOBS[kind]))
+            pause = min(1.0, work_here(queue, worker, place))
     except KeyboardInterrupt:
-        jobs.cancel(queue, kind)
+        jobs.cancel(queue, place)
         terminal.report("cancelled")
     terminal.end_progress()
-    found = jobs.look(queue, kind, token=begun)
+    found = jobs.look(queue, place, token=begun)
     if found is None:
         return result_of(Outcome(), done)
     return result_of(Outcome(done=found.done, missing=found.missing, refused=found.refused), done)

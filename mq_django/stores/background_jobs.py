@@ -1,7 +1,8 @@
-"""Background jobs that redrive, move or delete many messages: per queue one on dead letters and one on other messages.
+"""Background jobs that redrive, move or delete many messages: per queue one for each place of its messages.
 
-A job is a hash in Redis. One worker at a time runs it. It has a lease of some seconds. Every step renews the lease and
-updates the job's counts in the script that moves the messages, so another worker can continue when one dies.
+The jobs of a queue are in one hash in Redis. One worker at a time runs a job. It has a lease of some seconds. Every
+step renews the lease and updates the job's counts in the script that moves the messages, so another worker can continue
+when one dies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,16 @@ from mq_django.core.numbers import score, whole
 from mq_django.core.texts import line
 from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
-from mq_django.stores.dead_letters import BATCH, JobStep, fields_of, is_entry, next_to, open_dead_letters, text_of
+from mq_django.stores.dead_letters import (
+    BATCH,
+    Fields,
+    JobStep,
+    fields_of,
+    is_entry,
+    next_to,
+    open_dead_letters,
+    text_of,
+)
 from mq_django.stores.moving import Mover
 from mq_django.stores.outbox_marks import note_ended
 from mq_django.transport import scripts
@@ -30,8 +40,9 @@ from mq_django.transport.sessions import Wire, reply_or_raise
 # A scan goes on from a cursor. It returns each message that stays in its place, whatever is added or removed
 # meanwhile.
 
-#: The places of messages that jobs scan.
+#: The places of messages that are only deleted, and of all that jobs act on.
 MessagePlace = Literal["ready", "delayed", "unhandled", "parked"]
+JobPlace = Literal["dead", MessagePlace]
 
 #: Longer bodies are read one by one, so that no script copies many of them.
 MAX_BODY = 32 * 1024
@@ -81,7 +92,7 @@ class SortedSet:
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """Delete messages; returns a word for each, or only `STOPPED`: see the script."""
         keys = self._keys
-        index = [keys.waiting, keys.unique, keys.claims, keys.message_job, keys.step_notes]
+        index = [keys.waiting, keys.unique, keys.claims, keys.jobs, keys.step_notes]
         key_names = [self._key, *index, keys.permits, keys.next_checks]
         return _words(self._wire, "waiting_delete", key_names, [*step, *members])
 
@@ -106,15 +117,15 @@ class RsmqPlace(SortedSet):
 
     _keys: RsmqKeys
 
-    def __init__(self, config: RsmqConfig, wire: Wire, place: MessagePlace) -> None:
+    def __init__(self, config: RsmqConfig, wire: Wire, place: JobPlace) -> None:
         super().__init__(config, wire, config.keys.zset)
         self._place = place
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
         keys = self._keys
-        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried, keys.message_job]
-        return _words(self._wire, "rsmq_delete_found", key_names, [*step, self._place, *members])
+        key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried, keys.jobs]
+        return _words(self._wire, "rsmq_delete_found", key_names, [*step, *members])
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
         found = rsmq_format.decode(
@@ -143,7 +154,7 @@ class ReadyStream:
         """See SortedSet.delete()."""
         keys = self._keys
         args: list[Argument] = [*step, keys.group, *members]
-        key_names = [self._key, keys.claims, keys.message_job, keys.step_notes, keys.permits, keys.next_checks]
+        key_names = [self._key, keys.claims, keys.jobs, keys.step_notes, keys.permits, keys.next_checks]
         return _words(self._wire, "stream_delete", key_names, args)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
@@ -160,24 +171,19 @@ class ReadyStream:
 Source = SortedSet | ReadyStream
 
 
-class FoundMessages:
-    """The messages of one place of a queue."""
-
-    def __init__(self, config: QueueConfig, wire: Wire, place: MessagePlace) -> None:
-        self._sources = [*_sources(config, wire, place)]
-
-    def scan(self, cursor: Cursor, count: int) -> tuple[Source, list[FoundMessage], Cursor] | None:
-        """Return a source, about `count` messages of it, and the next cursor; None at the end."""
-        if cursor.source >= len(self._sources):
-            return None
-        source = self._sources[cursor.source]
-        found, inner = source.scan(cursor.inner, count)
-        if inner:
-            return source, found, Cursor(cursor.source, inner)
-        return source, found, Cursor(cursor.source + 1)
+def scan_place(
+    config: QueueConfig, wire: Wire, place: JobPlace, cursor: Cursor, count: int
+) -> tuple[Source, list[FoundMessage], Cursor] | None:
+    """Return a source of messages of a place, about `count` messages of it, and the next cursor; None at the end."""
+    sources = [*_sources(config, wire, place)]
+    if cursor.source >= len(sources):
+        return None
+    source = sources[cursor.source]
+    found, inner = source.scan(cursor.inner, count)
+    return source, found, Cursor(cursor.source, inner) if inner else Cursor(cursor.source + 1)
 
 
-def _sources(config: QueueConfig, wire: Wire, place: MessagePlace) -> Iterator[Source]:
+def _sources(config: QueueConfig, wire: Wire, place: JobPlace) -> Iterator[Source]:
     keys = config.keys
     if isinstance(config, RsmqConfig):
         yield RsmqPlace(config, wire, place)
@@ -194,7 +200,7 @@ def _words(wire: Wire, script: str, keys: list[str], args: list[Argument]) -> li
     return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
-# Background jobs that redrive, move or delete many messages: per queue one on dead letters and one on other messages.
+# The jobs of a queue, and their steps.
 
 #: Milliseconds of a lease: longer than a worker sleeps between steps, and short enough to wait for after its death.
 LEASE_MS = 10_000
@@ -207,31 +213,49 @@ IDLE = 60.0
 #: Seconds until a job looks again whether the queue that it moves to has room.
 FULL = 1.0
 
-#: What is done to dead letters; all other messages are deleted.
 What = Literal["redrive", "move", "delete"]
 State = Literal["running", "finished", "cancelled"]
+
+#: What jobs do to the messages of each place.
+ACTIONS: Mapping[JobPlace, Sequence[What]] = {
+    place: get_args(What) if place == "dead" else ("delete",) for place in get_args(JobPlace)
+}
+
+#: The fields of a job in Redis, each after its place and a colon.
+_TEXTS = ("until", "target", "who", "token")
+_COUNTS = ("total", "looked", "done", "missing", "refused")
+_FIELDS = ("what", "state", "wanted", "rate", "after", "since", "changed", "worker", *_TEXTS, *_COUNTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """What a job does, and to which messages."""
+
+    place: JobPlace = "dead"
+    what: What
+    criteria: Filter = NOTHING
+    #: The newest dead letter to process. For other messages, the time in ms before which they were published, as an
+    #: entry id.
+    until: str
+    #: The queue to which it moves dead letters; empty for a job that does not.
+    target: str = ""
+    #: The user who started it.
+    who: str
+    #: The same for the jobs of partitions that were begun together.
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundJob:
-    """The running job of a queue, or its last one."""
+    """The running job of a place, or its last one."""
 
-    what: What
+    order: JobOrder
     state: State
-    #: The user who started it.
-    who: str
-    criteria: Filter
-    #: The newest dead letter to process, and the last one processed. For other messages, the time in ms before which
-    #: they were published, as an entry id; and the cursor.
-    until: str
+    #: The last dead letter that was processed; of other messages the cursor.
     after: str
-    #: Of a job on ready or waiting messages; empty for dead letters.
-    place: MessagePlace | Literal[""] = ""
-    #: The queue to which it moves dead letters; empty for a job that does not.
-    target: str = ""
     #: Messages per second; 0: no limit.
     rate: int
-    #: Dead letters to check, and checked. Those that were gone when it finished count as checked.
+    #: Messages to check, and checked. Those that were gone when it finished count as checked.
     total: int
     looked: int
     done: int
@@ -242,106 +266,85 @@ class BackgroundJob:
     changed_ms: int
     #: Empty until a worker has claimed it.
     worker: str
-    #: The same for the jobs of partitions that were begun together.
-    token: str
 
 
 class BackgroundJobs:
-    """The job on the dead letters of one queue."""
-
-    #: Whether its job is on messages of a place.
-    _has_places = False
+    """The jobs of one queue."""
 
     def __init__(self, config: QueueConfig, wire: Wire) -> None:
         self._config = config
-        self._wake = config.keys.wake
-        self._key = config.keys.dead_job
         self._letters = open_dead_letters(config, wire)
         self._wire = wire
 
-    def begin(
-        self,
-        what: What,
-        *,
-        who: str,
-        criteria: Filter = NOTHING,
-        until: str,
-        total: int,
-        rate: int = 0,
-        place: MessagePlace | Literal[""] = "",
-        target: str = "",
-        token: str = "",
-    ) -> bool:
-        """Start a job for the messages up to the entry `until` that match; False: another job is running.
+    def begin(self, order: JobOrder, *, total: int, rate: int = 0) -> bool:
+        """Start a job; False: another one on messages of the place is running.
 
         Raises:
             InvalidFilter: the rate is below zero.
         """
         if rate < 0:
             raise InvalidFilter(f"A rate is a number of messages per second, or 0 for no limit, not {rate}")
-        fields: dict[str, Argument] = {
-            "what": what,
-            "who": who,
-            "wanted": dumps(criteria.as_dict()),
-            "until": until,
-            "total": total,
-            "rate": rate,
-            **({"place": place} if place else {}),
-            **({"target": target} if target else {}),
-            **({"token": token} if token else {}),
-        }
-        args: list[Argument] = [self._wake, *(part for field in fields.items() for part in field)]
+        fields: dict[str, Argument] = {name: getattr(order, name) for name in ("what", *_TEXTS)}
+        fields |= {"wanted": dumps(order.criteria.as_dict()), "total": total, "rate": rate}
+        args = [self._config.keys.wake, order.place, *(part for field in fields.items() for part in field)]
         return self._run("jobs_begin", args) == b"BEGUN"
 
-    def look(self) -> BackgroundJob | None:
-        """Return the running job, or the last one of the past week, or None."""
-        (reply,) = self._wire.trip([("HGETALL", self._key)])
-        return job_of(reply_or_raise(reply))
+    def look(self) -> dict[JobPlace, BackgroundJob]:
+        """Return the job of each place that is running, or the last one until a week after the last of all."""
+        (reply,) = self._wire.trip([("HGETALL", self._config.keys.jobs)])
+        return jobs_of(reply_or_raise(reply))
 
-    def cancel(self) -> bool:
+    def running(self) -> list[JobPlace]:
+        """Return the places on which a job is running, also one that cannot be read."""
+        places = get_args(JobPlace)
+        (reply,) = self._wire.trip([("HMGET", self._config.keys.jobs, *(f"{place}:state" for place in places))])
+        return [place for place, state in zip(places, reply_or_raise(reply), strict=True) if state == b"running"]
+
+    def cancel(self, place: JobPlace = "dead") -> bool:
         """Cancel the running job after its current step; its effects stay. False: no job is running."""
-        return self._run("jobs_end", ["cancelled", ""]) == b"ENDED"
+        return self._end(place, "cancelled", "")
 
-    def work(self, worker: str) -> float:
-        """Run one step of the job if no other worker has it; return the seconds until the next step, IDLE for none."""
-        found = self._run("jobs_claim", [worker, LEASE_MS])
+    def work(self, worker: str, place: JobPlace = "dead") -> float:
+        """Run one step of a job if no other worker has it; return the seconds until the next step, IDLE for none."""
+        found = self._run("jobs_claim", [place, worker, LEASE_MS])
         if found[0] == b"NONE":
             return IDLE
         if found[0] == b"HELD":
             return min(IDLE, (score(found[1]) or 0.0) / 1000 + 0.1)
-        job = job_of(found)
-        if job is None or bool(job.place) != self._has_places:
+        job = jobs_of(found).get(place)
+        if job is None:
             # It cannot be read: another program or version wrote it.
-            self._run("jobs_end", ["cancelled", worker])
+            self._end(place, "cancelled", worker)
             return IDLE
-        return self._step(job, worker)
+        try:
+            return self._letters_step(job, worker) if place == "dead" else self._messages_step(job, worker)
+        except _Over as over:
+            self._end(place, over.state, worker)
+            return IDLE
 
-    def _step(self, job: BackgroundJob, worker: str) -> float:
-        limit = max(1, min(MAX_MOVED, job.rate // STEPS)) if job.rate else MAX_MOVED
+    def _letters_step(self, job: BackgroundJob, worker: str) -> float:
+        """Act on some dead letters, and return the seconds until the next step."""
+        order, limit = job.order, _limit(job, MAX_MOVED)
         first = next_to(job.after if is_entry(job.after) else "", "-")
-        found = self._letters.traits(limit=BATCH if job.criteria else limit, first=first, last=job.until)
+        found = self._letters.traits(limit=BATCH if order.criteria else limit, first=first, last=order.until)
         if not found:
-            return self._end(worker)
-        chosen: list[str] = []
-        for looked, letter in enumerate(found, 1):
-            if job.criteria.matches(letter, letter.error):
-                chosen.append(letter.entry)
-            if len(chosen) == limit or looked == len(found):
-                if job.what == "move":
-                    return self._move(job, worker, chosen, [each.entry for each in found[:looked]])
-                act = self._letters.redrive if job.what == "redrive" else self._letters.delete
-                act(chosen, step=JobStep(worker, letter.entry, looked, LEASE_MS))
-                break
-        return len(chosen) / job.rate if job.rate else 0.0
+            raise _Over("finished")
+        matching = [at for at, letter in enumerate(found) if order.criteria.matches(letter, letter.error)][:limit]
+        looked = [letter.entry for letter in (found[: matching[-1] + 1] if len(matching) == limit else found)]
+        chosen = [found[at].entry for at in matching]
+        if order.what == "move":
+            return self._move(job, worker, chosen, looked)
+        act = self._letters.redrive if order.what == "redrive" else self._letters.delete
+        act(chosen, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
+        return _pause(job, len(chosen))
 
     def _move(self, job: BackgroundJob, worker: str, chosen: list[str], looked: list[str]) -> float:
         """Move the chosen ones of the dead letters that were looked at, as far as they fit into the target."""
         try:
-            target = get_config().queue(job.target)
+            target = get_config().queue(job.order.target)
         except UnknownQueue:
             # This project has other settings than the one that started the job.
-            self._run("jobs_end", ["cancelled", worker])
-            return IDLE
+            raise _Over("cancelled") from None
         mover = Mover(self._config, self._wire, target)
         words, is_full = mover.write(chosen)
         if len(words) < len(chosen):
@@ -349,86 +352,87 @@ class BackgroundJobs:
                 return FULL
             looked = looked[: looked.index(chosen[len(words) - 1]) + 1]
         mover.remove(chosen, words, step=JobStep(worker, looked[-1], len(looked), LEASE_MS))
-        if is_full:
-            return FULL
-        return len(words) / job.rate if job.rate else 0.0
+        return FULL if is_full else _pause(job, len(words))
 
-    def _end(self, worker: str) -> float:
-        self._run("jobs_end", ["finished", worker])
-        return IDLE
+    def _messages_step(self, job: BackgroundJob, worker: str) -> float:
+        """Delete some messages; see _letters_step()."""
+        order = job.order
+        read = scan_place(self._config, self._wire, order.place, Cursor.of(job.after), _limit(job, BATCH))
+        if read is None:
+            raise _Over("finished")
+        source, found, after = read
+        until_ms = entry_ms(order.until.encode())
+        chosen = [
+            message
+            for message in found
+            if (message.published_ms is None or message.published_ms < until_ms) and order.criteria.matches(message)
+        ]
+        step = JobStep(worker, str(after), len(found), LEASE_MS, order.place)
+        words = source.delete([message.member for message in chosen], step)
+        deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
+        note_ended(self._wire, self._config, deleted)
+        return _pause(job, len(chosen))
+
+    def _end(self, place: JobPlace, state: State, worker: str) -> bool:
+        return self._run("jobs_end", [place, state, worker]) == b"ENDED"
 
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
-        command = scripts.command(script, keys=[self._key], args=args)
+        command = scripts.command(script, keys=[self._config.keys.jobs], args=args)
         reply: list[bytes] | bytes = reply_or_raise(self._wire.trip([command])[0])
         return reply
 
 
-class MessageJobs(BackgroundJobs):
-    """The job that deletes ready or waiting messages of one queue."""
+class _Over(Exception):
+    """There is nothing left to do for a job."""
 
-    _has_places = True
-
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
-        self._key = config.keys.message_job
-
-    def _step(self, job: BackgroundJob, worker: str) -> float:
-        if not job.place:
-            return self._end(worker)
-        limit = max(1, min(BATCH, job.rate // STEPS)) if job.rate else BATCH
-        read = FoundMessages(self._config, self._wire, job.place).scan(Cursor.of(job.after), limit)
-        if read is None:
-            return self._end(worker)
-        source, found, after = read
-        until_ms = entry_ms(job.until.encode())
-        chosen = [
-            message
-            for message in found
-            if (message.published_ms is None or message.published_ms < until_ms) and job.criteria.matches(message)
-        ]
-        step = JobStep(worker, str(after), len(found), LEASE_MS)
-        words = source.delete([message.member for message in chosen], step)
-        deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
-        note_ended(self._wire, self._config, deleted)
-        return len(chosen) / job.rate if job.rate else 0.0
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.state = state
 
 
-def job_of(flat: object) -> BackgroundJob | None:
-    """Return the job with these fields and values in Redis; None for none, or if it is not valid."""
-    if not isinstance(flat, list) or not flat:
-        return None
-    found: Mapping[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
-    names = (b"what", b"state", b"until", b"place", b"target")
-    what, state, until, place, target = (text_of(found.get(name)) for name in names)
+def _limit(job: BackgroundJob, most: int) -> int:
+    """Return how many messages a step may change."""
+    return max(1, min(most, job.rate // STEPS)) if job.rate else most
+
+
+def _pause(job: BackgroundJob, count: int) -> float:
+    """Return the seconds that the rate leaves for a step that has changed so many messages."""
+    return count / job.rate if job.rate else 0.0
+
+
+def jobs_of(flat: object) -> dict[JobPlace, BackgroundJob]:
+    """Return the jobs in these fields and values in Redis by place, without those that are not valid."""
+    fields = fields_of(flat) if isinstance(flat, list) else {}
+    found = {place: _job_of(place, fields) for place in get_args(JobPlace)}
+    return {place: job for place, job in found.items() if job is not None}
+
+
+def _job_of(place: JobPlace, fields: Fields) -> BackgroundJob | None:
+    own = {name: fields.get(f"{place}:{name}".encode()) for name in _FIELDS}
+    texts = {name: text_of(own[name]) for name in _TEXTS}
+    what, state, rate = text_of(own["what"]), text_of(own["state"]), whole(own["rate"])
     if (
-        what not in get_args(What)
-        or place not in ("", *get_args(MessagePlace))
+        what not in ACTIONS[place]
         or state not in get_args(State)
-        or not is_entry(until)
-        or (what == "move") != bool(target)
+        or rate is None
+        or not is_entry(texts["until"])
+        or (what == "move") != bool(texts["target"])
     ):
         return None
     try:
-        criteria = Filter.of(loads(found.get(b"wanted", b"")))
+        criteria = Filter.of(loads(text_of(own["wanted"]).encode()))
     except (DecodeError, InvalidFilter):
         return None
-    rate = whole(found.get(b"rate"))
-    if rate is None:
-        return None
-    numbers = ("total", "looked", "done", "missing", "refused")
-    known: dict[str, Any] = {name: whole(found.get(name.encode())) or 0 for name in numbers}
-    known |= {name: text_of(found.get(name.encode())) for name in ("who", "after", "worker", "token")}
+    counts = {name: whole(own[name]) or 0 for name in _COUNTS}
     # Messages that came after they were counted are looked at, too.
-    known["total"] = max(known["total"], known["looked"])
+    counts["total"] = max(counts["total"], counts["looked"])
     return BackgroundJob(
-        **known,
-        what=what,  # type: ignore[arg-type]  # checked by get_args()
-        state=state,  # type: ignore[arg-type]
-        until=until,
-        place=place,  # type: ignore[arg-type]
-        target=target,
-        criteria=criteria,
+        order=JobOrder(place=place, what=what, criteria=criteria, **texts),  # type: ignore[arg-type]  # it is an action
+        state=state,  # type: ignore[arg-type]  # checked by get_args()
+        after=text_of(own["after"]),
         rate=rate,
-        since_ms=whole(found.get(b"since")) or 0,
-        changed_ms=whole(found.get(b"changed")) or 0,
+        since_ms=whole(own["since"]) or 0,
+        changed_ms=whole(own["changed"]) or 0,
+        worker=text_of(own["worker"]),
+        **counts,
     )

@@ -135,6 +135,8 @@ class JobStep(NamedTuple):
     after: str
     looked: int
     lease_ms: int
+    #: Where the messages are, as in `JobPlace` there.
+    place: str = "dead"
 
 
 NO_STEP = JobStep("", "", 0, 0)
@@ -196,7 +198,7 @@ class DeadLetters:
         `step` belongs to a job that this worker no longer runs.
         """
         keys = self._keys
-        key_names = [keys.dead_job, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.urgent]
+        key_names = [keys.jobs, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.urgent]
         return self._move("dead_redrive", key_names, [*step, keys.group, *entries])
 
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
@@ -204,7 +206,7 @@ class DeadLetters:
         keys = self._keys
         # Whoever keeps rows until their messages have ended asks for ids, not for entries.
         known = self._ids(entries) if self._config.keeps_rows else {}
-        words = self._move("dead_delete", [keys.dead_job, keys.permits, keys.next_checks], [*step, *entries])
+        words = self._move("dead_delete", [keys.jobs, keys.permits, keys.next_checks], [*step, *entries])
         deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
         note_rows(self._wire, self._config, [known[entry] for entry in deleted if entry in known])
         return words
@@ -260,7 +262,7 @@ class RsmqDeadLetters(DeadLetters):
     def redrive(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """See DeadLetters.redrive()."""
         keys = self._keys
-        key_names = [keys.dead_job, keys.zset, keys.hash, keys.notes]
+        key_names = [keys.jobs, keys.zset, keys.hash, keys.notes]
         return self._move("rsmq_redrive", key_names, [*step, keys.wake, *entries])
 
     def resubmit(self, entry: str, *, message_id: str, text: bytes) -> str:

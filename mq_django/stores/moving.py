@@ -99,7 +99,7 @@ class Mover:
         if replies == ["STOPPED"]:
             self._letters.delete([entry for entry, word in zip(entries, words, strict=False) if word in _THERE])
         elif refused and step != NO_STEP:
-            reply_or_raise(self._wire.trip([("HINCRBY", self._source.keys.dead_job, "refused", refused)])[0])
+            reply_or_raise(self._wire.trip([("HINCRBY", self._source.keys.jobs, "dead:refused", refused)])[0])
 
     def _written(self, entries: Sequence[str], found: Mapping[str, Mapping[bytes, bytes]]) -> Sequence[str]:
         """Write dead letters that were read, and return a word for each."""

@@ -105,7 +105,7 @@ def test_the_commands_of_runconsumer_suffice_and_each_is_needed(mq_settings, red
             publish(outcomes)
             consume(parts, 17)
             supervise(parts)
-            assert jobs.begin_deleting("emails", "delayed", who="me").word == "begun"
+            assert jobs.begin("emails", "delete", "delayed", who="me").word == "begun"
             supervise(parts)
             # With --metrics-port.
             assert measure().queues

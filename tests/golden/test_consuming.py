@@ -138,8 +138,8 @@ def length(client, key):
 def work_in_the_background(client, namespace):
     """Let the consumer put dead letters back, which fail again, and wait for that."""
     call_command("mq", "redrive", "worked", "--all", "--background")
-    job = f"{namespace}:{{worked}}:dead-job"
-    wait_until(lambda: client.hget(job, "state") == b"finished", timeout=60)
+    job = f"{namespace}:{{worked}}:jobs"
+    wait_until(lambda: client.hget(job, "dead:state") == b"finished", timeout=60)
     wait_for(client, f"{namespace}:{{worked}}:ready", 0)
     wait_for(client, f"{namespace}:{{worked}}:dead", 2)
 

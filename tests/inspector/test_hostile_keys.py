@@ -56,8 +56,8 @@ def test_a_job_whose_filter_makes_no_sense_is_ended_and_moves_nothing(redis_clie
             config = get_config().queue("default")
             entry = redis_client.xadd(config.keys.dead, {"id": "i", "type": "n", "data": "1", "deadreason": "error"})
             fields = {"what": "delete", "state": "running", "until": entry, "wanted": json.dumps(wanted), "total": 1}
-            redis_client.hset(config.keys.dead_job, mapping=fields)
+            redis_client.hset(config.keys.jobs, mapping={f"dead:{name}": fields[name] for name in fields})
             assert BackgroundJobs(config, Pooled(get_client("chores"))).work("w") == IDLE
-            assert redis_client.hget(config.keys.dead_job, "state") == b"cancelled"
+            assert redis_client.hget(config.keys.jobs, "dead:state") == b"cancelled"
             assert redis_client.xlen(config.keys.dead) == 1
-            redis_client.delete(config.keys.dead, config.keys.dead_job)
+            redis_client.delete(config.keys.dead, config.keys.jobs)

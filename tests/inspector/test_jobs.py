@@ -31,19 +31,19 @@ def counts() -> tuple[int, int]:
 
 def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_client, subtests):
     bury_many("emails", 3)
-    key = get_config().queue("emails").keys.dead_job
+    key = get_config().queue("emails").keys.jobs
     filters = [b'{"name":5}', b'{"group":"ab"}', b"[]", None]
     for field, value in [*(("wanted", each) for each in filters), ("rate", b"x")]:
         with subtests.test(field=field, value=value):
             jobs.begin("emails", "delete", who="ann", criteria=Filter(name="welc"))
-            redis_client.hdel(key, field)
+            redis_client.hdel(key, f"dead:{field}")
             if value is not None:
-                redis_client.hset(key, field, value)
+                redis_client.hset(key, f"dead:{field}", value)
 
             assert jobs.look("emails") is None
             assert work_here("emails", "w1") == IDLE
 
-            assert redis_client.hget(key, "state") == b"cancelled"
+            assert redis_client.hget(key, "dead:state") == b"cancelled"
             assert counts() == (0, 3)
 
 
@@ -55,7 +55,7 @@ def test_all_up_to_the_beginning_are_redriven_and_what_is_no_message_stays(redis
 
     found = work_off()
 
-    assert (found.state, found.what, found.who) == ("finished", "redrive", "ann")
+    assert (found.state, found.order.what, found.order.who) == ("finished", "redrive", "ann")
     assert (found.done, found.refused, found.missing, found.looked, found.total) == (1200, 1, 0, 1201, 1201)
     assert counts() == (1200, 2)
 

@@ -93,7 +93,7 @@ def test_a_job_moves_those_that_match():
 
     found = work_off()
 
-    assert (found.what, found.target, found.done, found.looked, found.state) == (
+    assert (found.order.what, found.order.target, found.done, found.looked, found.state) == (
         "move",
         "default",
         150,

@@ -156,17 +156,17 @@ def test_a_queue_has_one_job_though_only_a_partition_has_it():
     bury_in({2: 1})
     jobs.begin("payments.2", "redrive", who="bob", rate=1)
     found = jobs.look("payments", token=begun.token)
-    assert (found.who, found.total) == ("ann", begun.total)
+    assert (found.order.who, found.total) == ("ann", begun.total)
 
 
 def test_waiting_messages_of_all_partitions_are_deleted_by_a_job():
     for _ in range(PARTITIONS):
         queues["payments"].publish("pay", {}, delay=60)
 
-    assert jobs.begin_deleting("payments", "delayed", who="ann", rate=100).total == PARTITIONS
-    assert jobs.look("payments", "messages").rate == 100
-    assert jobs.cancel("payments", "messages")
-    assert jobs.look("payments", "messages").state == "cancelled"
+    assert jobs.begin("payments", "delete", "delayed", who="ann", rate=100).total == PARTITIONS
+    assert jobs.look("payments", "delayed").rate == 100
+    assert jobs.cancel("payments", "delayed")
+    assert jobs.look("payments", "delayed").state == "cancelled"
 
 
 def test_dead_letters_are_moved_from_partitions_and_not_to_them():

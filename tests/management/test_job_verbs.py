@@ -25,12 +25,12 @@ def test_running_jobs_are_listed_with_what_they_do():
     assert started == "started, those of 3 dead letters that match\n"
     mq("purge", "emails", "delayed", "--background", "--yes")
     dead, waiting = mq_json("jobs")
-    assert (dead["kind"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)
+    assert (dead["place"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)
     assert (dead["state"], dead["scanned"], dead["total"]) == ("running", 0, 3)
-    assert (waiting["kind"], waiting["place"]) == ("messages", "delayed")
+    assert (waiting["place"], waiting["what"]) == ("delayed", "delete")
     headings, *rows = mq("jobs").splitlines()
-    assert headings.split()[:4] == ["queue", "kind", "what", "state"]
-    assert [row.split()[1] for row in rows] == ["dead", "messages"]
+    assert headings.split()[:4] == ["queue", "place", "what", "state"]
+    assert [row.split()[1] for row in rows] == ["dead", "delayed"]
 
 
 def test_a_job_is_cancelled_and_remains_in_the_list_of_its_queue():
@@ -75,6 +75,6 @@ def test_what_was_gone_before_the_job_came_to_it_is_told():
 
 def test_without_a_job_there_is_nothing_to_watch():
     with pytest.raises(CommandError, match="There is no job"):
-        mq("jobs", "watch", "emails", "messages")
+        mq("jobs", "watch", "emails", "ready")
     with pytest.raises(CommandError, match="No queue 'nope'"):
         mq("jobs", "list", "--queue", "nope")

@@ -274,9 +274,9 @@ def test_purge_starts_a_background_job_for_the_consumers():
 
     assert mq("purge", "emails", "delayed", "--background", "--rate", "5", "--yes") == "started, 1 delayed messages\n"
 
-    found = jobs.look("emails", "messages")
-    assert (found.state, found.place, found.rate) == ("running", "delayed", 5)
-    with pytest.raises(CommandError, match="Another job is running on the messages"):
+    found = jobs.look("emails", "delayed")
+    assert (found.state, found.order.place, found.rate) == ("running", "delayed", 5)
+    with pytest.raises(CommandError, match="Another job is running on the delayed messages"):
         mq("purge", "emails", "delayed", "--background", "--yes")
 
 

@@ -13,7 +13,7 @@ from mq_django.inspector.dead_letters import resubmit
 from mq_django.inspector.stream_reader import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
-from mq_django.stores.background_jobs import IDLE, MessageJobs
+from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.log import Log
@@ -96,15 +96,15 @@ def _wait_and_look(case, store):
 
 
 def _delete_what_is_found(case, store):
-    places: tuple[jobs.MessagePlace, ...] = ("delayed", "ready")
+    places: tuple[jobs.JobPlace, ...] = ("delayed", "ready")
     for place in places:
         store.publish([outgoing(data=marked(), delay_ms=60_000) for _ in range(3)])
         store.publish([outgoing(data=marked()) for _ in range(3)])
-        assert jobs.begin_deleting(case.queue, place, who="me").word == "begun"
-        while work_here(case.queue, "w1", MessageJobs) != IDLE:
+        assert jobs.begin(case.queue, "delete", place, who="me").word == "begun"
+        while work_here(case.queue, "w1", place) != IDLE:
             pass
-        assert jobs.look(case.queue, "messages").state == "finished"
-        assert not jobs.cancel(case.queue, "messages")
+        assert jobs.look(case.queue, place).state == "finished"
+        assert not jobs.cancel(case.queue, place)
 
 
 def _be_members(case):

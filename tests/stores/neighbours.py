@@ -23,7 +23,7 @@ NO_NUMBERS = ("x", "", "9" * 400, "9223372036854775807", "1e999", "nan")
 TURNS = 2
 
 _HASH = re.compile(
-    r":(waiting|unique|claims|control|dead-(ids|groups|job)|message-job|consumers|limits|handled-ids|(runtime-)?schedules"
+    r":(waiting|unique|claims|control|dead-(ids|groups)|(?<=[q}]:)jobs|consumers|limits|handled-ids|(runtime-)?schedules"
     r"|owners|notes|Q|counters:([mh]:\d+|total)|noisy:\d+|progress:.+|step-notes|outbox|(run|steps|bodies|after|values):0run|unique)$"
 )
 _STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled|ended|starts)$")

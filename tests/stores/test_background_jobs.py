@@ -5,7 +5,7 @@ import pytest
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.outcomes import Bury
 from mq_django.inspector.dead_letters import groups
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, JobOrder
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letters import JobStep, open_dead_letters
 from mq_django.transport.connections import get_client
@@ -51,15 +51,15 @@ def bury(case, store):
     return bury
 
 
-def begin(jobs, dead, what="redrive", **more):
+def begin(jobs, dead, what="redrive", *, rate=0, **more):
     total, ((newest, _),) = dead.read(limit=1, newest_first=True)
-    assert jobs.begin(what, who="ann", until=newest, total=total, **more)
+    assert jobs.begin(JobOrder(what=what, who="ann", until=newest, **more), total=total, rate=rate)
 
 
 def work_off(jobs, worker="w1"):
     while jobs.work(worker) != IDLE:
         pass
-    return jobs.look()
+    return jobs.look()["dead"]
 
 
 @pytest.mark.parametrize(("what", "ready"), [("redrive", 620), ("delete", 0)])
@@ -80,8 +80,8 @@ def test_another_goes_on_once_a_dead_workers_lease_is_over(store, dead, jobs, bu
     jobs.work("w1")
 
     assert 0 < jobs.work("w2") <= LEASE_MS / 1000 + 0.1
-    assert jobs.look().done == 100
-    redis_client.hset(store.keys.dead_job, "lease", 1)
+    assert jobs.look()["dead"].done == 100
+    redis_client.hset(store.keys.jobs, "dead:lease", 1)
     assert work_off(jobs, "w2").done == 620
     assert store.depths().ready == 620
 
@@ -89,14 +89,14 @@ def test_another_goes_on_once_a_dead_workers_lease_is_over(store, dead, jobs, bu
 def test_who_lost_the_job_moves_nothing(store, dead, jobs, bury, redis_client):
     bury(3)
     begin(jobs, dead)
-    redis_client.hset(store.keys.dead_job, mapping={"worker": "w2", "lease": 2**50})
+    redis_client.hset(store.keys.jobs, mapping={"dead:worker": "w2", "dead:lease": 2**50})
     entries = [letter.entry for letter in dead.traits(limit=5)]
 
     assert dead.redrive(entries, step=JobStep("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
     assert dead.delete(entries, step=JobStep("w1", entries[-1], 3, LEASE_MS)) == ["STOPPED"]
 
     assert (store.depths().ready, store.depths().dead) == (0, 3)
-    assert jobs.look().done == 0
+    assert jobs.look()["dead"].done == 0
 
 
 def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
@@ -104,9 +104,9 @@ def test_a_rate_makes_small_steps_and_waits_between(dead, jobs, bury):
     begin(jobs, dead, rate=50)
 
     assert jobs.work("w1") == pytest.approx(0.2)
-    found = jobs.look()
+    found = jobs.look()["dead"]
     assert (found.done, found.looked, found.state) == (10, 10, "running")
-    begin_again = jobs.begin("delete", who="bob", until="9-9", total=1)
+    begin_again = jobs.begin(JobOrder(what="delete", who="bob", until="9-9"), total=1)
     assert not begin_again
 
 

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import jobs as started
-from mq_django.stores.background_jobs import IDLE, LEASE_MS, Cursor, FoundMessages, MessageJobs
+from mq_django.stores.background_jobs import IDLE, LEASE_MS, BackgroundJobs, Cursor, scan_place
 from mq_django.stores.dead_letters import JobStep
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -31,7 +31,7 @@ def jobs(queue):
 
 
 def opened():
-    return MessageJobs(get_config().queue("emails"), Pooled(get_client("inspect")))
+    return BackgroundJobs(get_config().queue("emails"), Pooled(get_client("inspect")))
 
 
 def delay_many(count, name="welcome"):
@@ -39,21 +39,21 @@ def delay_many(count, name="welcome"):
         publish("emails", name, n, delay=60 + n)
 
 
-def work_off(jobs, worker="w1"):
-    while jobs.work(worker) != IDLE:
+def work_off(jobs, place="delayed"):
+    while jobs.work("w1", place) != IDLE:
         pass
-    return jobs.look()
+    return jobs.look()[place]
 
 
 def test_delayed_messages_that_match_are_deleted_and_the_others_stay(jobs):
     delay_many(620)
     delay_many(5, "remind")
 
-    begun = started.begin_deleting("emails", "delayed", who="ann", criteria=Filter(name="welc"))
+    begun = started.begin("emails", "delete", "delayed", who="ann", criteria=Filter(name="welc"))
     found = work_off(jobs)
 
     assert (begun.word, begun.total) == ("begun", 625)
-    assert (found.state, found.done, found.looked, found.place, found.who) == ("finished", 620, 625, "delayed", "ann")
+    assert (found.state, found.done, found.looked, found.order.who) == ("finished", 620, 625, "ann")
     assert inspector.queue("emails").delayed == 5
 
 
@@ -66,8 +66,8 @@ def test_ready_messages_that_match_are_deleted_and_pending_ones_stay(mq_settings
     publish("emails", "welcome", 1, priority=5)
     publish("emails", "remind", 1, priority=5)
 
-    started.begin_deleting("emails", "ready", who="ann", criteria=Filter(name="welcome"))
-    found = work_off(opened())
+    started.begin("emails", "delete", "ready", who="ann", criteria=Filter(name="welcome"))
+    found = work_off(opened(), place="ready")
 
     assert (found.state, found.done) == ("finished", 701)
     view = inspector.queue("emails")
@@ -79,8 +79,8 @@ def test_all_visible_messages_of_an_rsmq_queue_are_deleted_and_hidden_ones_stay(
     publish_many("emails", [("welcome", n) for n in range(150)])
     delay_many(150)
 
-    started.begin_deleting("emails", "ready", who="ann")
-    found = work_off(opened())
+    started.begin("emails", "delete", "ready", who="ann")
+    found = work_off(opened(), place="ready")
 
     assert (found.done, found.missing) == (150, 0)
     assert inspector.queue("emails").delayed == 150
@@ -92,9 +92,9 @@ def test_unhandled_messages_are_deleted(mq_settings):
         set_aside("emails", "nobody")
     set_aside("emails", "other")
 
-    started.begin_deleting("emails", "unhandled", who="ann", criteria=Filter(name="nobody"))
+    started.begin("emails", "delete", "unhandled", who="ann", criteria=Filter(name="nobody"))
 
-    assert work_off(opened()).done == 3
+    assert work_off(opened(), place="unhandled").done == 3
     assert inspector.queue("emails").unhandled == 1
 
 
@@ -104,7 +104,7 @@ def test_what_was_published_after_the_preview_stays(jobs):
     wait_until(lambda: time.time() * 1000 > until_ms)
     publish("emails", "welcome", "later", delay=60)
 
-    started.begin_deleting("emails", "delayed", who="ann", until_ms=until_ms)
+    started.begin("emails", "delete", "delayed", who="ann", until=f"{until_ms}-0")
 
     assert work_off(jobs).done == 3
     assert inspector.queue("emails").delayed == 1
@@ -118,9 +118,9 @@ def test_large_messages_are_found_by_name_and_time_like_others(jobs):
     wait_until(lambda: time.time() * 1000 > until_ms)
     publish("emails", "welcome", large, delay=60)
 
-    started.begin_deleting("emails", "delayed", who="ann", criteria=Filter(name="welcome"), until_ms=until_ms)
+    started.begin("emails", "delete", "delayed", who="ann", criteria=Filter(name="welcome"), until=f"{until_ms}-0")
     assert work_off(jobs).done == 1
-    started.begin_deleting("emails", "delayed", who="ann", until_ms=until_ms)
+    started.begin("emails", "delete", "delayed", who="ann", until=f"{until_ms}-0")
     assert work_off(jobs).done == 1
 
     assert inspector.queue("emails").delayed == 1
@@ -131,35 +131,21 @@ def test_unique_keys_of_deleted_messages_are_free_again(mq_settings):
     publish("emails", "welcome", 1, delay=60, unique="cart:7")
     publish("emails", "welcome", 1, delay=60, unique="cart:8", unique_for=3600)
 
-    started.begin_deleting("emails", "delayed", who="ann")
+    started.begin("emails", "delete", "delayed", who="ann")
     assert work_off(opened()).done == 2
 
     assert publish("emails", "welcome", 2, delay=60, unique="cart:7", on_conflict="error")
     assert publish("emails", "welcome", 2, delay=60, unique="cart:8", unique_for=3600, on_conflict="error")
 
 
-def test_another_worker_continues_when_the_first_one_is_dead(jobs, redis_client):
-    delay_many(1300)
-    started.begin_deleting("emails", "delayed", who="ann")
-    jobs.work("w1")
-    done = jobs.look().done
-    assert 0 < done < 1300
-    assert 0 < jobs.work("w2") <= LEASE_MS / 1000 + 0.1
-
-    redis_client.hset(get_config().queue("emails").keys.message_job, "lease", 1)
-
-    assert work_off(jobs, "w2").done == 1300
-    assert inspector.queue("emails").delayed == 0
-
-
 def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     delay_many(2)
-    started.begin_deleting("emails", "delayed", who="ann")
-    redis_client.hset(get_config().queue("emails").keys.message_job, mapping={"worker": "w2", "lease": 2**50})
+    started.begin("emails", "delete", "delayed", who="ann")
+    redis_client.hset(get_config().queue("emails").keys.jobs, mapping={"delayed:worker": "w2", "delayed:lease": 2**50})
     wire = Pooled(get_client("inspect"))
-    source, found, after = FoundMessages(get_config().queue("emails"), wire, "delayed").scan(Cursor(), 10)
+    source, found, after = scan_place(get_config().queue("emails"), wire, "delayed", Cursor(), 10)
 
-    words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS))
+    words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS, "delayed"))
 
     assert words == ["STOPPED"]
     assert inspector.queue("emails").delayed == 2
@@ -167,33 +153,41 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
 
 def test_a_cancelled_job_stops(jobs):
     delay_many(1300)
-    started.begin_deleting("emails", "delayed", who="ann")
-    jobs.work("w1")
+    started.begin("emails", "delete", "delayed", who="ann")
+    jobs.work("w1", "delayed")
 
-    assert started.cancel("emails", "messages")
-    assert jobs.work("w1") == IDLE
+    assert started.cancel("emails", "delayed")
+    assert jobs.work("w1", "delayed") == IDLE
 
-    found = jobs.look()
+    found = jobs.look()["delayed"]
     assert found.state == "cancelled"
     assert inspector.queue("emails").delayed == 1300 - found.done
 
 
-def test_a_rate_makes_small_steps(jobs):
-    delay_many(300)
-    started.begin_deleting("emails", "delayed", who="ann", rate=50)
-
-    assert jobs.work("w1") == pytest.approx(jobs.look().done / 50)
-    assert jobs.look().done <= 20
-
-
-def test_a_job_on_dead_letters_and_one_on_messages_run_at_the_same_time(jobs):
+def test_each_place_of_messages_has_a_job_of_its_own(jobs, redis_client):
     delay_many(2)
-    started.begin_deleting("emails", "delayed", who="ann")
-    busy = started.begin_deleting("emails", "delayed", who="bob")
+    started.begin("emails", "delete", "delayed", who="ann")
+    busy = started.begin("emails", "delete", "delayed", who="bob")
 
     assert busy.word == "busy"
+    publish("emails", "welcome", 1)
+    assert started.begin("emails", "delete", "ready", who="bob").word == "begun"
     assert started.begin("emails", "delete", who="ann").word == "nothing"
-    (running,) = inspector.queue("emails").jobs
-    assert (running.place, running.state) == ("delayed", "running")
+    assert {job.order.place for job in inspector.queue("emails").jobs} == {"delayed", "ready"}
     work_off(jobs)
+    # A job that runs is kept for as long as it takes.
+    assert redis_client.ttl(get_config().queue("emails").keys.jobs) == -1
+    work_off(jobs, place="ready")
+    assert redis_client.ttl(get_config().queue("emails").keys.jobs) > 0
     assert inspector.queue("emails").jobs == ()
+
+
+def test_a_job_that_would_redrive_what_is_no_dead_letter_is_cancelled(jobs, redis_client):
+    delay_many(2)
+    started.begin("emails", "delete", "delayed", who="ann")
+    key = get_config().queue("emails").keys.jobs
+    redis_client.hset(key, "delayed:what", "redrive")
+
+    assert jobs.work("w1", "delayed") == IDLE
+    assert redis_client.hget(key, "delayed:state") == b"cancelled"
+    assert inspector.queue("emails").delayed == 2

@@ -11,7 +11,7 @@ from mq_django.core.publication import publication
 from mq_django.errors import ConnectionLost, StoreError, WrongKeyType
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores import open_store
-from mq_django.stores.background_jobs import FULL, IDLE, LEASE_MS, BackgroundJobs
+from mq_django.stores.background_jobs import FULL, IDLE, LEASE_MS, BackgroundJobs, JobOrder
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letters import DeadLetters, JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
@@ -340,9 +340,9 @@ def jobs():
     return BackgroundJobs(get_config().queue("emails"), open_wire("inspect"))
 
 
-def begin(**more):
+def begin(rate=0):
     total, ((newest, _),) = letters().read(limit=1, newest_first=True)
-    assert jobs().begin("move", who="ann", until=newest, total=total, target="bulk", **more)
+    assert jobs().begin(JobOrder(what="move", who="ann", until=newest, target="bulk"), total=total, rate=rate)
 
 
 def bury_many(count):
@@ -354,7 +354,7 @@ def bury_many(count):
 def work_off(worker="w1"):
     while jobs().work(worker) != IDLE:
         pass
-    return jobs().look()
+    return jobs().look()["dead"]
 
 
 @pytest.mark.parametrize("target", ["limited", "rsmq", "elsewhere"])
@@ -366,7 +366,7 @@ def test_a_job_moves_all_of_them(configure, target, redis_client):
 
     found = work_off()
 
-    assert (found.what, found.target, found.state) == ("move", "bulk", "finished")
+    assert (found.order.what, found.order.target, found.state) == ("move", "bulk", "finished")
     assert (found.done, found.refused, found.missing, found.looked) == (250, 1, 0, 251)
     assert depths() == (1, 250)
 
@@ -408,7 +408,7 @@ def test_another_worker_goes_on_wherever_the_first_was_killed(configure, monkeyp
                 killed = False
             except Killed:
                 pass
-        redis_client.hset(store("emails").keys.dead_job, "lease", 1)
+        redis_client.hset(store("emails").keys.jobs, "dead:lease", 1)
 
         found = work_off("w2")
 
@@ -433,7 +433,7 @@ def test_a_cancelled_job_leaves_no_message_in_both_queues(configure, monkeypatch
     monkeypatch.setattr(Mover, "write", write_and_cancel)
     jobs().work("w1")
 
-    assert jobs().look().state == "cancelled"
+    assert jobs().look()["dead"].state == "cancelled"
     assert depths() == (0, 3)
 
 
@@ -461,7 +461,7 @@ def test_a_job_waits_for_room_in_a_full_queue(configure):
     begin()
     assert jobs().work("w1") == FULL
     assert jobs().work("w1") == FULL
-    assert (jobs().look().done, jobs().look().looked, jobs().look().state) == (3, 3, "running")
+    assert (jobs().look()["dead"].done, jobs().look()["dead"].looked, jobs().look()["dead"].state) == (3, 3, "running")
     settle(store("bulk"), ACK)
     assert work_off().done == 5
     assert depths() == (0, 2)
@@ -472,16 +472,16 @@ def test_a_job_to_a_queue_that_is_not_configured_here_is_cancelled(configure, mq
     begin()
     mq_settings(QUEUES={"emails": {}})
     assert jobs().work("w1") == IDLE
-    assert jobs().look().state == "cancelled"
+    assert jobs().look()["dead"].state == "cancelled"
     assert store("emails").depths().dead == 2
 
 
-@pytest.mark.parametrize("fields", [{"target": ""}, {"what": "redrive"}])
+@pytest.mark.parametrize("fields", [{"dead:target": ""}, {"dead:what": "redrive"}])
 def test_a_job_that_does_not_say_where_to_is_none(configure, redis_client, fields):
     bury_many(2)
     begin()
-    redis_client.hset(store("emails").keys.dead_job, mapping=fields)
-    assert jobs().look() is None
+    redis_client.hset(store("emails").keys.jobs, mapping=fields)
+    assert jobs().look() == {}
     jobs().work("w1")
     assert depths() == (2, 0)
 
@@ -489,10 +489,10 @@ def test_a_job_that_does_not_say_where_to_is_none(configure, redis_client, field
 def test_who_lost_the_job_counts_nothing(configure, redis_client):
     bury_many(2)
     begin()
-    redis_client.hset(store("emails").keys.dead_job, mapping={"worker": "w2", "lease": 2**50})
+    redis_client.hset(store("emails").keys.jobs, mapping={"dead:worker": "w2", "dead:lease": 2**50})
     chosen, moving = entries(), mover()
     moving.remove(chosen, moving.write(chosen).words, step=JobStep("w1", chosen[-1], 2, LEASE_MS))
-    assert (jobs().look().done, depths()) == (0, (0, 2))
+    assert (jobs().look()["dead"].done, depths()) == (0, (0, 2))
 
 
 def test_a_target_whose_server_is_away_is_an_error_of_this_job_alone(mq_settings):
@@ -506,7 +506,7 @@ def test_a_target_whose_server_is_away_is_an_error_of_this_job_alone(mq_settings
             jobs().work("w1")
 
     assert type(raised.value) is StoreError
-    assert (jobs().look().state, store("emails").depths().dead) == ("running", 3)
+    assert (jobs().look()["dead"].state, store("emails").depths().dead) == ("running", 3)
 
 
 @pytest.mark.parametrize("target", ["stream", "rsmq"])

@@ -4,7 +4,7 @@ Every page and every action reads filters here. A filter that cannot be applied 
 because without a filter an action would affect everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -123,6 +123,11 @@ def criteria(page: Page, message_id: str = "") -> Filter:
 
 def describe(page: Page, *, log: bool = False) -> str:
     """Return the filter as text, empty without one. For the log, keys and errors are left out."""
+    return described(asked(page), can_see_data=not log)
+
+
+def described(terms: Mapping[str, str], *, can_see_data: bool) -> str:
+    """Return the fields of a filter as text. Keys and errors may contain message data."""
     words = {
         "name": _("name contains “%s”"),
         "key": _("key is “%s”"),
@@ -132,9 +137,8 @@ def describe(page: Page, *, log: bool = False) -> str:
         OF_NAME: _("name is “%s”"),
         OF_ERROR: _("error is “%s”"),
     }
-    hidden = {"key", "error"} if log else set()
-    terms = asked(page)
-    if log and not is_exception(terms.get(OF_ERROR, "")):
+    hidden = set() if can_see_data else {"key", "error"}
+    if not can_see_data and not is_exception(terms.get(OF_ERROR, "")):
         hidden.add(OF_ERROR)
     return ", ".join(
         words[field] % (HIDDEN if field in hidden and value else escape(value)) for field, value in terms.items()

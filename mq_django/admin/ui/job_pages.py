@@ -1,34 +1,27 @@
-"""The page of a queue's background job: watch it, cancel it, and start it in the request if it is short."""
+"""The pages of a queue's background jobs: watch one, cancel it, and run it in the request if it is short."""
 
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui import text
+from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.confirm import CONFIRMED, confirm
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
-from mq_django.admin.ui.references import HIDDEN
-from mq_django.core.filters import FailureGroup, is_exception
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import jobs
-from mq_django.inspector.jobs import BackgroundJob, Kind, pace_of
+from mq_django.inspector.jobs import BackgroundJob, JobPlace, pace_of
 from mq_django.inspector.queues import quick_stats
 
 # Background jobs as text: what they do, how far they are, and the fields of their forms.
 
 #: The highest rate that can be entered.
 MAX_RATE = 1_000_000
-
-
-def in_background() -> str:
-    """Return the sentence about jobs for a confirmation page."""
-    return _("It runs in the background. You can follow its progress and cancel it.")
 
 
 def rate_input() -> dict[str, str]:
@@ -57,9 +50,7 @@ def pace(found: BackgroundJob) -> str:
 
 def progress(found: BackgroundJob) -> str:
     """Return what a job does, or did, and to how many messages."""
-    done = text.number(found.done)
-    if found.place:
-        return _deleted(found.state, done)
+    order, done = found.order, text.number(found.done)
     sentences: dict[tuple[str, str], str] = {
         ("redrive", "running"): _("Redriving: %(done)s so far."),
         ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
@@ -70,52 +61,44 @@ def progress(found: BackgroundJob) -> str:
         ("delete", "running"): _("Deleting: %(done)s so far."),
         ("delete", "finished"): _("Deleted: %(done)s dead letters."),
         ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
+        ("purge", "running"): _("Deleting messages: %(done)s so far."),
+        ("purge", "finished"): _("Deleted: %(done)s messages."),
+        ("purge", "cancelled"): _("Cancelled after %(done)s messages were deleted."),
     }
-    return sentences[found.what, found.state] % {"done": done, "target": escape(found.target)[:160]}
+    what = order.what if order.place == "dead" else "purge"
+    return sentences[what, found.state] % {"done": done, "target": escape(order.target)[:160]}
 
 
-def _deleted(state: str, done: str) -> str:
-    sentences = {
-        "running": _("Deleting messages: %(done)s so far."),
-        "finished": _("Deleted: %(done)s messages."),
-        "cancelled": _("Cancelled after %(done)s messages were deleted."),
-    }
-    return sentences[state] % {"done": done}
+def summary(found: BackgroundJob) -> str:
+    """Return what a job does or did, to how many messages, and how far it is while it runs."""
+    return f"{progress(found)} {pace(found)}".strip()
 
 
 def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
     """Return the filter of a job as text. Keys and errors may contain message data."""
-    criteria = found.criteria
-    if not criteria:
-        return places(found.place) if found.place else _("All dead letters at the start of the job.")
-    group = criteria.group
-    words = [
-        (_("name contains “%s”"), criteria.name),
-        (_("key is “%s”"), criteria.key if can_see_data or not criteria.key else HIDDEN),
-        (_("error contains “%s”"), criteria.error if can_see_data or not criteria.error else HIDDEN),
-        (_("published from %s"), "" if criteria.since_ms is None else text.date(criteria.since_ms)),
-        (_("published until %s"), "" if criteria.until_ms is None else text.date(criteria.until_ms)),
-        (_("name is “%s”"), group.name if group else ""),
-        (_("error is “%s”"), _group_error(group, can_see_data=can_see_data)),
-    ]
-    selected = ", ".join(word % value for word, value in words if value)
-    return f"{places(found.place)} {selected}" if found.place else selected
-
-
-def _group_error(group: FailureGroup | None, *, can_see_data: bool) -> str:
-    if group is None or not group.error or can_see_data or is_exception(group.error):
-        return group.error if group else ""
-    return HIDDEN
-
-
-def places(place: str) -> str:
-    """Return which messages a job on a place is about."""
-    return {
+    criteria, place = found.order.criteria, found.order.place
+    all_of_them = {
+        "dead": _("All dead letters at the start of the job."),
         "ready": _("Ready messages at the start of the job."),
         "delayed": _("Delayed messages at the start of the job."),
         "unhandled": _("Unhandled messages at the start of the job."),
         "parked": _("Parked messages at the start of the job."),
     }[place]
+    if not criteria:
+        return all_of_them
+    name, error = criteria.group or ("", "")
+    terms = {
+        "name": criteria.name,
+        "key": criteria.key,
+        "error": criteria.error,
+        "from": "" if criteria.since_ms is None else text.date(criteria.since_ms),
+        "to": "" if criteria.until_ms is None else text.date(criteria.until_ms),
+        filter_form.OF_NAME: name,
+        filter_form.OF_ERROR: error,
+    }
+    known = {field: value for field, value in terms.items() if value}
+    selected = filter_form.described(known, can_see_data=can_see_data)
+    return selected if place == "dead" else f"{all_of_them} {selected}"
 
 
 def read_rate(value: str) -> int:
@@ -127,7 +110,7 @@ def read_rate(value: str) -> int:
     return int(value)
 
 
-# The page of a queue's background job: watch it, cancel it, and start it in the request if it is short.
+# The pages of a queue's background jobs: watch one, cancel it, and run it in the request if it is short.
 
 #: A job on up to this many messages is run by the request itself, for up to this many seconds.
 AT_ONCE, SECONDS = 1000, 1.0
@@ -142,119 +125,118 @@ def work_at_once(step: Callable[[str], float]) -> None:
         pass
 
 
-def job_url(page: Page, name: str, found: BackgroundJob) -> str:
-    """Return the URL of a job's page."""
-    return page.url("message_job" if found.place else "dead_job", name)
+def place_of(word: str) -> JobPlace:
+    """Return the place in an address.
+
+    Raises:
+        Http404: jobs are on no such place.
+    """
+    for place in get_args(JobPlace):
+        if word == place:
+            found: JobPlace = place
+            return found
+    raise Http404
+
+
+def list_url(page: Page, name: str, place: JobPlace) -> str:
+    """Return the URL of the list of messages that a job is on."""
+    return page.url(place, name) if place in ("dead", "ready") else page.url("waiting", name, place)
 
 
 def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
     """Return the running jobs of a queue, for the overview and the queue's page."""
-    return [
-        {
-            "queue": name,
-            "line": f"{progress(job)} {pace(job)}".strip(),
-            "url": job_url(page, name, job),
-        }
-        for job in found
-    ]
+    return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.place)} for job in found]
 
 
-class JobPages:
-    """The views of one kind of job."""
+def job_line(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
+    """Return the summary of the job for the list of messages that it is on."""
+    found = jobs.look(name, place)
+    if found is None:
+        return {}
+    return {
+        "job_line": summary(found),
+        "job_runs": found.state == "running",
+        "job_url": page.url("job", name, place),
+    }
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-        self._route = "dead_job" if kind == "dead" else "message_job"
-        #: The page, its live parts as JSON, and cancelling.
-        self.show, self.stats = needs(VIEW)(self._show), needs(VIEW)(self._stats)
-        self.cancel = needs(VIEW, OPERATE)(self._cancel)
 
-    def _show(self, page: Page, name: str) -> HttpResponse:
-        """Show the running job, or the last one."""
-        live_url = page.url(f"{self._route}_stats", name)
-        return page.render("job", _("Background job"), live_url=live_url, **self._context(page, name))
+@needs(VIEW)
+def show(page: Page, name: str, place: str) -> HttpResponse:
+    """Show the running job of a place, or the last one."""
+    live_url = page.url("job_stats", name, place)
+    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, place_of(place)))
 
-    def _stats(self, page: Page, name: str) -> HttpResponse:
-        """Return the live parts of the page."""
-        return page.parts(PARTS, self._context(page, name))
 
-    def _cancel(self, page: Page, name: str) -> HttpResponse:
-        """Cancel the job, after confirmation."""
-        back_url = page.url(self._route, name)
-        found = jobs.look(name, self._kind)
-        if found is None or found.state != "running":
-            page.say(messages.INFO, _("No job is running."))
-            return HttpResponseRedirect(back_url)
-        if page.request.method != "POST" or CONFIRMED not in page.request.POST:
-            others = _("The other messages are kept.") if found.place else _("The other dead letters are kept.")
-            changes = _("%(progress)s Changes made so far stay.") % {"progress": progress(found)}
-            return confirm(
-                page,
-                name,
-                _("Cancel the job?"),
-                tab=self._tab(found),
-                sentence=f"{changes} {others}",
-                button=_("Yes, cancel it"),
-                act_url=page.url(f"{self._route}_cancel", name),
-                back_url=back_url,
-            )
-        if jobs.cancel(name, self._kind):
-            page.say(messages.SUCCESS, _("The job was cancelled."))
-            page.log(name, f"Cancelled a job of {found.who}: {progress(found)}")
+@needs(VIEW)
+def stats(page: Page, name: str, place: str) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.parts(PARTS, _context(page, name, place_of(place)))
+
+
+@needs(VIEW)
+def latest(page: Page, name: str) -> HttpResponse:
+    """Go to the page of the running job, or the last one, whatever its place: an old address says none."""
+    found = max(jobs.look_all(name).values(), key=lambda job: (job.state == "running", job.since_ms), default=None)
+    return HttpResponseRedirect(page.queue_url(name) if found is None else page.url("job", name, found.order.place))
+
+
+@needs(VIEW, OPERATE)
+def cancel(page: Page, name: str, place: str) -> HttpResponse:
+    """Cancel the job, after confirmation."""
+    where, back_url = place_of(place), page.url("job", name, place)
+    found = jobs.look(name, where)
+    if found is None or found.state != "running":
+        page.say(messages.INFO, _("No job is running."))
         return HttpResponseRedirect(back_url)
+    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+        others = _("The other dead letters are kept.") if where == "dead" else _("The other messages are kept.")
+        changes = _("%(progress)s Changes made so far stay.") % {"progress": progress(found)}
+        return confirm(
+            page,
+            name,
+            _("Cancel the job?"),
+            tab=where,
+            sentence=f"{changes} {others}",
+            button=_("Yes, cancel it"),
+            act_url=page.url("job_cancel", name, where),
+            back_url=back_url,
+        )
+    if jobs.cancel(name, where):
+        page.say(messages.SUCCESS, _("The job was cancelled."))
+        page.log(name, f"Cancelled a job of {found.order.who}: {progress(found)}")
+    return HttpResponseRedirect(back_url)
 
-    def line(self, page: Page, name: str, place: str = "") -> dict[str, Any]:
-        """Return the summary of the job for a list of messages, if it is on these."""
-        found = jobs.look(name, self._kind)
-        if found is None or found.place != place:
-            return {}
-        return {
-            "job_line": f"{progress(found)} {pace(found)}".strip(),
-            "job_runs": found.state == "running",
-            "job_url": page.url(self._route, name),
-        }
 
-    def _tab(self, found: BackgroundJob | None) -> str:
-        if self._kind == "dead":
-            return "dead"
-        return found.place if found is not None and found.place else "queue"
-
-    def _list_url(self, page: Page, name: str, found: BackgroundJob | None) -> str:
-        tab = self._tab(found)
-        if tab == "queue":
-            return page.queue_url(name)
-        return page.url(tab, name) if tab in ("dead", "ready") else page.url("waiting", name, tab)
-
-    def _context(self, page: Page, name: str) -> dict[str, Any]:
-        found, view = jobs.look(name, self._kind), quick_stats(name)
-        frame = {
-            "queue": name,
-            "tabs": tabs(page, name, self._tab(found), view),
-            "list_url": self._list_url(page, name, found),
-            "list_label": _("Back to the dead letters") if self._kind == "dead" else _("Back to the messages"),
-        }
-        if found is None:
-            return {"job": None, "summary": _("There is no job."), **frame}
-        runs, can_see_data = found.state == "running", page.can(SEE_DATA)
-        return {
-            "job": found,
-            "job_runs": runs,
-            "job_is_idle": runs and not view.alive,
-            "job_filter": text.visible(filter_text(found, can_see_data=can_see_data), limit=1000),
-            "job_facts": [(label, value) for label, value in _facts(found) if value],
-            # Numbers for attributes, without separators.
-            "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
-            "job_max": str(max(1, found.total)),
-            "summary": f"{progress(found)} {pace(found)}".strip(),
-            "cancel_url": page.url(f"{self._route}_cancel", name),
-            **frame,
-        }
+def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
+    found, view = jobs.look(name, place), quick_stats(name)
+    frame = {
+        "queue": name,
+        "tabs": tabs(page, name, place, view),
+        "list_url": list_url(page, name, place),
+        "list_label": _("Back to the dead letters") if place == "dead" else _("Back to the messages"),
+    }
+    if found is None:
+        return {"job": None, "summary": _("There is no job."), **frame}
+    runs, can_see_data = found.state == "running", page.can(SEE_DATA)
+    return {
+        "job": found,
+        "job_runs": runs,
+        "job_is_idle": runs and not view.alive,
+        "job_filter": text.visible(filter_text(found, can_see_data=can_see_data), limit=1000),
+        "job_facts": [(label, value) for label, value in _facts(found) if value],
+        # Numbers for attributes, without separators.
+        "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
+        "job_max": str(max(1, found.total)),
+        "summary": summary(found),
+        "cancel_url": page.url("job_cancel", name, place),
+        **frame,
+    }
 
 
 def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
     return [
-        (_("To queue"), text.visible(found.target, limit=160) if found.target else ""),
-        (_("Started by"), text.visible(found.who, limit=100)),
+        (_("To queue"), text.visible(found.order.target, limit=160) if found.order.target else ""),
+        (_("Started by"), text.visible(found.order.who, limit=100)),
         (_("Started"), text.moment(found.since_ms)),
         (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms)),
         (_("Rate limit"), _("%(count)s/s") % {"count": text.number(found.rate)} if found.rate else ""),
@@ -262,7 +244,7 @@ def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
         (_("Scanned"), scanned(found)),
         (_("No longer existed"), text.number(found.missing) if found.missing else ""),
         (
-            _("Refused") if found.target else _("Not valid messages"),
+            _("Refused") if found.order.target else _("Not valid messages"),
             text.number(found.refused) if found.refused else "",
         ),
     ]

@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.promoter import NextChecks
-from mq_django.stores.background_jobs import IDLE, BackgroundJobs, MessageJobs
+from mq_django.stores.background_jobs import IDLE, BackgroundJobs, JobPlace
 from mq_django.transport.connections import open_wire
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
@@ -22,39 +22,44 @@ class Redriver(Service):
         super().__init__()
         session = open_session_to(queues)
         self._queues = queues
-        kinds = (BackgroundJobs, MessageJobs)
-        self._kinds = len(kinds)
-        #: Of each queue the job on dead letters and the one on other messages. Each has its own pace.
-        self._jobs = {
-            number * self._kinds + place: kind(config, session)
-            for number, config in queues.items()
-            for place, kind in enumerate(kinds)
-        }
+        self._jobs = {number: BackgroundJobs(config, session) for number, config in queues.items()}
         self._worker = worker
         self._checks = NextChecks(self._jobs)
+        #: The next step of each running job, on the monotonic clock: each has its own pace.
+        self._steps: dict[tuple[int, JobPlace], float] = {}
 
     def expect(self, number: int) -> None:
         """Check a queue now: it has a job."""
-        for kind in range(self._kinds):
-            self._checks.ask(number * self._kinds + kind)
+        self._checks.ask(number)
         self.wake()
 
     def run_once(self) -> float:
         """Make one step of every job that is due."""
-        self.each(self._checks.due(), self._work, called=lambda number: self._queues[number // self._kinds].name)
-        return self._checks.pause()
+        self.each(self._checks.due(), self._look, called=lambda number: self._queues[number].name)
+        now = time.monotonic()
+        due = [which for which, moment in self._steps.items() if moment <= now]
+        self.each(due, self._work, called=lambda which: self._queues[which[0]].name)
+        pauses = (moment - time.monotonic() for moment in self._steps.values())
+        return max(0.0, min((self._checks.pause(), *pauses)))
 
-    def _work(self, number: int) -> None:
+    def _look(self, number: int) -> None:
         self._checks.begin(number, IDLE)
-        pause = self._jobs[number].work(self._worker)
-        self._checks.at(number, time.monotonic() + max(MIN_PAUSE, pause))
+        self._steps |= dict.fromkeys(((number, place) for place in self._jobs[number].running()), 0.0)
+
+    def _work(self, which: tuple[int, JobPlace]) -> None:
+        # An error ends it here, and the next look at the queue finds the job again.
+        del self._steps[which]
+        number, place = which
+        pause = self._jobs[number].work(self._worker, place)
+        if pause < IDLE:
+            self._steps[which] = time.monotonic() + max(MIN_PAUSE, pause)
 
     def recover(self, error: Exception) -> None:
         """Check all queues again: Redis may have executed a step whose reply was lost."""
         self._checks.ask_all()
 
 
-def work_here(queue: str, worker: str, kind: type[BackgroundJobs] = BackgroundJobs) -> float:
+def work_here(queue: str, worker: str, place: JobPlace = "dead") -> float:
     """Make one step of a queue's job for a caller that waits for it; return the seconds until the next step.
 
     Of a queue with partitions one step of each job. IDLE means that there is no job.
@@ -65,4 +70,4 @@ def work_here(queue: str, worker: str, kind: type[BackgroundJobs] = BackgroundJo
     """
     config = get_config().queue(queue)
     wire = open_wire("inspect", config.connection)
-    return min([kind(part, wire).work(worker) for part in config.each_part])
+    return min([BackgroundJobs(part, wire).work(worker, place) for part in config.each_part])

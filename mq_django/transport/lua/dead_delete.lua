@@ -3,10 +3,10 @@
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
--- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
+-- KEYS[4]  jobs       {queue}:jobs          HASH     see parts/jobs
 -- KEYS[5]  permits    {queue}:permits       ZSET     see parts/tokens
 -- KEYS[6]  checks     {queue}:checks        ZSET
--- ARGV[1..4]          see parts/jobs
+-- ARGV[1..5]          see parts/jobs
 -- then entries of `dead`, at most 500
 --
 -- Returns for each: 'DELETED', or 'MISSING' when it no longer exists; or 'STOPPED' when this worker does not run the
@@ -17,18 +17,18 @@
 -- with dead_letters
 -- with jobs
 -- with tokens
-local dead, ids, groups, job, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash' })
+local dead, ids, groups, jobs, permits, checks = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash' })
   or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
 local reply = {}
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
   reply[#reply + 1] = found and 'DELETED' or 'MISSING'
   if found then
@@ -37,5 +37,5 @@ for i = 5, #ARGV do
   end
 end
 uncount_removed(groups)
-count_step(job, ARGV, reply, now_ms())
+count_step(jobs, ARGV, reply, now_ms())
 return reply

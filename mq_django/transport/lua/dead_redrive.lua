@@ -4,14 +4,14 @@
 -- KEYS[1]  dead       {queue}:dead          STREAM
 -- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
 -- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
--- KEYS[4]  job        {queue}:dead-job      HASH     see parts/jobs
+-- KEYS[4]  jobs       {queue}:jobs          HASH     see parts/jobs
 -- KEYS[5]  ready      {queue}:ready         STREAM
 -- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional, with the next
 -- KEYS[7]  notes      {queue}:step-notes    HASH     see parts/step_notes
 -- KEYS[8]  permits    {queue}:permits       ZSET     see parts/tokens; optional, with the next two
 -- KEYS[9]  urgent     {queue}:urgent        STREAM
--- ARGV[1..4]          see parts/jobs
--- ARGV[5]  group      only with KEYS[8]
+-- ARGV[1..5]          see parts/jobs
+-- ARGV[6]  group      only with KEYS[8]
 -- then entries of `dead`, at most 500
 --
 -- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message; or
@@ -23,14 +23,14 @@
 -- with jobs
 -- with step_notes
 -- with line_heads
-local dead, ids, groups, job, ready, cancels, notes, permits, urgent = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [ready] = 'stream' })
+local dead, ids, groups, jobs, ready, cancels, notes, permits, urgent = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [ready] = 'stream' })
   or cancels and wrong_type({ [cancels] = 'zset' })
   or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
@@ -57,7 +57,7 @@ local function redrive(entry)
   local is_head = permits and redis.call('zscore', permits, 'd-' .. entry)
   local target, added = ready, nil
   if is_head then
-    target, added = add_first(ready, urgent, ARGV[5], fields)
+    target, added = add_first(ready, urgent, ARGV[6], fields)
   else
     added = redis.pcall('xadd', ready, '*', unpack(fields))
   end
@@ -76,7 +76,7 @@ local function redrive(entry)
 end
 
 local reply, failed = {}, nil
-for i = permits and 6 or 5, #ARGV do
+for i = permits and 7 or 6, #ARGV do
   local result = redrive(ARGV[i])
   if type(result) == 'table' then
     failed = result
@@ -88,5 +88,5 @@ uncount_removed(groups)
 if failed then
   return failed
 end
-count_step(job, ARGV, reply, now_ms())
+count_step(jobs, ARGV, reply, now_ms())
 return reply

@@ -1,23 +1,30 @@
--- Start a background job on messages, unless one is running.
+-- Start a background job on messages of a place, unless one is running.
 --
--- KEYS[1]  job      {queue}:dead-job or :message-job   HASH
+-- KEYS[1]  jobs     {queue}:jobs   HASH   see parts/jobs
 -- ARGV[1]  channel  gets a notification that there is work
+-- ARGV[2]  place
 -- then the job's fields and values
 --
--- Returns 'BEGUN', or 'RUNNING' when another job is running.
+-- Returns 'BEGUN', or 'RUNNING' when another job on these messages is running.
 
 -- with types
 -- with clock
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+local jobs, place = KEYS[1], ARGV[2] .. ':'
+local wrong = wrong_type({ [jobs] = 'hash' })
 if wrong then
   return wrong
 end
-if redis.call('hget', KEYS[1], 'state') == 'running' then
+if redis.call('hget', jobs, place .. 'state') == 'running' then
   return 'RUNNING'
 end
-redis.call('del', KEYS[1])
-redis.call('hset', KEYS[1], 'state', 'running', unpack(ARGV, 2))
+for _, field in ipairs({ 'worker', 'lease', 'after', 'looked', 'done', 'missing', 'refused' }) do
+  redis.call('hdel', jobs, place .. field)
+end
+for at = 3, #ARGV, 2 do
+  redis.call('hset', jobs, place .. ARGV[at], ARGV[at + 1])
+end
 local now = string.format('%.0f', now_ms())
-redis.call('hset', KEYS[1], 'since', now, 'changed', now)
+redis.call('hset', jobs, place .. 'state', 'running', place .. 'since', now, place .. 'changed', now)
+redis.call('persist', jobs)
 redis.call('publish', ARGV[1], 'job')
 return 'BEGUN'

@@ -1,29 +1,31 @@
 -- Take or renew the lease of a background job. One worker runs it at a time.
 --
--- KEYS[1]  job      {queue}:dead-job or :message-job   HASH
--- ARGV[1]  worker
--- ARGV[2]  lease    ms
+-- KEYS[1]  jobs     {queue}:jobs   HASH   see parts/jobs
+-- ARGV[1]  place
+-- ARGV[2]  worker
+-- ARGV[3]  lease    ms
 --
--- Returns the job's fields and values; {'HELD', ms until another worker's lease ends}; or {'NONE'} when no job is
--- running.
+-- Returns the fields and values of all jobs; {'HELD', ms until another worker's lease ends}; or {'NONE'} when no job is
+-- running there.
 
 -- with types
 -- with clock
 -- with numbers
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
+local jobs, place = KEYS[1], ARGV[1] .. ':'
+local wrong = wrong_type({ [jobs] = 'hash' })
 if wrong then
   return wrong
 end
-local state, worker, lease = unpack(redis.call('hmget', KEYS[1], 'state', 'worker', 'lease'))
+local state, worker, lease = unpack(redis.call('hmget', jobs, place .. 'state', place .. 'worker', place .. 'lease'))
 if state ~= 'running' then
   return { 'NONE' }
 end
 local now = now_ms()
 local left = number_of(lease) - now
-if worker and worker ~= ARGV[1] and left > 0 then
+if worker and worker ~= ARGV[2] and left > 0 then
   return { 'HELD', left }
 end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
-redis.call('hdel', KEYS[1], '')
-redis.call('hset', KEYS[1], 'worker', ARGV[1], 'lease', string.format('%.0f', now + ARGV[2]))
-return redis.call('hgetall', KEYS[1])
+redis.call('hdel', jobs, '')
+redis.call('hset', jobs, place .. 'worker', ARGV[2], place .. 'lease', string.format('%.0f', now + ARGV[3]))
+return redis.call('hgetall', jobs)

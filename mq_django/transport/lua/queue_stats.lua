@@ -11,19 +11,18 @@
 -- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
 -- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
 -- KEYS[11] parked     {queue}:lines       ZSET
--- KEYS[12] dead job   {queue}:dead-job    HASH
--- KEYS[13] job        {queue}:message-job HASH
+-- KEYS[12] jobs       {queue}:jobs        HASH
 -- ARGV[1]  group
 -- ARGV[2]  n          fields of `this hour`
 -- then these, and then those of `last hour`
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice, {who paused it, why, when in ms}, the fields and values of each running job, the last damage by another
+-- values, twice, {who paused it, why, when in ms}, the fields and values of its jobs, the last damage by another
 -- program: when, ms, its kind and number}.
 
 -- with clock
--- with running_jobs
+local jobs = redis.pcall('hgetall', KEYS[12])
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
 local function milliseconds(entry)
@@ -71,6 +70,6 @@ return {
   counters(KEYS[9], 3, 2 + ARGV[2]),
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
   redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at'),
-  running_jobs(KEYS[12], KEYS[13]),
+  jobs.err and {} or jobs,
   redis.call('hget', KEYS[7], 'damage') or '',
 }

@@ -5,9 +5,8 @@
 -- KEYS[3]  notes      {namespace}:<queue>:mq:notes         HASH
 -- KEYS[4]  unhandled  {namespace}:<queue>:mq:unhandled     ZSET
 -- KEYS[5]  retried    {namespace}:<queue>:mq:retried       ZSET   score as in zset: the message waits for a retry
--- KEYS[6]  job        {namespace}:<queue>:mq:message-job   HASH   see parts/jobs
--- ARGV[1..4]          see parts/jobs
--- ARGV[5]  place      'ready', 'delayed' or 'unhandled'
+-- KEYS[6]  jobs       {namespace}:<queue>:mq:jobs          HASH   see parts/jobs
+-- ARGV[1..5]          see parts/jobs
 -- then ids
 --
 -- Returns for each: 'DELETED', 'ELSEWHERE' when it is not in that place, or 'MISSING' when it is no longer there; or
@@ -18,13 +17,13 @@
 -- with rsmq_messages
 -- with rsmq_places
 -- with jobs
-local zset, hash, notes, unhandled, retried, job = unpack(KEYS)
+local zset, hash, notes, unhandled, retried, jobs = unpack(KEYS)
 local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
-  or wrong_type({ [retried] = 'zset', [job] = 'hash' })
+  or wrong_type({ [retried] = 'zset', [jobs] = 'hash' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
@@ -43,5 +42,5 @@ for at = 6, #ARGV do
   end
   reply[#reply + 1] = word
 end
-count_step(job, ARGV, reply, now_ms())
+count_step(jobs, ARGV, reply, now_ms())
 return reply

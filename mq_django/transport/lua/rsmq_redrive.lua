@@ -3,12 +3,12 @@
 -- KEYS[1]  dead      {namespace}:<queue>:mq:dead          STREAM
 -- KEYS[2]  dead ids  {namespace}:<queue>:mq:dead-ids      HASH    message id -> entry of `dead`
 -- KEYS[3]  groups    {namespace}:<queue>:mq:dead-groups   HASH    see parts/dead_groups
--- KEYS[4]  job       {namespace}:<queue>:mq:dead-job      HASH    see parts/jobs
+-- KEYS[4]  jobs      {namespace}:<queue>:mq:jobs          HASH    see parts/jobs
 -- KEYS[5]  zset      {namespace}:<queue>                  ZSET    score: when visible, ms
 -- KEYS[6]  hash      {namespace}:<queue>:Q                HASH    attributes, bodies, counts
 -- KEYS[7]  notes     {namespace}:<queue>:mq:notes         HASH    id:story, and more
--- ARGV[1..4]         see parts/jobs
--- ARGV[5]  channel   gets the new first time at which a message is visible
+-- ARGV[1..5]         see parts/jobs
+-- ARGV[6]  channel   gets the new first time at which a message is visible
 -- then entries of `dead`, at most 500
 --
 -- Returns for each: 'REDRIVEN', 'MISSING' when it no longer exists, or 'UNDECODABLE' when it is not a valid message, or
@@ -18,18 +18,18 @@
 -- with clock
 -- with dead_letters
 -- with jobs
-local dead, ids, groups, job, zset, hash, notes = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [job] = 'hash', [zset] = 'zset' })
+local dead, ids, groups, jobs, zset, hash, notes = unpack(KEYS)
+local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [zset] = 'zset' })
   or wrong_type({ [hash] = 'hash', [notes] = 'hash' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
 local now, reply = now_ms(), {}
-for i = 6, #ARGV do
+for i = 7, #ARGV do
   local found = redis.call('xrange', dead, ARGV[i], ARGV[i])[1]
   local _, values = message_fields(found and found[2] or {}, {})
   if values.deadraw or (values.id and redis.call('hexists', hash, values.id) == 1) then
@@ -48,6 +48,6 @@ for i = 6, #ARGV do
   end
 end
 uncount_removed(groups)
-count_step(job, ARGV, reply, now)
-redis.call('publish', ARGV[5], string.format('due %.0f', now))
+count_step(jobs, ARGV, reply, now)
+redis.call('publish', ARGV[6], string.format('due %.0f', now))
 return reply

@@ -9,8 +9,7 @@
 -- KEYS[7]  consumers  {namespace}:<queue>:mq:consumers     HASH
 -- KEYS[8]  this hour  {namespace}:<queue>:mq:counters:m:<hour>       HASH
 -- KEYS[9]  last hour  {namespace}:<queue>:mq:counters:m:<hour - 1>   HASH
--- KEYS[10] dead job   {namespace}:<queue>:mq:dead-job      HASH
--- KEYS[11] job        {namespace}:<queue>:mq:message-job   HASH
+-- KEYS[10] jobs       {namespace}:<queue>:mq:jobs          HASH
 -- ARGV[1]  n          fields of `this hour`
 -- then these, and then those of `last hour`
 --
@@ -19,9 +18,8 @@
 
 -- with clock
 -- with rsmq
--- with running_jobs
 local zset, hash, owners, unhandled, dead, control, consumers = unpack(KEYS)
-local now = now_ms()
+local now, jobs = now_ms(), redis.pcall('hgetall', KEYS[10])
 
 local function is_hidden(id)
   local score = redis.call('zscore', zset, id)
@@ -62,5 +60,5 @@ return {
   counters(KEYS[8], 2, 1 + ARGV[1]),
   counters(KEYS[9], 2 + ARGV[1], #ARGV),
   redis.call('hmget', control, 'paused-by', 'paused-reason', 'paused-at'),
-  running_jobs(KEYS[10], KEYS[11]),
+  jobs.err and {} or jobs,
 }

@@ -2,12 +2,12 @@
 --
 -- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
 -- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
--- KEYS[3]  job        {queue}:message-job        HASH   see parts/jobs
+-- KEYS[3]  jobs       {queue}:jobs               HASH   see parts/jobs
 -- KEYS[4]  notes      {queue}:step-notes         HASH   see parts/step_notes
 -- KEYS[5]  permits    {queue}:permits         ZSET   see parts/tokens
 -- KEYS[6]  checks     {queue}:checks          ZSET
--- ARGV[1..4]          see parts/jobs
--- ARGV[5]  group
+-- ARGV[1..5]          see parts/jobs
+-- ARGV[6]  group
 -- then entries
 --
 -- Returns for each: 'DELETED', or 'MISSING' when it was delivered or is no longer there; or 'STOPPED' when this worker
@@ -20,17 +20,17 @@
 -- with jobs
 -- with step_notes
 -- with tokens
-local stream, claims, job, notes, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [job] = 'hash' })
+local stream, claims, jobs, notes, permits, checks = unpack(KEYS)
+local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [jobs] = 'hash' })
   or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
-local first = undelivered(stream, ARGV[5], 1)[1]
+local first = undelivered(stream, ARGV[6], 1)[1]
 
 local function delete(entry)
   local found = redis.call('xrange', stream, entry, entry)[1]
@@ -51,8 +51,8 @@ end
 
 notes = usable_notes(notes)
 local reply = {}
-for at = 6, #ARGV do
+for at = 7, #ARGV do
   reply[#reply + 1] = delete(ARGV[at])
 end
-count_step(job, ARGV, reply, now_ms())
+count_step(jobs, ARGV, reply, now_ms())
 return reply

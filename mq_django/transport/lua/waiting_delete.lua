@@ -4,11 +4,11 @@
 -- KEYS[2]  waiting    {queue}:waiting       HASH   member -> body
 -- KEYS[3]  unique     {queue}:unique        HASH   unique member -> id, and id -> member
 -- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys
--- KEYS[5]  job        {queue}:message-job   HASH   see parts/jobs
+-- KEYS[5]  jobs       {queue}:jobs          HASH   see parts/jobs
 -- KEYS[6]  notes      {queue}:step-notes    HASH   see parts/step_notes
 -- KEYS[7]  permits    {queue}:permits       ZSET   see parts/tokens
 -- KEYS[8]  checks     {queue}:checks        ZSET
--- ARGV[1..4]          see parts/jobs
+-- ARGV[1..5]          see parts/jobs
 -- then members
 --
 -- Returns for each: 'DELETED', or 'MISSING' when it is no longer there; or 'STOPPED' when this worker does not run the
@@ -21,19 +21,19 @@
 -- with jobs
 -- with step_notes
 -- with tokens
-local waiters, waiting, unique, claims, job, notes, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [job] = 'hash' })
+local waiters, waiting, unique, claims, jobs, notes, permits, checks = unpack(KEYS)
+local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [jobs] = 'hash' })
   or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
 if wrong then
   return wrong
 end
-if not is_allowed(job, ARGV[1]) then
+if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end
 
 notes = usable_notes(notes)
 local reply = {}
-for at = 5, #ARGV do
+for at = 6, #ARGV do
   local member = ARGV[at]
   local removed = redis.call('zrem', waiters, member) == 1
   if removed then
@@ -46,5 +46,5 @@ for at = 5, #ARGV do
   end
   reply[#reply + 1] = removed and 'DELETED' or 'MISSING'
 end
-count_step(job, ARGV, reply, now_ms())
+count_step(jobs, ARGV, reply, now_ms())
 return reply

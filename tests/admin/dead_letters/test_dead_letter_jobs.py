@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import QueryDict
 
 from mq_django import inspector
-from mq_django.admin import dead_letter_jobs
+from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
@@ -25,7 +25,7 @@ JOB = f"{DEAD}job/"
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave everything to consumers."""
-    monkeypatch.setattr(dead_letter_jobs, "AT_ONCE", -1)
+    monkeypatch.setattr(jobs_on_all, "AT_ONCE", -1)
 
 
 def numbers() -> tuple[int, int]:
@@ -84,7 +84,7 @@ def test_a_second_job_waits_for_the_first(operator, in_background):
     again = operator.post(f"{DEAD}all/delete/", fields, follow=True)
 
     assert "Another job is running." in again.content.decode()
-    assert jobs.look("emails").what == "redrive"
+    assert jobs.look("emails").order.what == "redrive"
     assert LogEntry.objects.count() == 1
 
 
@@ -239,7 +239,7 @@ def test_without_a_job_the_page_says_so(operator):
 def test_a_job_that_somebody_wrote_by_hand_breaks_nothing(operator, redis_client, namespace):
     bury("emails")
     for fields in ({"state": "running", "what": "explode"}, {"state": "running", "what": "redrive", "wanted": "{"}):
-        redis_client.hset(f"{namespace}:{{emails}}:dead-job", mapping=fields)
+        redis_client.hset(f"{namespace}:{{emails}}:jobs", mapping={f"dead:{name}": fields[name] for name in fields})
         assert operator.get(JOB).status_code == 200
         assert work_here("emails", "w1") == IDLE
     assert numbers() == (0, 1)

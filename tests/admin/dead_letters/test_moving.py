@@ -4,7 +4,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
-from mq_django.admin import dead_letter_jobs
+from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
 from tests.admin.conftest import BASE
@@ -90,7 +90,7 @@ def test_all_that_match_are_moved_in_the_background(operator):
 
 
 def test_a_job_tells_where_to_and_how_far_it_is_and_is_cancelled(operator, monkeypatch):
-    monkeypatch.setattr(dead_letter_jobs, "AT_ONCE", -1)
+    monkeypatch.setattr(jobs_on_all, "AT_ONCE", -1)
     bury_many("emails", 150)
     fields = dict(operator.get(ALL).context["fields"])
 

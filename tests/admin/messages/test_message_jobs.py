@@ -4,23 +4,24 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector, topics
-from mq_django.admin import message_jobs
+from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
-from mq_django.stores.background_jobs import IDLE, MessageJobs
+from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES, main_of
-from tests.seeding import beat, publish, publish_many
+from tests.seeding import beat, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
-DELAYED, PURGE, JOB = f"{BASE}emails/waiting/delayed/", f"{BASE}emails/purge/delayed/", f"{BASE}emails/job/"
+DELAYED, JOB = f"{BASE}emails/waiting/delayed/", f"{BASE}emails/delayed/job/"
+PURGE = f"{BASE}emails/delayed/all/delete/"
 
 
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave also short jobs to consumers."""
-    monkeypatch.setattr(message_jobs, "AT_ONCE", 0)
+    monkeypatch.setattr(jobs_on_all, "AT_ONCE", 0)
 
 
 def delay_many(count, name="welcome"):
@@ -29,7 +30,7 @@ def delay_many(count, name="welcome"):
 
 
 def step():
-    return work_here("emails", "s1", MessageJobs)
+    return work_here("emails", "s1", "delayed")
 
 
 def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
@@ -53,7 +54,7 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
 
 
 def test_history_says_as_many_as_the_preview(operator, monkeypatch):
-    monkeypatch.setattr(message_jobs, "PREVIEWED", 10)
+    monkeypatch.setattr(jobs_on_all, "PREVIEWED", 10)
     delay_many(30)
     asked = operator.get(PURGE, {"name": "welcome"})
     assert asked.context["title"] == "Cancel up to 30 delayed messages?"
@@ -86,17 +87,6 @@ def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator,
     assert "Deleted: 700 messages." in main_of(operator.get(DELAYED))
 
 
-def test_a_rate_is_kept_with_the_job(operator, in_background):
-    publish_many("emails", [("welcome", n) for n in range(30)])
-    asked = operator.get(f"{BASE}emails/purge/ready/")
-
-    shown = operator.post(f"{BASE}emails/purge/ready/", {**dict(asked.context["fields"]), "rate": "50"}, follow=True)
-
-    assert jobs.look("emails", "messages").rate == 50
-    assert "50/s" in shown.content.decode()
-    assert LogEntry.objects.get().change_message == "Began to purge 30 ready messages, at most 50/s"
-
-
 def test_a_job_is_cancelled_after_a_confirmation(operator, in_background):
     delay_many(700)
     operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
@@ -105,7 +95,7 @@ def test_a_job_is_cancelled_after_a_confirmation(operator, in_background):
 
     operator.post(f"{JOB}cancel/", YES)
 
-    found = jobs.look("emails", "messages")
+    found = jobs.look("emails", "delayed")
     assert found.state == "cancelled"
     assert inspector.queue("emails").delayed == 700 - found.done
     assert step() == IDLE
@@ -117,7 +107,7 @@ def test_a_filter_that_finds_nothing_starts_no_job(operator):
     done = operator.get(PURGE, {"name": "nobody"}, follow=True)
 
     assert "No message matches the filter." in done.content.decode()
-    assert jobs.look("emails", "messages") is None
+    assert jobs.look("emails", "delayed") is None
 
 
 def test_a_purge_of_a_group_says_that_the_log_stays(operator):
@@ -127,11 +117,11 @@ def test_a_purge_of_a_group_says_that_the_log_stays(operator):
 
     publish("orders:billing", "again", 1)
 
-    assert "Messages in the log of the topic stay" in main_of(operator.get(f"{BASE}orders:billing/purge/ready/"))
+    assert "Messages in the log of the topic stay" in main_of(operator.get(f"{BASE}orders:billing/ready/all/delete/"))
 
 
 def test_a_purge_of_a_group_counts_what_it_deletes(operator):
-    address = f"{BASE}orders:billing/purge/ready/"
+    address = f"{BASE}orders:billing/ready/all/delete/"
     topic = topics["orders"]
     topic.group("billing").subscribe()
     topic.publish_many([("paid", n) for n in range(3)], on_commit=False)
@@ -148,11 +138,11 @@ def test_a_purge_of_a_group_counts_what_it_deletes(operator):
     assert LogEntry.objects.get().change_message == "Began to purge 2 ready messages"
 
 
-def test_a_second_job_waits_for_the_first(operator, in_background):
+def test_old_addresses_lead_to_the_new_ones(operator, in_background):
     delay_many(3)
-    fields = dict(operator.get(PURGE).context["fields"])
-    operator.post(PURGE, fields)
+    assert operator.get(f"{BASE}emails/job/").url == f"{BASE}emails/change/"
+    asked = operator.get(f"{BASE}emails/purge/delayed/?name=welcome").url
+    assert asked == f"{PURGE}?name=welcome"
+    operator.post(asked, dict(operator.get(asked).context["fields"]))
 
-    again = operator.post(PURGE, fields, follow=True)
-
-    assert "Another job is running." in again.content.decode()
+    assert [operator.get(f"{BASE}emails/{old}").url for old in ("job/", "job/cancel/")] == [JOB, JOB]

@@ -59,10 +59,10 @@ def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
 
 
 def test_all_are_cancelled_and_what_is_handled_stays(operator, ids):
-    asked = operator.get(f"{BASE}emails/purge/parked/")
+    asked = operator.get(f"{BASE}emails/parked/all/delete/")
     assert "Cancel 3 parked messages?" in asked.content.decode()
 
-    operator.post(f"{BASE}emails/purge/parked/", dict(asked.context["fields"]))
+    operator.post(f"{BASE}emails/parked/all/delete/", dict(asked.context["fields"]))
 
     view = inspector.queue("emails")
     assert (view.parked, view.pending) == (0, 1)

@@ -103,18 +103,18 @@ def test_above_a_filtered_list_only_what_matches_is_purged(operator):
     publish("emails", "remind", 1, delay=60)
     for path, place in (("ready/", "ready"), ("waiting/delayed/", "delayed")):
         address = f"{BASE}emails/{path}"
-        assert "/purge/" in main_of(operator.get(address))
+        assert "/all/delete/" in main_of(operator.get(address))
         filtered = main_of(operator.get(address, {"name": "welcome"}))
         assert "all matching…" in filtered
-        assert re.findall(r'/purge/[^"]*', filtered) == [f"/purge/{place}/?name=welcome"]
+        assert re.findall(r'/\w+/all/delete/[^"]*', filtered) == [f"/{place}/all/delete/?name=welcome"]
 
 
 def test_a_purge_with_a_filter_deletes_nothing_else(operator):
     publish("emails", "welcome", 1, delay=60)
     until = {"until": str(inspector.queue("emails").now_ms + 1), "confirmed": "yes"}
 
-    operator.post(f"{BASE}emails/purge/delayed/?name=remind", until)
-    operator.post(f"{BASE}emails/purge/delayed/", {"name": "remind", **until})
+    operator.post(f"{BASE}emails/delayed/all/delete/?name=remind", until)
+    operator.post(f"{BASE}emails/delayed/all/delete/", {"name": "remind", **until})
 
     assert inspector.queue("emails").delayed == 1
 
@@ -122,7 +122,7 @@ def test_a_purge_with_a_filter_deletes_nothing_else(operator):
 def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator):
     publish("emails", "welcome", 1, delay=60)
     for fields in ({"id": "m1"}, {"error": "no"}, {"of_name": "a", "of_error": "b"}, {"until": "x"}):
-        refused = operator.post(f"{BASE}emails/purge/delayed/", {"until": str(2**42), "confirmed": "yes"} | fields)
+        refused = operator.post(f"{BASE}emails/delayed/all/delete/", {"until": str(2**42), "confirmed": "yes"} | fields)
         assert refused.status_code == 400, fields
     assert inspector.queue("emails").delayed == 1
 
@@ -150,11 +150,11 @@ def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb
     publish_many("emails", [("welcome", n) for n in range(3)])
     for _ in range(2):
         publish("emails", "welcome", 1, delay=60)
-    asked = operator.get(f"{BASE}emails/purge/{place}/")
+    asked = operator.get(f"{BASE}emails/{place}/all/delete/")
     assert f"{verb.title()} {5 - sum(left)} {place} messages?" in asked.content.decode()
 
     fields = dict(asked.context["fields"])
-    done = operator.post(f"{BASE}emails/purge/{place}/", fields, follow=True)
+    done = operator.post(f"{BASE}emails/{place}/all/delete/", fields, follow=True)
 
     assert f"Deleted: {5 - sum(left)} messages." in done.content.decode()
     view = inspector.queue("emails")
@@ -164,10 +164,10 @@ def test_one_place_is_emptied_once_that_is_confirmed(operator, place, left, verb
 
 def test_a_purge_deletes_no_more_than_was_confirmed(operator):
     publish_many("emails", [("welcome", n) for n in range(3)])
-    fields = dict(operator.get(f"{BASE}emails/purge/ready/").context["fields"])
+    fields = dict(operator.get(f"{BASE}emails/ready/all/delete/").context["fields"])
     publish_many("emails", [("welcome", n) for n in range(4)])
 
-    operator.post(f"{BASE}emails/purge/ready/", fields)
+    operator.post(f"{BASE}emails/ready/all/delete/", fields)
 
     assert inspector.queue("emails").ready == 4
 
@@ -183,7 +183,7 @@ def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespa
     operator.post(f"{BASE}legacy/pause/", {"confirmed": "yes"})
     assert inspector.queue("legacy").paused
     operator.post(
-        f"{BASE}legacy/purge/ready/", {"confirmed": "yes", "until": str(inspector.queue("legacy").now_ms + 1)}
+        f"{BASE}legacy/ready/all/delete/", {"confirmed": "yes", "until": str(inspector.queue("legacy").now_ms + 1)}
     )
     assert inspector.queue("legacy").ready == 0
 

@@ -100,14 +100,14 @@ def test_pausing_it_pauses_all_partitions(operator):
 
 
 def test_purging_it_purges_all_partitions(operator):
-    shown = operator.get(f"{BASE}payments/purge/ready/")
+    shown = operator.get(f"{BASE}payments/ready/all/delete/")
     assert "Purge 3 ready messages?" in shown.content.decode()
 
     fields = dict(shown.context["fields"])
-    response = operator.post(f"{BASE}payments/purge/ready/", {**fields, "confirmed": "yes"}, follow=True)
+    response = operator.post(f"{BASE}payments/ready/all/delete/", {**fields, "confirmed": "yes"}, follow=True)
     assert response.status_code == 200
     assert inspector.queue("payments").ready == 0
-    assert jobs.look("payments", "messages").done == PARTITIONS
+    assert jobs.look("payments", "ready").done == PARTITIONS
 
 
 def test_redriving_its_dead_letters_redrives_those_of_all_partitions(operator):

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
 from mq_django.inspector import dead_letters, jobs
-from mq_django.stores.background_jobs import BackgroundJobs
+from mq_django.stores.background_jobs import BackgroundJobs, JobOrder
 from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import in_full
 from tests.seeding import bury_many
@@ -70,7 +70,7 @@ def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(
     found = dead_letters.count("default")
 
     unheard = BackgroundJobs(get_config().queue("default"), Cut(redis_client))
-    assert unheard.begin("delete", who="ann", until=found.until, total=found.count)
+    assert unheard.begin(JobOrder(what="delete", who="ann", until=found.until), total=found.count)
 
     wait_until(lambda: jobs.look("default").state == "finished")
     assert inspector.queue("default").dead == 0

@@ -28,7 +28,7 @@ def test_a_job_is_worked_off_step_by_step(mq_settings):
 def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, redis_client):
     bury_many("emails", 1)
     jobs.begin("emails", "redrive", who="ann")
-    redis_client.set(get_config().queue("default").keys.dead_job, "mine")
+    redis_client.set(get_config().queue("default").keys.jobs, "mine")
 
     redriver("default", "emails").run_once()
 
@@ -40,13 +40,16 @@ def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_th
         mq_settings(QUEUES={"default": {}, "emails": {}, "bulk": {"CONNECTION": server.url}})
         for queue in ("default", "emails"):
             bury_many(queue, 1)
+        publish("default", "welcome", 1, delay=60)
         jobs.begin("default", "move", who="ann", target="bulk")
+        jobs.begin("default", "delete", "delayed", who="ann")
         jobs.begin("emails", "redrive", who="ann")
         server.kill()
 
         redriver("default", "emails").run_once()
 
-    assert (jobs.look("default").state, inspector.queue("default").dead) == ("running", 1)
+    view = inspector.queue("default")
+    assert (jobs.look("default").state, view.dead, view.delayed) == ("running", 1, 0)
     assert inspector.queue("emails").ready == 1
 
 
@@ -76,7 +79,7 @@ def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis
     done = jobs.look("default").done
     assert done < 400
     # As if its ten seconds were over.
-    redis_client.hset(get_config().queue("default").keys.dead_job, "lease", 1)
+    redis_client.hset(get_config().queue("default").keys.jobs, "dead:lease", 1)
     trees()
 
     wait_until(lambda: jobs.look("default").state == "finished", timeout=30)
