@@ -39,7 +39,9 @@ LONG = 60
 
 
 @pytest.fixture(autouse=True)
-def ran(mq_settings):
+def ran(mq_settings, monkeypatch):
+    # The thread of a watcher ends after that: each test waits for it.
+    monkeypatch.setattr(result_watcher, "TRY_AGAIN", 0.01)
     tasks.ran.clear()
     yield tasks.ran
     result_watcher._forget_all()

@@ -5,17 +5,15 @@ from decimal import Decimal
 from example_project.office.models import PriceLine, PriceList
 
 SUPPLIER = "Bone China Ltd"
-#: Lines of the list.
-LINES = 240
 
 
-def upload_list() -> PriceList:
+def upload_list(lines: int = 240) -> PriceList:
     """Upload the price list of a supplier, if there is none."""
     found, is_new = PriceList.objects.get_or_create(supplier=SUPPLIER)
     if is_new:
-        lines = [
+        uploaded = [
             PriceLine(price_list=found, product=f"Cup no. {number}", price=Decimal(number % 40 + 5))
-            for number in range(1, LINES + 1)
+            for number in range(1, lines + 1)
         ]
-        PriceLine.objects.bulk_create(lines)
+        PriceLine.objects.bulk_create(uploaded)
     return found

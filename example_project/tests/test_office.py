@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from example_project.office.handlers import count_sales, take_from_shelves, write_invoice
 from example_project.office.models import Invoice, Price, PriceImport, PriceList, Report, Sale, StockMove
-from example_project.office.suppliers import LINES, upload_list
+from example_project.office.suppliers import upload_list
 from example_project.office.tasks import import_prices, start_nightly_import, write_report
 from example_project.office.workflows import CHUNK, import_price_lists, start_import
 from example_project.shop.goods import ADMIN_NAME, appoint_admin
@@ -21,6 +21,8 @@ from mq_django import get_progress, topics
 from mq_django.testing import MQTestMixin
 
 GROUPS = {"stock", "statistics", "bookkeeping"}
+#: Of a price list: enough for steps that run side by side.
+LINES = 3 * CHUNK
 
 
 class DepartmentTests(MQTestMixin, TestCase):
@@ -115,7 +117,7 @@ class PriceTests(MQTestMixin, TestCase):
 
 class ImportTests(MQTestMixin, TestCase):
     def setUp(self) -> None:
-        self.prices = upload_list()
+        self.prices = upload_list(LINES)
 
     def test_new_lists_are_imported_at_night(self) -> None:
         self.mq.advance(hours=25)
@@ -177,7 +179,7 @@ class ImportPageTests(MQTestMixin, TestCase):
         self.client.force_login(get_user_model().objects.get(username=ADMIN_NAME))
 
     def test_the_button_starts_an_import_and_the_page_shows_how_far_it_is(self) -> None:
-        upload_list()
+        upload_list(LINES)
         page = self.client.get(self.LISTS)
         self.assertContains(page, f'action="{self.START}"')
         self.assertContains(page, "No import was started")
@@ -202,7 +204,7 @@ class ImportPageTests(MQTestMixin, TestCase):
         self.assertEqual(self.mq.workflows, [])
 
     def test_the_page_does_without_redis(self) -> None:
-        start_import([upload_list()])
+        start_import([upload_list(LINES)])
         self.mq.commit()
         with self.mq.redis_down():
             self.assertContains(self.client.get(self.LISTS), "unknown")
