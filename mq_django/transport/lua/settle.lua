@@ -22,13 +22,20 @@
 --
 -- Returns the receipts that the consumer no longer holds; these deliveries are not changed, and nothing is written of them.
 
+-- with increment
 -- with named
 -- with receipts
+-- with settled
+
+-- Return what becomes of deliveries: see parts/stream_outcomes. Of streams nothing does when they are handled, or expired.
+local function transition_of(at, lists, count, receipts, outcome)
 -- with dead_letters_of
+-- with due_times
 -- with stream_outcomes
 -- with rsmq_outcomes
--- with ended
--- with settled
+  return (at.zset and rsmq_outcomes or stream_outcomes)(at, lists, count, receipts)[outcome]
+end
+
 local outcome, group, consumer, count = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 if not count or count < 1 or count > 500 or #ARGV < 5 + count then
   return redis.error_reply('ERR 1 to 500 receipts are needed')
@@ -42,8 +49,9 @@ local receipts, wrong = receipts_of(at, group, consumer, count)
 if wrong then
   return wrong
 end
-local move_of = (at.zset and rsmq_outcomes or stream_outcomes)(at, lists, count, receipts)[outcome]
-if not move_of then
+local is_plain = not at.zset and (outcome == 'ack' or outcome == 'expire')
+local move_of = not is_plain and transition_of(at, lists, count, receipts, outcome)
+if not is_plain and not move_of then
   return redis.error_reply('ERR this queue has no outcome with this name')
 end
 wrong = (lists.claims or lists.handled or at.expired or at.ended) and wrong_lists(lists, count, 'ids')
@@ -53,40 +61,54 @@ wrong = (lists.claims or lists.handled or at.expired or at.ended) and wrong_list
 if wrong then
   return wrong
 end
-local refused, move, after = move_of(group)
-if refused then
-  return refused
+local refused, move, after
+if move_of then
+  refused, move, after = move_of(group)
+  if refused then
+    return refused
+  end
 end
 
-local settled, stale = {}, {}
-local is_done, problem = pcall(function()
-  local entries, numbers = {}, {}
-  if move then
+local settled, stale, entries = {}, {}, {}
+local is_done, problem = true, nil
+if move then
+  is_done, problem = pcall(function()
     receipts.allow_writes()
-  end
+    for i = 1, count do
+      local entry = receipts.held(ARGV[5 + i])
+      if entry then
+        move(entry, i)
+        receipts.finish({ entry })
+        settled[#settled + 1] = i
+      else
+        stale[#stale + 1] = ARGV[5 + i]
+      end
+    end
+    if after then
+      after()
+    end
+  end)
+else
   for i = 1, count do
     local entry = receipts.held(ARGV[5 + i])
-    if not entry then
-      stale[#stale + 1] = ARGV[5 + i]
-    elseif move then
-      move(entry, i)
-      receipts.finish({ entry })
-      settled[#settled + 1] = i
+    if entry then
+      entries[#entries + 1], settled[#settled + 1] = entry, i
     else
-      entries[#entries + 1], numbers[#numbers + 1] = entry, i
+      stale[#stale + 1] = ARGV[5 + i]
     end
   end
   if #entries > 0 then
     receipts.finish(entries)
-    settled = numbers
   end
-  if after then
-    after()
-  end
-end)
+end
 -- Also when it failed in the middle.
 if #settled > 0 then
-  write_about(at, lists, named, settled)
+  if lists.claims or lists.results or lists.handled or at.expired or at.ended then
+    write_more(at, lists, named, settled)
+  end
+  if lists.counters then
+    count_settled(at, lists.counters, settled)
+  end
 end
 if not is_done then
   error(problem, 0)

@@ -1,7 +1,5 @@
 -- with clock
 -- with named
--- with rsmq_receipts
--- with tokens
 -- Receipts of deliveries that a consumer holds, for the scripts that settle or reassign them: a table of functions.
 --   held(receipt)                 return the entry, or the id in RSMQ's format, if the consumer still holds the delivery
 --   finish(entries)               remove settled ones from the consumer
@@ -9,7 +7,8 @@
 --   fields(entry)                 return the fields of an entry, or nil
 --   allow_writes()                make a write that Redis allows when memory is out; the writes after it are then
 --                                 allowed, too, so that a full Redis can be emptied
--- `at` has the keys by name. Which form the queue has follows from these: `log`, `permits` or `zset` has one form only.
+-- `at` has the keys by name. Which form the queue has follows from these: `log`, `permits` or `zset` has one form only. What one
+-- form needs is inside its function, because to make a function takes Redis longer than to settle a message.
 
 -- A receipt is the entry's id. `expected` is about the number of receipts.
 local function stream_receipts(stream, group, consumer, expected)
@@ -67,12 +66,14 @@ end
 
 -- Of a queue with lines: a settled delivery gives up its token, and the next message of its key may run.
 local function line_receipts(at, group, consumer, expected)
+-- with tokens
   local stream, permits, lines, checks = at.stream, at.permits, at.lines, at.checks
   local receipts = stream_receipts(stream, group, consumer, expected)
   local finish, reassign = receipts.finish, receipts.reassign
   -- With order a message keeps its token while it waits for another attempt or a handler.
   receipts.keeps_order = redis.call('hget', at.control, 'ordered') == '1'
   receipts.holds_key = receipts.keeps_order and redis.call('hget', at.control, 'hold') == '1'
+  receipts.token_of = token_of
   receipts.pass = function(entry, token)
     pass_token(permits, token_of(stream, entry), token)
   end
@@ -114,11 +115,17 @@ local function line_receipts(at, group, consumer, expected)
   return receipts
 end
 
+-- In RSMQ's format: see parts/rsmq_receipts.
+local function receipts_in_rsmq(at, consumer)
+-- with rsmq_receipts
+  return rsmq_receipts(at.zset, at.hash, at.owners, consumer)
+end
+
 -- Return the receipts of a form, or nil and an error.
 local function receipts_of(at, group, consumer, expected)
   if at.zset then
     local wrong = wrong_keys(at, { hash = 'hash', owners = 'hash' })
-    return not wrong and rsmq_receipts(at.zset, at.hash, at.owners, consumer) or nil, wrong
+    return not wrong and receipts_in_rsmq(at, consumer) or nil, wrong
   elseif at.log then
     local wrong = wrong_keys(at, { control = 'hash' })
     return not wrong and log_receipts(at.log, at.control, group, consumer, expected) or nil, wrong

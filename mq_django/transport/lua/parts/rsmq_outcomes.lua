@@ -22,7 +22,7 @@ local function rsmq_outcomes(at, lists, count, receipts)
 
   receipts.release = receipts.finish
 
-  -- Handled.
+  -- Handled, or discarded because it has expired.
   function outcomes.ack()
     receipts.finish = remove
     return wrong_keys(at, { notes = 'hash' })

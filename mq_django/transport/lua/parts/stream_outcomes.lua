@@ -4,7 +4,6 @@
 -- with due_times
 -- with named
 -- with step_notes
--- with tokens
 -- with undelivered
 -- What becomes of deliveries of streams and logs. Each function checks keys and lists, and returns an error, or nil and a
 -- function that writes a delivery to its next place: it gets the entry and the delivery's number. Where a third value is
@@ -48,12 +47,6 @@ local function stream_outcomes(at, lists, count, receipts)
       receipts.pass(entry, 'm-' .. member)
     end
   end
-
-  -- Handled.
-  function outcomes.ack() end
-
-  -- Discarded: it has expired.
-  outcomes.expire = outcomes.ack
 
   -- A step of a workflow is handled: note how it has ended. Lists: ids, events, added, values.
   function outcomes.step()
@@ -127,7 +120,7 @@ local function stream_outcomes(at, lists, count, receipts)
           fields = returned_fields(fields, value('ids', i), value('times', i), value('marks', i))
           local returned = redis.call('xadd', target, '*', unpack(fields))
           if receipts.pass then
-            receipts.pass(entry, token_of(target, returned))
+            receipts.pass(entry, receipts.token_of(target, returned))
           end
         end
       end,
