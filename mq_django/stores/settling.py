@@ -186,7 +186,7 @@ class Settling:
                 arguments += (*listed("results", lines), "channel", 1, self._config.keys.results_channel(""))
         if counters:
             arguments += listed("counters", counters)
-        return ("EVALSHA", scripts.load("settle").sha, len(keys), *keys, *arguments)
+        return scripts.command("settle", keys=keys, args=arguments)
 
     def _head(self, kind: type, stream: int) -> _Head:
         receipts, config = self._receipts[stream], self._config

@@ -100,7 +100,9 @@ def meaning(node: ast.AST) -> Any:
 def check_arguments(called: Any, node: ast.AST) -> None:
     given = {keyword.arg for keyword in node.keywords} if isinstance(node, ast.Call) else set()
     parameters = inspect.signature(called).parameters.values()
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+    if not any(
+        parameter.kind is parameter.VAR_KEYWORD and "Never" not in str(parameter.annotation) for parameter in parameters
+    ):
         assert given <= {parameter.name for parameter in parameters}
 
 

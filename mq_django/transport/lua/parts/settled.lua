@@ -10,8 +10,8 @@
 local function count_settled(at, list, settled)
   local counts, next_one, upto = {}, 1, 0
   for k = 3, list.size, 3 do
-    local size, name, kinds = unpack(ARGV, list.before + k, list.before + k + 2)
-    upto = upto + tonumber(size)
+    local name, kinds = unpack(ARGV, list.before + k + 1, list.before + k + 2)
+    upto = upto + tonumber(ARGV[list.before + k])
     local first = next_one
     while settled[next_one] and settled[next_one] <= upto do
       next_one = next_one + 1
@@ -83,8 +83,8 @@ local function write_more(at, lists, named, settled)
     local waiters = KEYS[named + list.size / 4 + 1]
     local is_awaited = waiters and redis.call('exists', waiters) == 1
     for k = 1, list.size / 4 do
-      local key, i, task, attempt, ttl = KEYS[named + k], unpack(ARGV, list.before + 4 * k - 3, list.before + 4 * k)
-      if is_settled[tonumber(i)] then
+      local key, task, attempt, ttl = KEYS[named + k], unpack(ARGV, list.before + 4 * k - 2, list.before + 4 * k)
+      if is_settled[tonumber(ARGV[list.before + 4 * k - 3])] then
         local length = try('append', key, attempt)
         if length == #attempt then
           try('set', key, task .. attempt, 'px', ttl)
