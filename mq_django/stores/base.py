@@ -1,6 +1,7 @@
 """The interface of all stores."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
@@ -12,6 +13,11 @@ from mq_django.transport.scripts import Command
 
 #: The receipt of a delivery within its queue: `Delivery.stream` and `Delivery.entry`.
 StreamEntry = tuple[int, bytes]
+
+
+#: What is counted, and under which name.
+Counted = tuple[str, str]
+NOTHING: Mapping[Counted, int] = MappingProxyType({})
 
 
 class Settlement(NamedTuple):
@@ -111,14 +117,28 @@ class Store(Protocol):
         With FAIR only a message in a line can get its turn.
         """
 
-    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Sequence[Command] = ()) -> list[str]:
+    def settle(
+        self,
+        consumer: str,
+        settlements: Sequence[Settlement],
+        *,
+        also: Sequence[Command] = (),
+        counts: Mapping[Counted, int] = NOTHING,
+    ) -> list[str]:
         """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
 
-        `also` are commands that run before it in the same round trip, such as those of results and counters.
+        `also` are commands that run before it in the same round trip. `counts` are added to the counters if any is
+        settled.
         """
 
     def settle_and_take(
-        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Sequence[Command] = ()
+        self,
+        consumer: str,
+        settlements: Sequence[Settlement],
+        *,
+        count: int,
+        also: Sequence[Command] = (),
+        counts: Mapping[Counted, int] = NOTHING,
     ) -> "Fetched":
         """Settle a batch and take the next messages, in one round trip and without waiting."""
 

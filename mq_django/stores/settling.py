@@ -15,7 +15,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.texts import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
-from mq_django.stores.base import Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Counted, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
 from mq_django.stores.handled import history_of_batch
@@ -138,17 +138,22 @@ class Settling:
         *,
         also: Sequence[Command] = (),
         then: Sequence[Command] = (),
+        counts: Mapping[Counted, int] = NOTHING,
     ) -> tuple[list[str], list[Any]]:
         """Settle a batch in one round trip, with commands that run before it (`also`) and after it (`then`).
 
+        `counts` are added to the counters by the first call that counts.
+
         Returns the ids of the messages that the consumer no longer held, and the replies of the commands after it.
         """
-        calls = self.calls(consumer, settlements)
+        calls = self.calls(consumer, settlements, counts)
         replies = self._wire.trip([*also, *(call.command for call in calls), *then])
         settled = len(also) + len(calls)
         return _stale(calls, replies[len(also) : settled]), replies[settled:]
 
-    def calls(self, consumer: str, settlements: Sequence[Settlement]) -> list[SettleCall]:
+    def calls(
+        self, consumer: str, settlements: Sequence[Settlement], counts: Mapping[Counted, int] = NOTHING
+    ) -> list[SettleCall]:
         """Return the script calls that settle a batch."""
         where = self._slots.now()
         if where.keys != self._counters:
@@ -159,6 +164,10 @@ class Settling:
                 batch, counters = group[at : at + BATCH], list[Argument]()
                 if kind in ENDS:
                     batch, counters = counters_of(where, batch)
+                    counters = listed("counters", counters)
+                    if counts:
+                        counters += listed("counts", [word for each in counts.items() for word in (*each[0], each[1])])
+                        counts = NOTHING
                 command = self._command(consumer, kind, stream, batch, counters)
                 calls.append(SettleCall(command, batch))
         return calls
@@ -184,8 +193,7 @@ class Settling:
             if results:
                 keys = (*keys, *results, self._config.keys.waiters)
                 arguments += (*listed("results", lines), "channel", 1, self._config.keys.results_channel(""))
-        if counters:
-            arguments += listed("counters", counters)
+        arguments += counters
         return scripts.command("settle", keys=keys, args=arguments)
 
     def _head(self, kind: type, stream: int) -> _Head:

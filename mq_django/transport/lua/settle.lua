@@ -18,7 +18,7 @@
 -- then lists, each with its name, how many values it has, and these: what the outcome needs, and optional ones:
 --   ids       of the messages
 --   claims    numbers, from 1, of the deliveries whose messages claim a unique key
---   results, channel, handled, counters   see parts/settled
+--   results, channel, handled, counters, counts   see parts/settled
 --
 -- Returns the receipts that the consumer no longer holds; these deliveries are not changed, and nothing is written of them.
 
@@ -107,7 +107,7 @@ if #settled > 0 then
     write_more(at, lists, named, settled)
   end
   if lists.counters then
-    count_settled(at, lists.counters, settled)
+    count_settled(at, lists.counters, lists.counts, settled)
   end
 end
 if not is_done then

@@ -355,7 +355,7 @@ class Ending:
         self.seen.append(self.is_full())
         return []
 
-    def settle_and_take(self, consumer, settlements, *, count, also):
+    def settle_and_take(self, consumer, settlements, *, count, **_):
         return Fetched(self.take(consumer, count=count), [])
 
 

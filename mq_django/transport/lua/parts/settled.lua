@@ -6,8 +6,8 @@
 -- left out. `settled` has the numbers of the deliveries, in their order.
 
 -- Count deliveries. counters: the minute of the hour, the hour of the day; for each run of deliveries, in their order, how
--- many, their name, and what they count as, such as 'handled t3'.
-local function count_settled(at, list, settled)
+-- many, their name, and what they count as, such as 'handled t3'. counts: what else is counted: the kind, the name, how many.
+local function count_settled(at, list, more, settled)
   local counts, next_one, upto = {}, 1, 0
   for k = 3, list.size, 3 do
     local name, kinds = unpack(ARGV, list.before + k + 1, list.before + k + 2)
@@ -20,6 +20,11 @@ local function count_settled(at, list, settled)
       counts[kind] = counts[kind] or {}
       counts[kind][name] = (counts[kind][name] or 0) + next_one - first
     end
+  end
+  for k = 1, more and more.size or 0, 3 do
+    local kind, name, number = unpack(ARGV, more.before + k, more.before + k + 2)
+    counts[kind] = counts[kind] or {}
+    counts[kind][name] = (counts[kind][name] or 0) + number
   end
   local minute, hour = ARGV[list.before + 1], ARGV[list.before + 2]
   for kind, by_name in pairs(counts) do
