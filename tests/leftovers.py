@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from mq_django import registry
+from tests.waiting import wait_until
 
 #: Seconds that threads get to end by themselves, when what they served has ended.
 GRACE = 5.0
@@ -64,8 +65,18 @@ class Before:
     def _left_threads(self) -> list[str]:
         more = [thread for thread in _threads() - self._threads if not _is_of_a_pool(thread)]
         for thread in more:
+            # One that another thread is just starting, such as that of a request, cannot be joined yet.
+            wait_until(lambda thread=thread: _is_started(thread))
             thread.join(GRACE)
         return [f"the thread {thread.name} runs" for thread in more if thread.is_alive()]
+
+
+def _is_started(thread: threading.Thread) -> bool:
+    try:
+        thread.join(0)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_of_a_pool(thread: threading.Thread) -> bool:

@@ -22,7 +22,10 @@ PARTS = (
     *("apikey", "privatekey", "accesskey", "accountkey", "authkey", "encryptionkey", "masterkey", "sharedkey"),
     *("signingkey", "sshkey", "signature", "creditcard", "cvv", "cvc2"),
     *("sessionid", "sessionkey", "phpsessid", "pincode", "onetimecode", "twofactorcode", "2facode"),
-    *(f"{of}code" for of in ("mfa", "verification", "security", "access", "backup", "recovery", "login", "reset")),
+    *(
+        f"{of}code"
+        for of in ("mfa", "sms", "verification", "security", "access", "backup", "recovery", "login", "reset")
+    ),
     *(f"{of}{number}" for of in ("cc", "account", "routing", "card") for number in ("num", "nr")),
 )
 
@@ -40,6 +43,7 @@ PHRASES = frozenset(
         *("sortcode", "taxid", "taxnumber", "taxpayerid", "nationalid", "nationalinsurance", "insurancenumber"),
         *("socialsecurity", "licensenumber", "licencenumber", "driverlicense", "driverslicense", "drivinglicense"),
         *("drivinglicence", "maidenname", "securityanswer", "recoveryanswer"),
+        *("accountno", "routingno"),
     )
 )
 

@@ -45,11 +45,13 @@ def problems(
 
     Raises:
         UnknownQueue: a queue is not configured.
-        ConfigurationError: a setting is wrong, or `thresholds`.
+        ConfigurationError: a setting is wrong, `thresholds` or `ignore`.
         StoreError: no server can be reached.
     """
     if not isinstance(thresholds, Thresholds | None):
         raise ConfigurationError(f"thresholds= takes Thresholds, not {repr_of(thresholds)}")
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise ConfigurationError(f"ignore= takes a set of kinds of problems, not {repr_of(ignore)}")
     views = overview(queues)
     found = [problem for view in views for problem in problems_of(view, thresholds) if problem.kind not in ignore]
     if "outbox" not in ignore:

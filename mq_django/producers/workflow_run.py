@@ -12,7 +12,7 @@ from mq_django.core import clock
 from mq_django.core.flow_graph import RunProblem, RunProblemKind, StepRecord
 from mq_django.core.ids import is_run_id, message_id_of
 from mq_django.core.jsontext import loads
-from mq_django.core.numbers import whole
+from mq_django.core.numbers import LARGEST, whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, MQError, UnknownQueue, UnknownRun
 from mq_django.producers.asynchronous import asynchronous
@@ -143,7 +143,7 @@ def skip(run_id: str, step: int) -> bool:
     if type(step) is not int:
         raise InvalidArguments(f"skip() takes the number of a step, not {repr_of(step)}")
     read_run(run_id)
-    before = open_home(run_id).state_of(run_id, step)
+    before = open_home(run_id).state_of(run_id, step) if 0 < step <= LARGEST else None
     if before is None or before.state != "F":
         return False
     apply(run_id, *_about("passed", [before]))

@@ -8,7 +8,7 @@ from django.utils.translation import override
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.errors import StoreError, UnknownQueue
+from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
 from mq_django.inspector import Thresholds, actions
 from mq_django.inspector.found_problems import _figures
 from mq_django.inspector.problem_sentences import sentence
@@ -118,3 +118,9 @@ def test_each_kind_has_a_sentence_that_follows_the_name_of_its_queue(subtests):
                 said = sentence(QueueView(name="q", error="Redis says no."), kind)
             assert said[:1].islower()
             assert said.rstrip()[-1] in ".?"
+
+
+@pytest.mark.parametrize("ignore", [5, "outbox", float])
+def test_what_is_no_set_of_kinds_is_refused(ignore):
+    with pytest.raises(ConfigurationError, match="ignore= takes a set of kinds of problems, not"):
+        inspector.problems(ignore=ignore)

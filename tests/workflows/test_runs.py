@@ -101,6 +101,7 @@ def a_step_whose_argument_is_missing_fails_at_once(site):
     ended(run, "failed")
     with pytest.raises(InvalidArguments, match="number of a step, not '1'"):
         run.skip("1")
+    assert [run.skip(step) for step in (0, -(10**5000), 10**5000)] == [False] * 3
     assert run.skip(1)
     ended(run, "failed")
     assert run.progress == (2, 1, 1, 0, 0)
