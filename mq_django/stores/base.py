@@ -15,11 +15,6 @@ from mq_django.transport.scripts import Command
 StreamEntry = tuple[int, bytes]
 
 
-#: What is counted, and under which name.
-Counted = tuple[str, str]
-NOTHING: Mapping[Counted, int] = MappingProxyType({})
-
-
 class Settlement(NamedTuple):
     """A delivery, or an entry that could not be decoded, with its outcome."""
 
@@ -37,6 +32,18 @@ class Settlement(NamedTuple):
     uncharged: bool = False
     #: How many messages the call of the handler had. `micros` is the share of one.
     together: int = 1
+
+
+class Also(NamedTuple):
+    """What else the round trip does that settles a batch."""
+
+    #: Run before it.
+    commands: Sequence[Command] = ()
+    #: Added to the counters if any delivery is settled, by what is counted and the name of the message.
+    counts: Mapping[tuple[str, str], int] = MappingProxyType({})
+
+
+NOTHING = Also()
 
 
 class Depths(NamedTuple):
@@ -117,28 +124,11 @@ class Store(Protocol):
         With FAIR only a message in a line can get its turn.
         """
 
-    def settle(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
-    ) -> list[str]:
-        """Settle a batch in one round trip and return the ids of the messages the consumer no longer held.
-
-        `also` are commands that run before it in the same round trip. `counts` are added to the counters if any is
-        settled.
-        """
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
+        """Settle a batch in one round trip and return the ids of the messages the consumer no longer held."""
 
     def settle_and_take(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        count: int,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> "Fetched":
         """Settle a batch and take the next messages, in one round trip and without waiting."""
 

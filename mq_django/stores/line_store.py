@@ -5,7 +5,7 @@ are in lines, one for each key. A consumer that finds nothing waits without poll
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from mq_django.core.limits import Rate, key_hash
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import whole
 from mq_django.core.outcomes import HandBack
-from mq_django.stores.base import NOTHING, Counted, Fetched, Settlement
+from mq_django.stores.base import NOTHING, Also, Fetched, Settlement
 from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.settling import line_receipts
 from mq_django.stores.sources import StreamSource, Taken
@@ -79,29 +79,16 @@ class LineStore(StreamStore):
         return self._admitted(consumer, reply, count)
 
     def settle_and_take(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        count: int,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> Fetched:
         """See Store.settle_and_take()."""
         then = [self._fetch_command(consumer, count)]
-        stale, replies = self._settling.settle(consumer, settlements, also=also, counts=counts, then=then)
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=then)
         return Fetched(self._admitted(consumer, replies[-1], count), stale)
 
-    def settle(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also, counts=counts, then=[self._wake_command()])[0]
+        return self._settling.settle(consumer, settlements, also=also, then=[self._wake_command()])[0]
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
         """See Store.fetch(): wait for a message, a permit or the next look at a line."""

@@ -20,7 +20,7 @@ from mq_django.core.queue_configs import RsmqConfig
 from mq_django.core.rsmq_format import decode, encode, sent_micros, units
 from mq_django.core.texts import line
 from mq_django.errors import AlreadyPublished, MessageTooLarge, NotSupported, QueueExists, QueueFull
-from mq_django.stores.base import NOTHING, Counted, Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.counters import slot
 from mq_django.stores.dead_letters import history_of
 from mq_django.stores.members import Members, Membership, read_membership
@@ -178,29 +178,16 @@ class RsmqStore:
         """See Store.line_up(): there are no lines here."""
         return False
 
-    def settle(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also, counts=counts)[0]
+        return self._settling.settle(consumer, settlements, also=also)[0]
 
     def settle_and_take(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        count: int,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> Fetched:
         """See Store.settle_and_take()."""
         take, read_at = self._take_command(consumer, count), time.monotonic()
-        stale, replies = self._settling.settle(consumer, settlements, also=also, counts=counts, then=[take])
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=[take])
         return Fetched(self._taken(replies[0], read_at), stale)
 
     def promote(self, *, limit: int) -> Promoted:

@@ -15,7 +15,7 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.texts import line
 from mq_django.core.wire import CHARGED, alone_of, encode_body
-from mq_django.stores.base import NOTHING, Counted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
 from mq_django.stores.handled import history_of_batch
@@ -136,25 +136,22 @@ class Settling:
         consumer: str,
         settlements: Sequence[Settlement],
         *,
-        also: Sequence[Command] = (),
+        also: Also = NOTHING,
         then: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
     ) -> tuple[list[str], list[Any]]:
-        """Settle a batch in one round trip, with commands that run before it (`also`) and after it (`then`).
-
-        `counts` are added to the counters by the first call that counts.
+        """Settle a batch in one round trip, with what is done also, and with commands that run after it (`then`).
 
         Returns the ids of the messages that the consumer no longer held, and the replies of the commands after it.
         """
-        calls = self.calls(consumer, settlements, counts)
-        replies = self._wire.trip([*also, *(call.command for call in calls), *then])
-        settled = len(also) + len(calls)
-        return _stale(calls, replies[len(also) : settled]), replies[settled:]
+        calls, before = self.calls(consumer, settlements, also.counts), len(also.commands)
+        replies = self._wire.trip([*also.commands, *(call.command for call in calls), *then])
+        settled = before + len(calls)
+        return _stale(calls, replies[before:settled]), replies[settled:]
 
     def calls(
-        self, consumer: str, settlements: Sequence[Settlement], counts: Mapping[Counted, int] = NOTHING
+        self, consumer: str, settlements: Sequence[Settlement], counts: Mapping[tuple[str, str], int]
     ) -> list[SettleCall]:
-        """Return the script calls that settle a batch."""
+        """Return the script calls that settle a batch. The first one that counts adds `counts`."""
         where = self._slots.now()
         if where.keys != self._counters:
             self._counters, self._heads = where.keys, {}
@@ -167,7 +164,7 @@ class Settling:
                     counters = listed("counters", counters)
                     if counts:
                         counters += listed("counts", [word for each in counts.items() for word in (*each[0], each[1])])
-                        counts = NOTHING
+                        counts = {}
                 command = self._command(consumer, kind, stream, batch, counters)
                 calls.append(SettleCall(command, batch))
         return calls

@@ -11,7 +11,7 @@ from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.publication import Publication
 from mq_django.core.wire import encode_entry
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
-from mq_django.stores.base import NOTHING, Counted, Depths, Fetched, Promoted, Settlement, StreamEntry
+from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.control import OrderSwitch
 from mq_django.stores.counters import Slots
 from mq_django.stores.outbox_marks import note_ended, wants_ended
@@ -141,30 +141,17 @@ class StreamStore:
         """See Store.line_up(): there are no lines here."""
         return False
 
-    def settle(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
-        return self._settling.settle(consumer, settlements, also=also, counts=counts)[0]
+        return self._settling.settle(consumer, settlements, also=also)[0]
 
     def settle_and_take(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        count: int,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> Fetched:
         """See Store.settle_and_take()."""
         self._source.begin_read()
         take = self._source.take_commands(consumer, count)
-        stale, replies = self._settling.settle(consumer, settlements, also=also, counts=counts, then=take)
+        stale, replies = self._settling.settle(consumer, settlements, also=also, then=take)
         return Fetched(self._taken(self._source.taken(replies, consumer, count)), stale)
 
     def promote(self, *, limit: int) -> Promoted:

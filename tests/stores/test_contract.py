@@ -14,7 +14,7 @@ from mq_django.core.messages import Delivery, Place, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
-from mq_django.stores.base import Depths, Settlement
+from mq_django.stores.base import Also, Depths, Settlement
 from mq_django.transport import scripts
 from tests.stores.cases import CASES, GROUP, LINES, OPTIONS, RSMQ, STREAM, outgoing
 from tests.waiting import wait_until
@@ -344,10 +344,10 @@ def test_a_mixed_batch_settles_in_one_trip_and_brings_the_next(store, publish):
 def test_commands_travel_along(store, publish, redis_client):
     first, second = (store.keys.result(name) for name in ("first", "second"))
     publish(outgoing())
-    store.settle(ME, [Settlement(take_one(store), ACK)], also=[("SET", first, "1")])
+    store.settle(ME, [Settlement(take_one(store), ACK)], also=Also([("SET", first, "1")]))
     assert redis_client.get(first) == b"1"
     publish(outgoing())
-    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=[("SET", second, "1")])
+    store.settle_and_take(ME, [Settlement(take_one(store), ACK)], count=1, also=Also([("SET", second, "1")]))
     assert redis_client.get(second) == b"1"
 
 

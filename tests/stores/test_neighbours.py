@@ -19,7 +19,7 @@ from mq_django.inspector.key_lines import key_line, skip
 from mq_django.inspector.plans import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Also, Settlement
 from mq_django.stores.counters import add_command, read_totals
 from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letters import open_dead_letters
@@ -520,6 +520,6 @@ def be_looked_at(client, mq_settings):
             assert read_progress_of([(store.config, item.message.id)], [wire]) == [Progress(done=1)]
             end_cancelled(wire, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
-            store.settle(ME, told, also=[add_command(store.keys, {("handled", "welcome"): 1})])
+            store.settle(ME, told, also=Also([add_command(store.keys, {("handled", "welcome"): 1})]))
             client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)
             read_totals([store.keys], [wire], now_ms=places.now_ms(client))

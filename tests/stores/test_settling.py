@@ -11,7 +11,7 @@ from mq_django.core.keys import LOG, READY, URGENT, GroupKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
 from mq_django.errors import WrongKeyType
-from mq_django.stores.base import Settlement
+from mq_django.stores.base import Also, Settlement
 from mq_django.stores.settling import BATCH, Settling, log_receipts, stream_receipts
 from mq_django.transport import scripts
 from mq_django.transport.sessions import Pooled
@@ -121,7 +121,7 @@ def test_the_keys_of_counters_follow_the_clock(monkeypatch):
 def test_other_commands_run_before_and_behind():
     wire = Wire()
     batch = [Settlement(delivery(1), ACK)]
-    assert settling(wire).settle(ME, batch, also=[("PING", 1)], then=[("PING", 2), ("PING", 3)]) == ([], [[], []])
+    assert settling(wire).settle(ME, batch, also=Also([("PING", 1)]), then=[("PING", 2), ("PING", 3)]) == ([], [[], []])
     ((first, ack, *others),) = wire.trips
     assert (first, Call.of(ack).outcome, others) == (("PING", 1), "ack", [("PING", 2), ("PING", 3)])
 

@@ -1,15 +1,14 @@
 """A store of a consumer that reports its fetches and the outcomes that it settles."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from mq_django.consumers.measuring import ConsumerMeasurer, Measurers
 from mq_django.consumers.worker.settler import ready_ms
 from mq_django.core import clock
 from mq_django.core.messages import Delivery, Undecodable
-from mq_django.stores.base import NOTHING, Counted, Fetched, Settlement, Store
-from mq_django.transport.scripts import Command
+from mq_django.stores.base import NOTHING, Also, Fetched, Settlement, Store
 
 
 def measured(store: Store) -> Store:
@@ -48,32 +47,19 @@ class MeasuredStore:
             Measurers.report(self._measurer.woken, self._queue, max(0.0, now - ready / 1000))
         return found
 
-    def settle(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
-    ) -> list[str]:
+    def settle(self, consumer: str, settlements: Sequence[Settlement], *, also: Also = NOTHING) -> list[str]:
         """See Store.settle()."""
         began = time.monotonic()
-        stale = self._store.settle(consumer, settlements, also=also, counts=counts)
+        stale = self._store.settle(consumer, settlements, also=also)
         Measurers.report(self._measurer.settled, self._queue, settlements, time.monotonic() - began)
         return stale
 
     def settle_and_take(
-        self,
-        consumer: str,
-        settlements: Sequence[Settlement],
-        *,
-        count: int,
-        also: Sequence[Command] = (),
-        counts: Mapping[Counted, int] = NOTHING,
+        self, consumer: str, settlements: Sequence[Settlement], *, count: int, also: Also = NOTHING
     ) -> Fetched:
         """See Store.settle_and_take()."""
         began = time.monotonic()
-        fetched = self._store.settle_and_take(consumer, settlements, count=count, also=also, counts=counts)
+        fetched = self._store.settle_and_take(consumer, settlements, count=count, also=also)
         seconds = time.monotonic() - began
         Measurers.report(self._measurer.settled, self._queue, settlements, seconds)
         self._fetched(fetched.deliveries, seconds)

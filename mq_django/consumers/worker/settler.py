@@ -20,7 +20,7 @@ from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, S
 from mq_django.core.running_handler import Interrupted, Report, ReportSlot
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
-from mq_django.stores.base import NOTHING, Counted, Settlement, Store, StreamEntry
+from mq_django.stores.base import Also, Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.progress_reports import ended_command
 from mq_django.stores.settling import message_id
@@ -247,7 +247,7 @@ class Settler:
         if not batch:
             return
         try:
-            stale = store.settle(self._consumer, batch, also=self._also(batch), counts=self._latency(batch))
+            stale = store.settle(self._consumer, batch, also=self._also(batch))
         except SERVER_ERRORS:
             self._not_counted(batch)
             self._put_back(batch)
@@ -268,8 +268,7 @@ class Settler:
             with self.no_more() if after_wait else nullcontext():
                 return store.take(self._consumer, count=count)
         try:
-            also, counts = self._also(batch), self._latency(batch)
-            fetched = store.settle_and_take(self._consumer, batch, count=count, also=also, counts=counts)
+            fetched = store.settle_and_take(self._consumer, batch, count=count, also=self._also(batch))
         except BaseException:
             # It is not known whether it was settled, but settling is idempotent. The service finds the cause.
             self._not_counted(batch)
@@ -291,7 +290,7 @@ class Settler:
         if not stale:
             return
         try:
-            store.settle(self._consumer, (), also=[self._slots.add_command({("stale", "-"): stale})])
+            store.settle(self._consumer, (), also=Also([self._slots.add_command({("stale", "-"): stale})]))
         except BaseException:
             with self._lock:
                 self._stale += stale
@@ -312,8 +311,7 @@ class Settler:
         while groups:
             group = groups.pop()
             try:
-                also, counts = self._also(group), self._latency(group)
-                self._settled(group, store.settle(self._consumer, group, also=also, counts=counts))
+                self._settled(group, store.settle(self._consumer, group, also=self._also(group)))
             except SERVER_ERRORS:
                 self._not_counted(group)
                 self._put_back([*group, *chain(*groups)])
@@ -349,8 +347,12 @@ class Settler:
         self._repeated.update((settlement.delivery.stream, settlement.delivery.entry) for settlement in batch)
         self._due.set()
 
-    def _also(self, batch: Sequence[Settlement]) -> list[Command]:
-        commands = list[Command]()
+    def _also(self, batch: Sequence[Settlement]) -> Also:
+        commands, fresh = list[Command](), batch
+        if self._repeated:
+            fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
+        if fresh:
+            self._smooth([settlement.micros for settlement in fresh if settlement.micros is not None])
         if self._stale:
             with self._lock:
                 stale = self._counting[id(batch)] = self._stale
@@ -358,17 +360,7 @@ class Settler:
             commands.append(self._slots.add_command({("stale", "-"): stale}))
         if self.reports.ended:
             commands += self.reports.ended_commands(batch)
-        return commands
-
-    def _latency(self, batch: Sequence[Settlement]) -> Mapping[Counted, int]:
-        """Return the count of the latency of a batch, without what an earlier trip may have settled."""
-        fresh = batch
-        if self._repeated:
-            fresh = [s for s in batch if (s.delivery.stream, s.delivery.entry) not in self._repeated]
-        if not fresh:
-            return NOTHING
-        self._smooth([settlement.micros for settlement in fresh if settlement.micros is not None])
-        return _latency_of(fresh, self._ended)
+        return Also(commands, _latency_of(fresh, self._ended) if fresh else {})
 
     def _notify_runs(self, batch: Sequence[Settlement], stale: Sequence[str]) -> None:
         """Have the notes about steps of workflows delivered."""
@@ -414,19 +406,20 @@ class Settler:
             delivery_stale.send_robust(Settler, queue=self._public_name, message_id=stale_id)
 
 
-def _latency_of(batch: Sequence[Settlement], ended: float) -> Mapping[Counted, int]:
+def _latency_of(batch: Sequence[Settlement], ended: float) -> dict[tuple[str, str], int]:
     """Return how long the first message of a batch waited, as a count for the whole batch, which ended within 10 ms.
 
     `ended`: when it ended, in seconds since 1970.
     """
     first = batch[0]
     delivery, micros = first.delivery, first.micros
-    ready = ready_ms(delivery) if isinstance(delivery, Delivery) else None
-    if micros is None or ready is None:
-        return NOTHING
+    if micros is None or not isinstance(delivery, Delivery):
+        return {}
+    ready = ready_ms(delivery)
+    if ready is None:
+        return {}
     waited = round(ended * 1000 - micros * first.together / 1000) - ready
-    assert isinstance(delivery, Delivery)
-    return {(f"w{latency_bucket(waited)}", delivery.message.name): len(batch)} if waited >= 0 else NOTHING
+    return {(f"w{latency_bucket(waited)}", delivery.message.name): len(batch)} if waited >= 0 else {}
 
 
 def ready_ms(delivery: Delivery) -> int | None:

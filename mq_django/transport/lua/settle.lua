@@ -56,6 +56,7 @@ if not is_plain and not move_of then
 end
 wrong = (lists.claims or lists.handled or at.expired or at.ended) and wrong_lists(lists, count, 'ids')
   or lists.claims and wrong_keys(at, { claims = 'hash' })
+  or lists.counters and not (at.minutes and at.hours) and redis.error_reply('ERR counters need the keys minutes and hours')
   or lists.results and wrong_lists(lists, 1, 'channel')
   or lists.results and #KEYS < named + lists.results.size / 4 and redis.error_reply('ERR each result needs its key')
 if wrong then

@@ -120,6 +120,20 @@ def test_a_group_far_behind_is_not_counted_whole(log, billing, alarms, redis_cli
     assert 0.85 < share < 0.95
 
 
+def test_a_round_reads_the_list_of_groups_as_often_however_many_there_are(log, redis_client):
+    """To read the list for each of 20,000 groups blocked the server for half a minute."""
+    publish(log, 1)
+    read = []
+    for number in (1, 30):
+        for group in range(number):
+            redis_client.execute_command("XGROUP", "CREATE", log.keys.log, f"g{number}-{group}", "0")
+        before = calls(redis_client, "xinfo|groups")
+        Trimmer([log], [log]).run_once()
+        read.append(calls(redis_client, "xinfo|groups") - before)
+        ten_seconds_pass(log, redis_client)
+    assert read[0] == read[1] > 0
+
+
 def test_a_topic_that_nobody_has_used_is_no_trouble(log, redis_client):
     Trimmer([log], [log]).run_once()
     assert not redis_client.exists(log.keys.log)

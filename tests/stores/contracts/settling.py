@@ -108,6 +108,7 @@ def wrong_calls(stage: Stage, store: Store) -> None:
         ("keys without a form", ["ack", "due", *whole[2:]]),
         ("no key for the outcome", ["retry", *whole[1:], "ids", 1, "m1", "delays", 1, 5, "bodies", 1, "{}"]),
         ("no list for the outcome", ["cancel", *whole[1:]]),
+        ("counters without their keys", [*whole, "counters", 5, 33, 15, 1, "welcome", "handled"]),
         ("a result without its key", [*whole, "channel", 1, "c", "results", 4, 1, "{}", "{}", 5]),
     ):
         with stage.under(title):
