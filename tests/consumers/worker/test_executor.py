@@ -135,7 +135,7 @@ def test_what_has_been_reported_is_sent_with_the_outcome(rig):
         progress(3, 10)
 
     settlement = rig.run(reports)
-    (command,) = [each for each in rig.settler._also([settlement]) if b'"done":3' in str(each).encode()]
+    (command,) = [each for each in rig.settler._also([settlement]).commands if b'"done":3' in str(each).encode()]
     assert command[0] == "EVALSHA"
     rig.settler._settled([settlement], [])
     assert rig.settler.reports.ended == {}
