@@ -1,6 +1,5 @@
 """Actions on a queue and on selected messages. All are idempotent."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,11 +9,8 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.queues import all_configs, wires_of
-from mq_django.stores import open_access, open_store
-from mq_django.stores.background_jobs import MessagePlace
-from mq_django.stores.base import Store
+from mq_django.stores import open_access
 from mq_django.stores.control import changed, pause_command, resume_command
-from mq_django.stores.dead_letters import BATCH
 from mq_django.stores.partition_wire import prepared
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
@@ -22,9 +18,6 @@ from mq_django.transport.sessions import fan_out
 
 #: Characters of who paused a queue, and of the reason.
 MAX_WHO, MAX_REASON = 200, 500
-
-#: Seconds that one call may take, because a page waits for it.
-SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,8 +31,6 @@ class Outcome:
     missing: int = 0
     #: Could not be redriven or moved, because they are not valid messages, or the other queue does not accept them.
     refused: int = 0
-    #: The time limit was reached, and messages are left.
-    more: bool = False
     #: The error that ended the action. One more batch may have been processed than is counted.
     error: StoreError | QueueFull | None = None
     #: Some of the affected messages, for the log.
@@ -142,32 +133,3 @@ def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
 
 def _reason(text: str) -> str:
     return truncate(escape(text.strip()), MAX_REASON)
-
-
-def purge(name: str, place: MessagePlace, *, at_most: int, seconds: float = SECONDS) -> Outcome:
-    """Delete the messages of one place, the first ones first, for up to `seconds`.
-
-    It ends after about `at_most` messages, because more may be published meanwhile.
-    """
-    config, outcome = get_config().queue(name), Outcome()
-    wire, deadline = open_wire("inspect", config.connection), time.monotonic() + seconds
-    for part in config.each_part:
-        if outcome.more or outcome.error is not None:
-            break
-        _purge(open_store(part, wire), place, outcome, at_most=at_most, deadline=deadline)
-    return outcome
-
-
-def _purge(store: Store, place: MessagePlace, outcome: Outcome, *, at_most: int, deadline: float) -> None:
-    while outcome.done < at_most:
-        try:
-            deleted = store.purge(limit=min(BATCH, at_most - outcome.done), place=place)
-        except StoreError as error:
-            outcome.error = error
-            return
-        outcome.done += deleted
-        if not deleted:
-            return
-        if time.monotonic() >= deadline:
-            outcome.more = True
-            return

@@ -84,18 +84,16 @@ def purge(options: Options, terminal: Terminal) -> VerbResult:
 
 
 def _remove(options: Options, terminal: Terminal, done: str) -> VerbResult:
-    queue, place, criteria = options["queue"], options["place"], filter_of(options)
+    place = options["place"]
     if options["dry_run"]:
         return preview(options, terminal, done)
-    count = quick_stats(queue).own(place)
+    count = quick_stats(options["queue"]).own(place)
     if not options["yes"]:
         terms = filter_text(options)
         which = f"those of the {count} {place} messages that match {terms}" if terms else f"{count} messages"
         verb = "deletes" if done == "deleted" else "cancels"
         raise CommandError(f"This {verb} {escape(which)}. Confirm with --yes.", returncode=2)
-    if place == "dead" or criteria or options["rate"] or options["background"]:
-        return run_job(options, terminal, "delete", done)
-    return result_of(actions.purge(queue, place, at_most=count, seconds=float("inf")), done)
+    return run_job(options, terminal, "delete", done)
 
 
 def add_delete(parser: argparse.ArgumentParser) -> None:

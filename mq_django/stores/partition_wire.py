@@ -76,7 +76,6 @@ WAKE = frozenset(
         "dead_resubmit",
         "lines_skip",
         "stream_delete",
-        "stream_purge",
         "topic_seek",
         "waiting_cancel",
         "waiting_delete",

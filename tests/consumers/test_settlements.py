@@ -22,6 +22,7 @@ from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.purging import purge
 from tests.seeding import opened
 from tests.signal_docs import arguments_of
 
@@ -154,7 +155,7 @@ def test_a_process_that_dies_while_it_sends_outcomes_is_counted_once(store, redi
     found = {}
     for sent in range(6):
         # What the last ones have tried again.
-        store.purge(limit=10)
+        purge(store.config)
         settlements = [settlement._replace(micros=100) for settlement in outcomes(hold(store, redis_client))]
         before = counted(redis_client, store)
         with pytest.raises(ConnectionLost):

@@ -69,14 +69,6 @@ def bury_each(count=1):
     return ids
 
 
-def test_purging_a_queue_purges_all_partitions():
-    publish_each(3)
-
-    assert actions.purge("payments", "ready", at_most=10).done == 10
-    assert inspector.queue("payments").ready == 2
-    assert actions.purge("payments", "ready", at_most=10).done == 2
-
-
 def test_dead_letters_are_counted_redriven_and_deleted_in_all_partitions():
     ids = bury_each(2)
     (group,) = dead_letters.groups("payments")

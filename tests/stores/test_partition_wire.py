@@ -48,7 +48,7 @@ QUIET = {
     *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),
     # Of groups: consumers that create one fetch, and what is read has been published before.
     *("topic_alarm", "topic_check", "topic_claim_check", "topic_count", "topic_page"),
-    *("topic_skip", "topic_stats", "topic_subscribe"),
+    *("topic_stats", "topic_subscribe"),
     *("topic_trim", "topic_unsubscribe"),
 }
 
