@@ -19,6 +19,7 @@ from mq_django.errors import NotSupported
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import KeyLine, KeyShare, LineHead, line_hash, line_of
+from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
 
 #: The most keys with parked messages that are listed.
@@ -358,9 +359,9 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     if head.place == "gone":
         return ""
     if head.place == "dead":
-        return page.url("dead_letter", name, head.entry)
-    if head.source is not None:
-        return page.url("entry", name, head.source, text.to_url(head.entry.encode()))
+        return page.url("message", name, "dead", head.entry)
+    if head.ref is not None:
+        return page.url("message", name, "pending", text.to_url(name_of(head.ref)))
     # A unique key may contain message data; the id names the message as well, if it is known.
     member = head.entry if references.without_unique(head.entry) == head.entry else head.id
     if references.without_unique(member) != member:

@@ -14,7 +14,7 @@ from mq_django.core.numbers import score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
-from mq_django.inspector.message_views import EntryView, WaitingView
+from mq_django.inspector.message_views import MessageView, name_of
 from mq_django.inspector.problem_sentences import busy, duration, number, pause_details, period
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import open_reader
@@ -80,30 +80,26 @@ class Cause:
     pause: Pause | None = None
 
 
-def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
-    """Return why a waiting message is not running."""
-    if view.message.error:
-        return Cause(kind="broken")
-    if view.room == "unhandled":
-        return Cause(kind="unhandled" if queue.consume else "unannounced")
-    if view.room == "parked":
-        return _of_queue(queue) or _of_key(view, queue)
-    left = (view.due_ms or 0) - queue.now_ms
-    if left > 0:
-        return Cause(kind="delayed", ms=left)
-    return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
-
-
-def why_entry(view: EntryView, queue: QueueView) -> Cause:
-    """Return why a ready or pending message is not running, or which consumer holds it."""
+def cause_of(view: MessageView, queue: QueueView) -> Cause:
+    """Return why a message that is ready, pending or waits is not running, or which consumer holds it."""
     if view.consumer:
         return _of_holder(view, queue)
-    if view.message.error:
+    if view.problem:
         return Cause(kind="broken")
-    stopped = _of_queue(queue)
-    if stopped is not None:
-        return stopped
-    count = open_reader(queue.name).before(view.source, view.entry)
+    if view.state == "unhandled":
+        return Cause(kind="unhandled" if queue.consume else "unannounced")
+    if view.state == "parked":
+        return _of_queue(queue) or _of_key(view, queue)
+    if view.state == "delayed":
+        left = (view.at_ms or 0) - queue.now_ms
+        if left > 0:
+            return Cause(kind="delayed", ms=left)
+        return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
+    return _of_queue(queue) or _of_ready(view, queue)
+
+
+def _of_ready(view: MessageView, queue: QueueView) -> Cause:
+    count = open_reader(queue.name).before(view.ref)
     limited = None if count else _of_limits(queue)
     if limited is not None:
         return limited
@@ -111,7 +107,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
     return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
 
 
-def _of_holder(view: EntryView, queue: QueueView) -> Cause:
+def _of_holder(view: MessageView, queue: QueueView) -> Cause:
     """Return why a pending message is not running, or that it is, by the consumer that holds it."""
     holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
     if holder is None:
@@ -130,12 +126,12 @@ def _of_queue(queue: QueueView) -> Cause | None:
     return None if queue.is_served else Cause(kind="unconsumed")
 
 
-def _of_key(view: WaitingView, queue: QueueView) -> Cause:
+def _of_key(view: MessageView, queue: QueueView) -> Cause:
     """Return which limit of its key, which message of it or which turn a parked message waits for."""
-    config, key = get_config().queue(queue.name), view.message.key or ""
-    keys, score = config.keys, line_hash(view.message.key)
+    config, key = get_config().queue(queue.name), view.key or ""
+    keys, score = config.keys, line_hash(view.key)
     commands: list[Command] = [
-        ("ZRANK", keys.parked, view.member),
+        ("ZRANK", keys.parked, name_of(view.ref)),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
         ("ZSCORE", keys.next_checks, score),

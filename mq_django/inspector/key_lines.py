@@ -1,7 +1,7 @@
 """The line of a key: its parked messages, and its heads, which are the messages that the parked ones wait for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
@@ -16,7 +16,7 @@ from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.message_views import EntrySource, EntryView, MessageView
+from mq_django.inspector.message_views import MessageView, ref_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.running_messages import run_time, run_times
@@ -98,7 +98,7 @@ HeadPlace = Literal[
     "gone",  # it is nowhere: the next look at the line drops its token
 ]
 _WAITS: dict[bytes, HeadPlace] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
-_SOURCES: dict[str, EntrySource] = {"0": "ready", "1": "urgent"}
+_SOURCES = {"0": "ready", "1": "urgent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +142,10 @@ class LineHead:
         return self.token[2:]
 
     @property
-    def source(self) -> EntrySource | None:
-        """Return the stream of a ready or pending one, as in an EntryView."""
-        return _SOURCES.get(self.token[:1])
+    def ref(self) -> str | None:
+        """Return the reference of a ready or pending one, as in a MessageView; None for others."""
+        source = _SOURCES.get(self.token[:1])
+        return None if source is None else f"{source}.{self.entry}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +298,7 @@ def _of_body(queue: str, body: bytes | int, named: bytes) -> MessageView:
         attributes = decode_body(body) if isinstance(body, bytes) else {}
         return _view({"id": message_id, **attributes}, queue, named) if attributes else MessageView(id=message_id)
     except (DecodeError, UnicodeDecodeError) as error:
-        return MessageView(id=message_id, error=str(error))
+        return MessageView(id=message_id, problem=str(error))
 
 
 def _view(attributes: dict[str, Any], queue: str, named: bytes) -> MessageView:
@@ -312,7 +313,7 @@ def _of_entry(queue: str, named: bytes, flat: list[Any]) -> MessageView:
         return _without_data(found.message)
     fields = fields_of(flat)
     message_id = text_of(fields.get(b"id")) or named.decode(errors="backslashreplace")
-    return MessageView(id=message_id, name=text_of(fields.get(b"type")), error=found.reason if found else "")
+    return MessageView(id=message_id, name=text_of(fields.get(b"type")), problem=found.reason if found else "")
 
 
 def _without_data(message: Message) -> MessageView:
@@ -348,7 +349,7 @@ def _head(message: MessageView, token: _Token, now_ms: int, view: QueueView | No
 def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadPlace, int]:
     """Return whether a pending message runs, and for how long it is so, in ms."""
     source = _SOURCES.get(token.token[:1].decode(errors="replace"), "ready")
-    entry = EntryView(source=source, entry=token.token[2:], message=message, consumer=consumer, held_ms=token.held_ms)
+    entry = replace(message, consumer=consumer, ref=f"{source}.{ref_of(token.token[2:])}")
     holder = next((found for found in view.consumers if found.id == consumer and found.alive), None)
     if holder is None:
         return "abandoned", token.held_ms

@@ -510,7 +510,7 @@ def be_looked_at(client, mq_settings):
         receipt = (item.stream, item.entry.decode())
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
-            assert reader.before("ready", item.entry) == 0
+            assert reader.before(f"ready.{item.entry}") == 0
             watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
             note_running(wire, store.config, ME, [RunningTask(item, 5000)])
             report = Report(delivery=item, config=store.config, stopping=threading.Event())

@@ -308,7 +308,7 @@ def test_a_dead_letter_goes_back_as_it_was(store, rsmq, redis_client, ns):
         assert own_fields(redis_client, ns) == ATTRIBUTES
         dead = open_dead_letters(store.config, Pooled(get_client("inspect")))
         (entry,) = dead.find([message_id])
-        assert dead_letters.get("jobs", entry).message.data == delivery.message.data
+        assert dead_letters.get("jobs", entry).data == delivery.message.data
         assert dead.redrive([entry]) == ["REDRIVEN"]
         assert dead.redrive([entry]) == ["MISSING"]
         found = rsmq.receive("jobs")

@@ -163,7 +163,7 @@ def test_a_parked_message_leads_to_the_line_of_its_key(operator, opened):
     without_key = publish("emails", "sms", 9)
     other = publish("emails", "sms", 10)
     take(store, 1)
-    rows = operator.get(f"{BASE}emails/waiting/parked/").context["rows"]
+    rows = operator.get(f"{BASE}emails/parked/").context["rows"]
     links = {line for row in rows for line in (LINE, NO_KEY) if f"line/{line}/" in main_of(operator.get(row["url"]))}
     assert links == {LINE, NO_KEY}
     page = operator.get(f"{BASE}emails/line/{NO_KEY}/")
@@ -283,7 +283,7 @@ def test_a_unique_key_is_neither_shown_nor_in_a_form(viewer, log_in, store, redi
     page = operator.get(PAGE)
     assert "rumpelstiltskin" not in page.content.decode()
     assert [head["id"] for head in page.context["heads"]] == ["<bdi>m7</bdi>"]
-    assert page.context["heads"][0]["url"] == f"{BASE}emails/waiting/delayed/m7/"
+    assert page.context["heads"][0]["url"] == f"{BASE}emails/message/delayed/m7/"
     redis_client.hdel(keys.unique, "u:rumpelstiltskin")
     assert "rumpelstiltskin" not in operator.get(PAGE).content.decode()
     assert "rumpelstiltskin" not in press(operator, "skip", "…").content.decode()
