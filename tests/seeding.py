@@ -99,7 +99,7 @@ def handle(
 
 def handled_entry(queue: str) -> str:
     """Return the entry of the newest message in the history of a queue."""
-    return message_lists.look(queue, "handled", limit=1).rows[0].ref
+    return message_lists.messages(queue, "handled", limit=1).rows[0].ref
 
 
 def start_run(
@@ -189,4 +189,4 @@ def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
 
 def dead_entry(queue: str) -> str:
     """Return the entry of the newest dead letter."""
-    return message_lists.look(queue, "dead", limit=1).rows[0].ref
+    return message_lists.messages(queue, "dead", limit=1).rows[0].ref

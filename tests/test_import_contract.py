@@ -20,6 +20,7 @@ INNER = [
 
 #: What is built on all of that; nothing below imports an edge.
 EDGES = [
+    "inspect",
     *("task_backend", "workflows", "triggers", "rsmq", "metrics", "observability", "checks", "testing", "migrations"),
     *("admin", "management", "apps"),
 ]

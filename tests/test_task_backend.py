@@ -61,6 +61,7 @@ from mq_django.task_backend.task_api import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.purging import purge
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -570,12 +571,9 @@ def test_tasks_that_a_job_deletes_have_failed():
 
 
 def test_tasks_that_are_purged_have_failed():
-    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
-    store.create_groups()
     options = [{}, {"delay": 3600}, {"delay": 3600, "unique": "x"}, {"priority": 5}]
     results = [tasks.noop.using(**each).enqueue() for each in options]
-    while store.purge(limit=2):
-        pass
+    purge(get_config().queue("default"))
     for result in results:
         result.refresh()
         assert result.status == FAILED

@@ -195,8 +195,8 @@ def measure() -> dict[str, dict[str, float]]:
     call_command("migrate", verbosity=0)
     client, counter = Client(), Counter()
     client.force_login(User.objects.create_superuser("boss", password="x"))
-    (letter,) = message_lists.look(FULL, "dead", limit=1).rows
-    ready = message_lists.look(NEXT, "ready", limit=1).rows[0].ref
+    (letter,) = message_lists.messages(FULL, "dead", limit=1).rows
+    ready = message_lists.messages(NEXT, "ready", limit=1).rows[0].ref
     places = {
         "dead": letter.ref,
         "dead_id": letter.id,

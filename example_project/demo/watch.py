@@ -69,7 +69,7 @@ def delayed_and_dead(queue: str) -> Iterator[MessageView]:
     for state in states:
         after: str | None = ""
         while after is not None:
-            page = message_lists.look(queue, state, after=after, limit=PAGE)
+            page = message_lists.messages(queue, state, after=after, limit=PAGE)
             yield from page.rows
             after = page.after or None
 

@@ -24,7 +24,7 @@ from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs, moves
 from mq_django.inspector.jobs import ACTIONS, JobPlace, What
-from mq_django.inspector.message_lists import look
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
@@ -180,7 +180,7 @@ def _preview_of(view: QueueView, place: MessagePlace, criteria: Filter) -> Previ
         found = [_preview_of(part, place, criteria) for part in view.parts if part.own(place)]
         examples = [example for each in found for example in each.examples]
         return Preview(sum(each.count for each in found), any(each.at_most for each in found), until, examples)
-    read = look(view.name, place, criteria, limit=PREVIEWED, with_log=False)
+    read = list_messages(view.name, place, criteria, limit=PREVIEWED, with_log=False)
     count = view.own(place) if read.after else len(read.rows)
     # Of others, the id is a unique key, which may contain data.
     examples = [row.id for row in read.rows if not row.ref.startswith(UNIQUE_PREFIX)]

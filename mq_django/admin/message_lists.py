@@ -22,7 +22,8 @@ from mq_django.conf import get_config
 from mq_django.inspector import actions, dead_letters, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.explain import reason
-from mq_django.inspector.message_lists import keeps_handled, look
+from mq_django.inspector.message_lists import keeps_handled
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, ref_of
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.running_messages import RunTimes, run_time, run_times
@@ -132,7 +133,7 @@ def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
         if has_index:
             page.say(messages.WARNING, _("There is no message with the id “%(id)s” here.") % {"id": message_id[:200]})
     scanned_for = "" if has_index else message_id
-    found = look(name, state, filter_form.criteria(page, scanned_for), after=after, limit=PER_PAGE)
+    found = list_messages(name, state, filter_form.criteria(page, scanned_for), after=after, limit=PER_PAGE)
     view = quick_stats(name)
     times = run_times(view) if state == "pending" else {}
     total = "" if state == "handled" else text.number(getattr(view, state))
@@ -262,8 +263,7 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
     if not refs:
         page.say(messages.WARNING, _("Select dead letters first.") if state == "dead" else _("Select messages first."))
         return HttpResponseRedirect(list_url)
-    members = [references.named(page, ref) for ref in refs]
-    entries = [ref_of(member) for member in members] if state == "dead" else []
+    entries = [ref_of(references.named(page, ref)) for ref in refs]
     labels = (
         dead_letters.labels(name, entries[:MAX_LISTED])
         if state == "dead"
@@ -282,7 +282,7 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
             unlisted=len(refs) - len(labels),
         )
     if what == CANCEL:
-        _report(page, name, what, actions.cancel(name, members), labels)
+        _report(page, name, what, actions.cancel(name, entries), labels)
     elif what == MOVE:
         target = chosen_target(page, name)
         _report(page, name, what, moves.move(name, target, entries), labels, target=target)

@@ -20,7 +20,7 @@ from mq_django.core.texts import escape
 from mq_django.inspector import actions, explain
 from mq_django.inspector.explain import reason, why
 from mq_django.inspector.key_lines import line_hash
-from mq_django.inspector.message_lists import get
+from mq_django.inspector.message_lists import get_message
 from mq_django.inspector.message_views import MessageState, MessageView, ref_of
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.whereabouts import FoundMessageIn, Whereabouts, find_everywhere
@@ -38,7 +38,7 @@ def state_of(word: str) -> MessageState:
 
 
 def _get(page: Page, name: str, state: str, ref: str) -> MessageView | None:
-    return get(name, state_of(state), ref_of(references.named(page, ref)))
+    return get_message(name, state_of(state), ref_of(references.named(page, ref)))
 
 
 def _gone(page: Page, name: str, state: str) -> HttpResponse:
@@ -173,7 +173,7 @@ def cancel(page: Page, name: str, state: str, ref: str) -> HttpResponse:
     if page.request.method != "POST" or CONFIRMED not in page.request.POST:
         return _confirm(page, name, view, back_url)
     message_id, force = view.id, page.request.POST.get(FORCE) == "yes"
-    outcome = actions.cancel(name, [message_id.encode()], running=True, force=force)
+    outcome = actions.cancel(name, [message_id], running=True, force=force)
     if outcome.error is not None:
         page.say(messages.ERROR, sentence_of(outcome.error))
         return HttpResponseRedirect(back_url)

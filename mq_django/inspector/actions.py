@@ -8,6 +8,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import QueueFull, StoreError
+from mq_django.inspector.message_views import name_of
 from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.stores import open_access
 from mq_django.stores.control import changed, pause_command, resume_command
@@ -37,12 +38,25 @@ class Outcome:
     examples: list[str] = field(default_factory=list)
 
 
-def cancel(name: str, members: Sequence[bytes], *, running: bool = False, force: bool = False) -> Outcome:
-    """Cancel waiting messages, by their ids or by `u:` + their unique keys; with `running` also others: see Queue."""
+def cancel(name: str, message_ids: Sequence[str], *, running: bool = False, force: bool = False) -> Outcome:
+    """Cancel messages that wait, by their ids, by `u:` and their unique keys, or by their references.
+
+    Args:
+        name: the queue.
+        message_ids: which messages.
+        running: also those that are ready or being handled. Consumers are asked to cancel these: see Queue.cancel().
+        force: with `running`: replace the process of a handler that does not end within a second.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: with `running`, the queue cannot cancel these.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     config, outcome = get_config().queue(name), Outcome()
     # Of a queue with partitions the one that also producers use, which finds the partition of a message.
     store = open_access(config, open_wire("inspect", config.connection))
-    for member in members:
+    for member in map(name_of, message_ids):
         try:
             found = store.cancel_running(member, force=force) if running else store.cancel(member)
         except StoreError as error:
@@ -77,15 +91,30 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     The admin and `mq status` show who paused it and why, until it is resumed. A queue that is paused already keeps what
     it has. Of a queue with partitions all are paused.
 
+    Args:
+        name: the queue.
+        who: who pauses it, for others to see.
+        reason: why.
+
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     return _switch(name, lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
 
 
 def resume(name: str) -> bool:
-    """Resume a queue, and return whether it was paused before."""
+    """Resume a queue, and return whether it was paused before.
+
+    Args:
+        name: the queue.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _switch(name, resume_command)
 
 

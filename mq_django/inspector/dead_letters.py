@@ -55,6 +55,7 @@ def groups(name: str) -> list[DeadGroup]:
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     parts = get_config().queue(name).each_part
     each = groups_of_queues(parts, open_wires("inspect", [part.connection for part in parts]))
@@ -238,7 +239,17 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
 
 
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
-    """Redrive dead letters by their message ids; see redrive()."""
+    """Put dead letters back into their queue, each at its first attempt.
+
+    Args:
+        name: the queue.
+        message_ids: the ids of their messages.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _each_message(name, lambda dead: dead.redrive, message_ids)
 
 
@@ -248,7 +259,17 @@ def delete(name: str, entries: Sequence[str]) -> Outcome:
 
 
 def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
-    """Delete dead letters by their message ids."""
+    """Delete dead letters by their message ids.
+
+    Args:
+        name: the queue.
+        message_ids: the ids of their messages.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _each_message(name, lambda dead: dead.delete, message_ids)
 
 
@@ -322,6 +343,31 @@ def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> M
         raw=redact_bytes(found) if is_whole and found is not None else b"",
         **about,
     )
+
+
+def resubmit_message(name: str, message_id: str, written: str) -> str | None:
+    """Put a dead letter back into its queue with changed data, as a new message.
+
+    Secrets that were replaced may stay so: the placeholders stand for the values that the dead letter has.
+
+    Args:
+        name: the queue.
+        message_id: the id of its message.
+        written: the new data as JSON.
+
+    Raises:
+        DecodeError: it is not JSON.
+        InvalidMessage, MessageTooLarge: the queue does not take it, or a placeholder is where no secret was.
+        NotSupported: the queue cannot.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    for part in get_config().queue(name).places_of(message_id):
+        entry = find(part.name, message_id)
+        if entry is not None:
+            return resubmit(part.name, entry, written)
+    return None
 
 
 def resubmit(name: str, entry: str, written: str) -> str | None:

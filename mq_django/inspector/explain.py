@@ -1,5 +1,6 @@
 """Why a message is not running: the most immediate cause."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -14,12 +15,14 @@ from mq_django.core.numbers import score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
-from mq_django.inspector.message_views import MessageView, name_of
+from mq_django.inspector.message_views import MessageView, moment_text, name_of
 from mq_django.inspector.problem_sentences import busy, duration, number, pause_details, period
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
+from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.running_messages import run_time, run_times
 from mq_django.inspector.stream_reader import MAX_BEFORE
+from mq_django.stores.handled import Ending
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
@@ -194,6 +197,40 @@ def reason(word: str) -> str:
         "uncertain": _("may have been handled before"),
     }
     return known.get(word, word)
+
+
+#: What became of a message in the history of a queue, as a sentence with the time.
+_ENDINGS: Mapping[Ending, str] = {
+    "handled": "It was handled at {}.",
+    "expired": "It was discarded at {}, because it had expired.",
+    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
+    "cancelled": "It was cancelled at {}, when a consumer had it.",
+}
+
+
+def why_not_running(queue: str, view: MessageView) -> str:
+    """Return why a message is not running, which consumer runs it, or what became of it, as a sentence.
+
+    Args:
+        queue: the queue that has it.
+        view: the message, as a list or find_message() returns it. Its key is in some sentences.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    if view.state in ("dead", "handled"):
+        return ending_of(view)
+    return why(cause_of(view, look_at(queue)), name=view.name, can_see_data=True)
+
+
+def ending_of(view: MessageView) -> str:
+    """Return what became of a message that is dead or was handled, as a sentence."""
+    if view.ending is not None:
+        return _ENDINGS[view.ending].format(moment_text(view.at_ms) or "an unknown time")
+    error = f" Error: {escape(view.error)}" if view.error else ""
+    return f"It is a dead letter: {escape(reason(view.reason))}.{error}"
 
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:

@@ -1,6 +1,6 @@
 """Lists of messages in any state, and single ones, for display.
 
-look() lists a state, get() reads one message of a list again, in_log() lists a range of a topic's log.
+messages() lists a state, get_message() reads one of a list again, in_log() lists a range of a topic's log.
 """
 
 import heapq
@@ -31,7 +31,7 @@ from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
 
-def look(
+def messages(
     name: str,
     state: MessageState,
     where: Filter = NOTHING,
@@ -56,12 +56,13 @@ def look(
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     if parts := get_config().queue(name).parts:
         # The cursor begins with the number of the partition and a slash.
         number, _, cursor = after.rpartition("/")
         at = min(whole(number) or 0, len(parts) - 1)
-        found = look(parts[at].name, state, where, after=cursor, limit=limit, with_log=with_log)
+        found = messages(parts[at].name, state, where, after=cursor, limit=limit, with_log=with_log)
         more = f"{at}/{found.after}" if found.after else f"{at + 1}/" if at + 1 < len(parts) else ""
         return Scanned(found.rows, found.scanned, more)
     if state == "dead":
@@ -77,14 +78,20 @@ def look(
     return scan(read, where, after=after, limit=limit)
 
 
-def get(name: str, state: MessageState, ref: str) -> MessageView | None:
+def get_message(name: str, state: MessageState, ref: str) -> MessageView | None:
     """Return a message with all it has, by its reference; None if it is gone.
 
     A message that is in another state now may be found there, as a ready one that is pending.
 
+    Args:
+        name: the queue, or for its log a topic.
+        state: the state in which it was listed.
+        ref: the reference in its view.
+
     Raises:
         UnknownQueue, UnknownTopic: it is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     if state == "log":
         return get_in_log(name, ref)
@@ -121,6 +128,39 @@ def in_indexes(name: str, message_id: str, *, by_unique: bool = True) -> Iterato
         yield letter
     if (ended := find_handled(name, message_id)) is not None:
         yield ended
+
+
+def find_message(name: str, message_id: str) -> MessageView | None:
+    """Return a message by its id, or one that waits by its unique key; what became of it if that is kept; or None.
+
+    Ready and pending messages have no index: they are scanned if nothing else has the id, which can take some seconds
+    for a million.
+
+    Args:
+        name: the queue.
+        message_id: its id, or its unique key.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: it has partitions, and the message is in one of these.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    known = list(in_indexes(name, message_id))
+    found = next((view for view in known if view.state != "handled"), None)
+    return found or _scanned_for(name, message_id) or next(iter(known), None)
+
+
+def _scanned_for(name: str, message_id: str) -> MessageView | None:
+    states: tuple[MessageState, ...] = ("ready", "pending")
+    for state in states:
+        after: str | None = ""
+        while after is not None:
+            found = messages(name, state, Filter(id=message_id), after=after, limit=1)
+            if found.rows:
+                return found.rows[0]
+            after = found.after or None
+    return None
 
 
 # What became of the messages of a queue that has KEEP_HANDLED, for display.
@@ -298,10 +338,20 @@ def in_log(
 
     `after` is the cursor at the end of the previous page.
 
+    Args:
+        topic: its name.
+        where: which messages.
+        since: the first offset, or a time.
+        until: the last offset, or a time.
+        newest_first: the order.
+        after: the cursor at the end of the page before.
+        limit: the most messages.
+
     Raises:
         UnknownTopic: the topic is not configured.
         InvalidOffset: `since`, `until` or `after` is invalid.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     config = get_config().topic(topic)
     wire = open_wire("inspect", config.connection)

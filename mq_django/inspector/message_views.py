@@ -5,6 +5,7 @@ A reader decodes and filters messages. It builds views only of those that match,
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
@@ -17,7 +18,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import class_name
-from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.core.wire import decode_entry, entry_ms, moment
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
 from mq_django.stores.handled import Ending
@@ -217,6 +218,13 @@ def progress_line(done: float, total: float | None, note: str, **_: object) -> s
     if progress.fraction is not None:
         text += f", {math.floor(progress.fraction * 100)} %"
     return f"{text}: {note}" if note else text
+
+
+def moment_text(ms: int | None) -> str | None:
+    """Return a time as text; None without one, or if it is no date: any program may have written it."""
+    with suppress(ValueError, OverflowError, OSError):
+        return None if ms is None else moment(ms)
+    return None
 
 
 def exported(view: MessageView) -> dict[str, Any]:

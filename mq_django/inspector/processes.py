@@ -164,8 +164,16 @@ def ask(who: str, what: Ask) -> list[str]:
     It reads this with its next heartbeat. A consumer that was asked to stop is not replaced. A supervisor stops with
     its last consumer.
 
+    Args:
+        who: the id of a consumer or of a supervisor.
+        what: "quiet" or "stop".
+
     Returns:
         The queues and groups that it consumes; empty if it is gone.
+
+    Raises:
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     return _public(
         view.name

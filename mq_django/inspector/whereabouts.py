@@ -75,8 +75,13 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
 
     Ready and pending messages are scanned only if no other place has it, for up to `seconds` in total.
 
+    Args:
+        message_id: its id, or `u:` and its unique key.
+        seconds: for how long ready and pending messages are searched.
+
     Raises:
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     deadline = time.monotonic() + seconds
     # An argument of a command line may have what UTF-8 cannot encode.
@@ -171,8 +176,8 @@ class _Scan:
         self._topics = {public_name(reader.topic) for reader in readers if reader.topic}
         names = [reader.queue for reader in readers]
         # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
-        parts: list[tuple[str, _Read]] = [(name, partial(message_lists.look, name, "pending")) for name in names]
-        parts += [(name, partial(message_lists.look, name, "ready", with_log=False)) for name in names]
+        parts: list[tuple[str, _Read]] = [(name, partial(message_lists.messages, name, "pending")) for name in names]
+        parts += [(name, partial(message_lists.messages, name, "ready", with_log=False)) for name in names]
         parts += [(topic, partial(message_lists.in_log, topic)) for topic in sorted(self._topics)]
         self.not_searched = self._search([(name, read, "") for name, read in parts])
 

@@ -1,13 +1,11 @@
 """Values of the inspector as JSON, for the command `mq`."""
 
-from contextlib import suppress
 from typing import Any
 
 from mq_django.core.redaction import redact
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import moment
-from mq_django.inspector.message_views import MessageView
+from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.topics import GroupStats
@@ -68,13 +66,6 @@ def _pause(found: Pause | None) -> dict[str, Any]:
     if found is None:
         return {}
     return {"paused_by": found.who, "paused_since": moment_text(found.since_ms), "paused_reason": found.reason}
-
-
-def moment_text(ms: int | None) -> str | None:
-    """Return a time as text; None without one, or if it is no date: any program may have written it."""
-    with suppress(ValueError, OverflowError, OSError):
-        return None if ms is None else moment(ms)
-    return None
 
 
 def progress_fields(progress: Progress | None) -> dict[str, Any]:

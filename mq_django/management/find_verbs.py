@@ -9,19 +9,17 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mq_django.conf import get_config
-from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Place
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector import explain, message_lists
-from mq_django.inspector.explain import reason, why
-from mq_django.inspector.message_views import MessageState, MessageView, progress_line, progress_of
+from mq_django.inspector.explain import why
+from mq_django.inspector.message_views import MessageView, moment_text, progress_line, progress_of
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.whereabouts import FoundMessageIn, TaskEnding, Whereabouts, find_everywhere
-from mq_django.management.as_dict import as_dict, moment_text, progress_fields
-from mq_django.management.listing import scans
+from mq_django.management.as_dict import as_dict, progress_fields
 from mq_django.management.terminal import Heading, Options, Terminal, Verb, VerbResult, table
 
 # Find a message in all queues, for the verbs `find`, `why` and `show` of the command `mq`.
@@ -95,21 +93,10 @@ def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
 Found = MessageView | Ended
 
 
-#: The states whose messages have no index.
-_SCANNED: tuple[MessageState, ...] = ("ready", "pending")
-
 #: What became of a message, as a sentence with the time.
 _ENDS = {
     Place.EXPIRED: "It was discarded at {}, because it had expired.",
     Place.REPLACED: "It was replaced at {} by another message with its unique key.",
-}
-
-#: What became of a message in the history of a queue, as a sentence with the time.
-HANDLED_ENDS = {
-    "handled": "It was handled at {}.",
-    "expired": "It was discarded at {}, because it had expired.",
-    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
-    "cancelled": "It was cancelled at {}, when a consumer had it.",
 }
 
 
@@ -155,7 +142,7 @@ def show(options: Options, terminal: Terminal) -> VerbResult:
     place, found = _find(queue, options["id"])
     if isinstance(found, Ended):
         return find({**options, "queue": queue}, terminal)
-    found = message_lists.get(queue, found.state, found.ref) or found
+    found = message_lists.get_message(queue, found.state, found.ref) or found
     row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found), **_progress(queue, found)}
     return VerbResult(row, _page(row))
 
@@ -183,9 +170,7 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     Raises:
         CommandError: nothing is known of it.
     """
-    known = list(message_lists.in_indexes(queue, message_id))
-    view = next((view for view in known if view.state != "handled"), None) or _scanned(queue, message_id)
-    view = view or next(iter(known), None)
+    view = message_lists.find_message(queue, message_id)
     if view is not None:
         return view.state, view
     gone = ended(queue, message_id)
@@ -198,22 +183,12 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def _scanned(queue: str, message_id: str) -> MessageView | None:
-    """Return a ready or pending message, after as many scans as that takes."""
-    scanned = (found.rows for state in _SCANNED for found in scans(queue, state, Filter(id=message_id)))
-    return next((rows[0] for rows in scanned if rows), None)
-
-
 def _cause(queue: str, found: Found) -> dict[str, Any]:
     """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
     if isinstance(found, Ended):
         return {"kind": found.place.value, "sentence": _ENDS[found.place].format(moment_text(found.ms))}
-    if found.state == "dead":
-        error = f" Error: {escape(found.error)}" if found.error else ""
-        return {"kind": "dead", "sentence": f"It is a dead letter: {escape(reason(found.reason))}.{error}"}
-    if found.ending is not None:
-        sentence = HANDLED_ENDS[found.ending].format(moment_text(found.at_ms) or "an unknown time")
-        return {"kind": found.ending, "sentence": sentence}
+    if found.state in ("dead", "handled"):
+        return {"kind": found.ending or "dead", "sentence": explain.ending_of(found)}
     cause = explain.cause_of(found, look_at(queue))
     numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
     texts = {"consumer": cause.consumer, "key": redact_forms(cause.key)}

@@ -14,10 +14,9 @@ from mq_django.core.ids import token
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import BackgroundJob, JobPlace
-from mq_django.inspector.message_views import MessageView
+from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.queues import quick_stats, require_queue
 from mq_django.management.argument_types import whole
-from mq_django.management.as_dict import moment_text
 from mq_django.management.listing import filter_of, scans
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
 

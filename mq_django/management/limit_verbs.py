@@ -14,9 +14,9 @@ from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import KeyLine, LineHead
+from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.plans import LimitUse
 from mq_django.management.argument_types import page_size
-from mq_django.management.as_dict import moment_text
 from mq_django.management.job_verbs import result_of
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
 

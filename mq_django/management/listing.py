@@ -11,7 +11,7 @@ from typing import Any, get_args
 from django.core.management.base import CommandError
 
 from mq_django.core.filters import FailureGroup, Filter
-from mq_django.inspector.message_lists import look
+from mq_django.inspector.message_lists import messages
 from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.management.argument_types import time_ms
@@ -29,7 +29,7 @@ def scans(
 ) -> Iterator[Scanned[MessageView]]:
     """Yield the messages that match in parts, to the end of the state; dead letters newest first."""
     while True:
-        found = look(queue, state, where, after=after, limit=BATCH, with_log=with_log)
+        found = messages(queue, state, where, after=after, limit=BATCH, with_log=with_log)
         yield found
         if not found.after:
             return

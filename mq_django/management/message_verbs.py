@@ -13,7 +13,8 @@ from mq_django.core.jsontext import loads
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import actions, dead_letters
-from mq_django.inspector.message_lists import get, look
+from mq_django.inspector.message_lists import get_message
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, exported
 from mq_django.inspector.queues import quick_stats
 from mq_django.management.argument_types import cursor, page_size
@@ -60,10 +61,9 @@ def cancel(options: Options, terminal: Terminal) -> VerbResult:
         return _remove(options, terminal, "cancelled")
     if given(options) or options["rate"] or options["background"] or options["dry_run"]:
         raise CommandError("A filter, --rate, --background and --dry-run need --place.", returncode=2)
-    members = [name.encode(errors="surrogateescape") for name in ids]
     if not options["running"]:
-        return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(ids))
-    outcome = actions.cancel(options["queue"], members, running=True, force=options["force"])
+        return result_of(actions.cancel(options["queue"], ids), "cancelled", ids=len(ids))
+    outcome = actions.cancel(options["queue"], ids, running=True, force=options["force"])
     result = result_of(outcome, "cancelled", ids=len(ids))
     lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
     return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
@@ -122,7 +122,7 @@ def add_peek_options(parser: argparse.ArgumentParser) -> None:
 
 def peek(options: Options, _: Terminal) -> VerbResult:
     """Show the first messages of a place that match."""
-    read = partial(look, options["queue"], options["place"], filter_of(options))
+    read = partial(list_messages, options["queue"], options["place"], filter_of(options))
     page = first(read, after=options["after"] or "", limit=options["limit"])
     rows = list(map(as_dict, page.rows))
     note = f"There are more: --after {page.after}" if page.after and rows else ""
@@ -150,7 +150,7 @@ def _messages(queue: str, state: MessageState, where: Filter) -> Iterator[Messag
     for part in get_config().queue(queue).each_part:
         for found in scans(part.name, state, where):
             for view in found.rows:
-                yield view if view.has_data else get(part.name, state, view.ref) or view
+                yield view if view.has_data else get_message(part.name, state, view.ref) or view
 
 
 # The verb `publish` of the command `mq`.

@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.inspector import jobs
-from mq_django.inspector.message_lists import look
+from mq_django.inspector.message_lists import messages
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES
 from tests.seeding import bury, publish
@@ -62,7 +62,7 @@ def test_delayed_messages_stay_filtered_after_one_is_cancelled(operator):
     done = operator.post(asked.context["act_url"], {**chosen, **YES})
 
     assert done.url == f"{BASE}emails/delayed/{QUERY}"
-    assert len(look("emails", "delayed", limit=5).rows) == 1
+    assert len(messages("emails", "delayed", limit=5).rows) == 1
 
 
 def test_a_group_that_does_not_exist_has_no_page_and_is_not_paused(operator, redis_client, namespace):

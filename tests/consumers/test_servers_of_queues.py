@@ -109,7 +109,7 @@ def test_the_read_side_shows_the_queues_of_all_servers(mq_settings, apart, other
     shown = {view.name: view for view in inspector.overview()}
     assert {shown[name].ready for name in ("default", APART)} == {1}
     assert [view.length for view in inspector.topics.topics()] == [1]
-    assert message_lists.look(APART, "dead", limit=5).rows == []
+    assert message_lists.messages(APART, "dead", limit=5).rows == []
     assert plans.schedules(APART)[1] == []
     assert inspector.queue(APART).delayed == 1
     other.kill()

@@ -13,7 +13,7 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
-from mq_django.inspector.message_lists import look
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -237,5 +237,5 @@ def test_what_a_history_has_is_what_ended(mq_settings, settle):
     settle(
         store, [Settlement(one, ACK), Settlement(two, Bury("no")), Settlement(three, Retry()), Settlement(lost, ACK)]
     )
-    rows = look("default", "handled", limit=10).rows
+    rows = list_messages("default", "handled", limit=10).rows
     assert {(row.id, row.ending) for row in rows} == {(one.message.id, "handled"), (two.message.id, "buried")}

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
 def entries() -> list[str]:
-    return [letter.ref for letter in message_lists.look("emails", "dead", limit=500).rows]
+    return [letter.ref for letter in message_lists.messages("emails", "dead", limit=500).rows]
 
 
 def test_redriving_some_counts_what_went_and_what_did_not(redis_client):

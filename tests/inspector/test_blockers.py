@@ -41,7 +41,7 @@ def held(queue="imports", name="crunch"):
 
 def why(message_id, queue="payments"):
     for state in ("ready", "pending"):
-        for view in message_lists.look(queue, state, Filter(id=message_id), limit=1).rows:
+        for view in message_lists.messages(queue, state, Filter(id=message_id), limit=1).rows:
             return cause_of(view, inspector.queue(queue))
     raise LookupError(message_id)
 

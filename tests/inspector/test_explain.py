@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 def why(message_id):
     queue = inspector.queue("emails")
     for state in ("ready", "pending", "delayed", "unhandled", "parked"):
-        for view in message_lists.look("emails", state, Filter(id=message_id), limit=1).rows:
+        for view in message_lists.messages("emails", state, Filter(id=message_id), limit=1).rows:
             return cause_of(view, queue)
     raise LookupError(message_id)
 

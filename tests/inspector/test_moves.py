@@ -53,7 +53,7 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
 def test_some_are_moved_and_each_is_counted(redis_client):
     first, second, third = bury_many("emails", 3)
     bury_garbage(redis_client, "emails", {"x": "y"})
-    letters = message_lists.look("emails", "dead", limit=9).rows
+    letters = message_lists.messages("emails", "dead", limit=9).rows
     chosen = [letter.ref for letter in letters if letter.id != third]
 
     outcome = moves.move("emails", "default", [*chosen, chosen[0], "5-5", "nonsense"])

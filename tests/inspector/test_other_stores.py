@@ -55,7 +55,7 @@ def test_every_message_of_an_rsmq_queue_is_in_one_place(jobs, ns):
     view = inspector.queue("jobs")
     assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (2, 2, 3, 1, 1)
     for start in range(4):
-        page = message_lists.look("jobs", "delayed", after=str(start), limit=2)
+        page = message_lists.messages("jobs", "delayed", after=str(start), limit=2)
         assert [row.id for row in page.rows] == delayed[start : start + 2]
 
 
@@ -64,9 +64,9 @@ def test_what_another_program_sent_is_shown_as_its_handler_gets_it(jobs, ns):
     rsmq.create_queue("jobs")
     rsmq.send("jobs", "just text")
     named = rsmq.send("jobs", '{"type": "welcome", "data": {"password": "x"}, "id": "other"}', delay=5)
-    (row,) = message_lists.look("jobs", "ready", limit=5).rows
+    (row,) = message_lists.messages("jobs", "ready", limit=5).rows
     assert (row.name, row.data, row.problem) == ("message", "just text", "")
-    (waiting,) = message_lists.look("jobs", "delayed", limit=5).rows
+    (waiting,) = message_lists.messages("jobs", "delayed", limit=5).rows
     assert (waiting.id, waiting.name) == (named, "welcome")
     assert waiting.data == {"password": "[redacted]"}
 
@@ -95,7 +95,7 @@ def test_a_dead_letter_of_rsmq_is_resubmitted_where_other_programs_read(jobs, ns
     dead = rsmq.send("jobs", sent)
     store = opened("jobs")
     settle(store, store.take(ME, count=1)[0], Bury("no"))
-    (letter,) = message_lists.look("jobs", "dead", limit=5).rows
+    (letter,) = message_lists.messages("jobs", "dead", limit=5).rows
     written = '{"n":2}' if sent.startswith("{") else '"mended"'
     message_id = resubmit("jobs", letter.ref, written)
     assert resubmit("jobs", letter.ref, written) is None

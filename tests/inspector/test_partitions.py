@@ -180,7 +180,7 @@ def test_a_group_with_partitions_is_not_offered_for_dead_letters(mq_settings, ha
 
 def test_what_is_about_one_message_needs_a_partition(subtests):
     for ask in [
-        lambda: message_lists.get("payments", "delayed", "m1"),
+        lambda: message_lists.get_message("payments", "delayed", "m1"),
         lambda: message_lists.find_handled("payments", "m1") or message_lists.find_entry("payments", "m1"),
         lambda: moves.move("payments", "emails", ["1-0"]),
     ]:

@@ -263,7 +263,7 @@ def test_a_consumer_buries_with_plain_commands(type_in, emails, redis_client, ke
     letter = dead_letters.get("emails", *dead.find([entry]))
     assert (letter.id, letter.reason, letter.error, letter.tries) == (entry, "attempts", "no such user", 25)
     assert letter.data == {"user_id": 7}
-    assert dead.redrive([letter.entry]) == ["REDRIVEN"]
+    assert dead.redrive([letter.ref]) == ["REDRIVEN"]
     assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]
 
 

@@ -65,20 +65,20 @@ def _wait_and_look(case, store):
     assert store.find(waits)
     assert store.reschedule(waits, delay_ms=70_000)
     for state in ("ready", "pending"):
-        assert not message_lists.look(case.queue, state, limit=10).after
-    assert message_lists.look(case.queue, "delayed", limit=10).rows
+        assert not message_lists.messages(case.queue, state, limit=10).after
+    assert message_lists.messages(case.queue, "delayed", limit=10).rows
     assert message_lists.find_waiting(case.queue, waits)
-    assert actions.cancel(case.queue, [waits.encode()]).done == 1
+    assert actions.cancel(case.queue, [waits]).done == 1
     assert list(inspector.ids(case.queue))
     assert actions.pause(case.queue)
     assert actions.resume(case.queue)
-    one, two = message_lists.look(case.queue, "dead", limit=10).rows
+    one, two = message_lists.messages(case.queue, "dead", limit=10).rows
     assert len(dead_letters.look_among(case.queue, NOTHING, limit=10).rows) == dead_letters.groups(case.queue)[0].count
     assert dead_letters.redrive(case.queue, [one.ref]).done == 1
     assert resubmit(case.queue, two.ref, "99")
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
-    assert dead_letters.delete(case.queue, [message_lists.look(case.queue, "dead", limit=1).rows[0].ref]).done == 1
+    assert dead_letters.delete(case.queue, [message_lists.messages(case.queue, "dead", limit=1).rows[0].ref]).done == 1
     held = [Settlement(item, Bury("no")) for item in store.take(ME, count=1)]
     assert store.settle(ME, held) == []
     assert jobs.begin(case.queue, "redrive", who="me").word == "begun"

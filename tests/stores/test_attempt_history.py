@@ -92,7 +92,7 @@ def test_a_history_survives_being_handed_back_and_set_aside(case, store, redis_c
 
     assert isinstance(delivery, Delivery)
     assert [attempt.error for attempt in read_history(delivery.history)] == ["ValueError: 1"]
-    (held,) = message_lists.look(case.queue, "pending", limit=5).rows
+    (held,) = message_lists.messages(case.queue, "pending", limit=5).rows
     assert held.id == message_id
 
 

@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.inspector import dead_letters
-from mq_django.inspector.message_lists import look
+from mq_django.inspector.message_lists import messages
 from tests.admin.conftest import BASE
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry
 
@@ -21,7 +21,7 @@ def numbers() -> tuple[int, int]:
 
 
 def letters():
-    return look("emails", "dead", limit=50).rows
+    return messages("emails", "dead", limit=50).rows
 
 
 def test_a_dead_letter_shows_what_it_says_and_why_it_is_dead(operator):

@@ -109,7 +109,7 @@ def test_a_message_under_a_unique_key_is_named_by_its_id(clerk, redis_client):
 
     assert CANARY not in done.content.decode()
     # Nobody knows the id of one that somebody put there by hand.
-    assert [view.ref for view in message_lists.look("emails", "delayed", limit=9).rows] == [f"u:{CANARY}-of-nobody"]
+    assert [view.ref for view in message_lists.messages("emails", "delayed", limit=9).rows] == [f"u:{CANARY}-of-nobody"]
 
 
 def test_a_message_that_another_one_replaced_is_not_cancelled_in_its_place(operator):
