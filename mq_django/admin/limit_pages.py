@@ -24,8 +24,6 @@ from mq_django.inspector.plans import KeyUse, LimitUse
 
 #: The most keys with parked messages that are listed.
 MAX_KEYS = 20
-#: The most noisy keys that are listed.
-MAX_NOISY = 5
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
@@ -41,7 +39,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "parked": text.number(use.parked),
         "has_key_rate": limits.key_rate is not None,
         "has_key_concurrency": limits.key_concurrency is not None,
-        **({"keys": [_noisy(page, name, found) for found in use.noisiest[:MAX_NOISY]]} if limits.of_keys else {}),
+        **({"keys": [_noisy(page, name, found) for found in plans.noisiest(name)]} if limits.of_keys else {}),
     }
 
 
@@ -79,8 +77,8 @@ def shown_key(page: Page, key: str) -> SafeString | str:
 
 
 def share_words(share: float) -> str:
-    """Return the share of a key of the messages that were fetched in this hour."""
-    return _("about %(share)s of the messages fetched this hour") % {"share": text.percent(share)}
+    """Return the share of a key of the parked messages."""
+    return _("about %(share)s of the parked messages") % {"share": text.percent(share)}
 
 
 def _noisy(page: Page, name: str, found: KeyShare) -> dict[str, Any]:
@@ -171,7 +169,6 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
         "tabs": tabs(page, name, "parked"),
         "key": shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
         "parked": text.number(found.parked),
-        "share": "" if found.share is None else share_words(found.share),
         "waits": _waits(found) if found.parked and head else "",
         "heads": [_head(page, name, each, found.now_ms) for each in found.heads],
         "unlisted_heads": text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",

@@ -265,13 +265,6 @@ class QueueKeys(PartitionKeys):
         """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
         return self._key("counters:total")
 
-    def noisy(self, hour: int) -> str:
-        """Return the key of the HASH with the keys of the most messages fetched in an hour (hours since 1970).
-
-        Only queues with lines have it; see `lua/parts/noisy_keys.lua`. It has a TTL.
-        """
-        return self._key(f"noisy:{hour}")
-
     @property
     def handled(self) -> str:
         """STREAM: what became of messages, if the queue has KEEP_HANDLED; up to 100 in an entry. It has a TTL."""

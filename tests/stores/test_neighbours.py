@@ -57,7 +57,7 @@ DRAINS = {
     *("jobs_begin", "jobs_claim", "jobs_end"),
 }
 #: Keys that only count what happened.
-COUNTS = re.compile(r":(counters:([mh]:\d+|total)|noisy:\d+|dead-groups)$")
+COUNTS = re.compile(r":(counters:([mh]:\d+|total)|dead-groups)$")
 #: What a page asks of the counters themselves.
 READS_COUNTS = {"counters_count", "counters_totals", "queue_stats", "rsmq_stats", "topic_stats"}
 
