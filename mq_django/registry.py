@@ -4,8 +4,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import iscoroutinefunction
 
@@ -67,6 +69,8 @@ class Handler:
     aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
     #: Of a task: raises TypeError if its function cannot be called with these arguments.
     accepts: Callable[[Sequence[Any], Mapping[str, Any]], None] | None = None
+    #: Of a task: raises the error of `enqueue()` if the settings do not have the queue that its declaration names.
+    check_settings: Callable[[], None] | None = None
     #: The most messages of a call; 0: a call gets one message, and no list.
     batch: int = 0
     #: How many seconds the first message of a call waits for further ones.
@@ -90,6 +94,11 @@ _batches: dict[str, Mapping[bool, int]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: `topic:group` -> where a new group starts.
 _starts: dict[str, Offset] = {}
+
+
+#: What is made of tasks -> its name, and what raises the error of its use if the settings do not fit. Weak, because a
+#: workflow can also be made where it is started.
+_composed: WeakKeyDictionary[Any, tuple[str, Callable[[Any], None]]] = WeakKeyDictionary()
 
 
 def _skip(_: Message) -> None:
@@ -122,6 +131,20 @@ def schedule(entry: Scheduled) -> None:
     if known is not None and known.where != entry.where:
         raise ConfigurationError(f"Two schedules have the name {entry.name!r}: {known.where} and {entry.where}")
     _schedules[entry.name] = entry
+
+
+def note_composed(made: object, name: str, check: Callable[[Any], None]) -> None:
+    """Let `manage.py check` look at what is made of tasks. Whatever is declared does not read the settings itself."""
+    _composed[made] = (name, check)
+
+
+def declared() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what can be used only with settings that fit: its path or name, and what raises an error if they do not."""
+    for each in handlers():
+        if each.check_settings is not None:
+            yield each.where, each.check_settings
+    for made, (name, check) in list(_composed.items()):
+        yield name, partial(check, made)
 
 
 def schedules() -> Mapping[str, Scheduled]:

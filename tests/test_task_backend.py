@@ -623,7 +623,7 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
 def test_the_queue_must_be_configured(plain):
     queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
     with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
-        tasks.noop.using(queue_name="sms")
+        tasks.noop.using(queue_name="sms").enqueue()
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
     with pytest.raises(InvalidTask, match="not valid for backend"):

@@ -103,6 +103,12 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
+def dashed(name: object) -> str:
+    """Return a valid name for one with dots and other characters that names do not have; "" if it leads to none."""
+    found = re.sub(r"[.*:/ ]+", "-", name[:161]).strip("-") if isinstance(name, str) else ""
+    return found if is_name(found) else ""
+
+
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 

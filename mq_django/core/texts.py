@@ -8,7 +8,7 @@ To look up a class nothing is imported, because paths come from Redis.
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mq_django.core.redaction import replace_forms
 
@@ -46,6 +46,11 @@ def line(value: bytes | str) -> str:
     """Return untrusted text or bytes as one printable line, with all other characters and bytes escaped."""
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
     return text if text.isprintable() else escape(text)
+
+
+def listing(names: Iterable[str]) -> str:
+    """Return names for a sentence, sorted; "none" if there are none."""
+    return ", ".join(sorted(names)) or "none"
 
 
 def truncate(text: str, limit: int) -> str:

@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 from mq_django.core.exactly_once import current_database, is_manual
 from mq_django.core.publication import Publication, uses_outbox, with_headers
 from mq_django.core.queue_configs import DeliveryOptions
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published
@@ -296,7 +296,7 @@ def check_sending(using: object, *, on_commit: object, robust: object, outbox: o
     if not isinstance(robust, bool):
         raise InvalidMessage(f"robust must be True or False, not {repr_of(robust)}")
     if using is not None and using not in list(connections):
-        known = ", ".join(connections)
+        known = listing(connections)
         raise InvalidMessage(f"using must be the alias of a database, not {repr_of(using)}; DATABASES has {known}")
 
 

@@ -37,6 +37,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
+from mq_django.core.texts import listing
 from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
@@ -195,7 +196,7 @@ class Command(BaseCommand):
     def _config(config: Config, name: str, *, housekeeping: bool) -> QueueConfig:
         found, (topic, _, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
         if not housekeeping and _is_foreign_group(name):
-            known = ", ".join(groups(topic)) or "none"
+            known = listing(groups(topic))
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
 
