@@ -87,7 +87,8 @@ def task(
 
     Raises:
         InvalidTask: the task could not run with these options.
-        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
+        ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, or another function has the
+            same path, or a handler that name.
     """
 
     def decorate(function: Function) -> MQTask:

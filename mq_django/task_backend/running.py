@@ -54,6 +54,7 @@ def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> H
         is_async=is_async,
         keeps_result=True,
         where=task.module_path,
+        function=task.func,
         ended=_ended(task, api),
         aended=_async_ended(task, api) if is_async else None,
         accepts=partial(check_call, task),
