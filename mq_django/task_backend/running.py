@@ -25,7 +25,7 @@ from mq_django.registry import Handler
 from mq_django.stores.results import CANCELLED, EXPIRED, error_path
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
-from mq_django.task_backend.task_api import TaskAPI, end_of
+from mq_django.task_backend.task_api import RECEIVER_FAILED, TaskAPI, end_of
 
 logger = get_logger(__name__)
 
@@ -119,7 +119,6 @@ def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
     return ended
 
 
-RECEIVER_FAILED = "A receiver of task_finished failed"
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
 
 
