@@ -255,7 +255,6 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
 
 
 # Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
-# If that is when the checks have begun, as with the URLs, only the log can say it.
 @register("mq_django")
 def check_installed(**_: Any) -> list[CheckMessage]:
     """Report that the package is used, and that its app is not installed."""
@@ -274,9 +273,22 @@ def get_config() -> Config:
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:
         raise ConfigurationError(" ".join(problem.message for problem in problems))
-    if apps.ready and not apps.is_installed("mq_django"):
-        logger.warning(NOT_INSTALLED)
+    _look_for_app()
     return config
+
+
+def _look_for_app() -> None:
+    if apps.ready and not apps.is_installed("mq_django"):
+        _warn_that_app_is_missing()
+
+
+@cache
+def _warn_that_app_is_missing() -> None:
+    logger.warning(NOT_INSTALLED)
+
+
+# Views are imported when the checks have begun, which then do not look at check_installed() any more.
+_look_for_app()
 
 
 def get_config_if_valid() -> Config | None:
