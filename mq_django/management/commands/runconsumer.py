@@ -13,8 +13,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.consumers import hangups
 from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
-from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.health import Health
@@ -153,7 +153,7 @@ class Command(BaseCommand):
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
-                release_hangups()
+                hangups.release()
                 # The reloader shows errors of its thread as tracebacks.
                 check_ports(options)
                 run_with_reloader(self._run, queues, options)
