@@ -13,7 +13,7 @@ from django.dispatch import Signal
 from mq_django.core.ids import correlation_id_in
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.texts import object_of, repr_of
+from mq_django.core.texts import is_a, object_of, repr_of
 from mq_django.errors import HandlerTimeout
 from mq_django.task_backend import compat
 from mq_django.task_backend.compat import AnyResult, TaskError
@@ -108,7 +108,7 @@ class TaskSignal:
             logger.exception(RECEIVER_FAILED)
         # The handler is out of time, also if a receiver was interrupted.
         for _receiver, response in responses:
-            if issubclass(type(response), HandlerTimeout):
+            if is_a(response, HandlerTimeout):
                 raise response
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:

@@ -404,7 +404,7 @@ class QueueRun:
             raise
         raised, self._raised = self._raised, {}
         for error in raised.values():
-            if raise_errors or not isinstance(error, HANDLED_LIKE_EXCEPTIONS):
+            if raise_errors or not issubclass(type(error), HANDLED_LIKE_EXCEPTIONS):
                 self._settler.pop_added()
                 raise error
         return [self._handled(each, raised) for each in self._settler.pop_added()]

@@ -18,6 +18,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
 from mq_django.core.running_handler import Interrupted, Report, ReportSlot
+from mq_django.core.texts import is_a
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
 from mq_django.stores.base import Also, Settlement, Store, StreamEntry
@@ -57,7 +58,7 @@ class ReportBook:
 
     def is_interrupt(self, error: BaseException) -> bool:
         """Return whether a handler was interrupted because the process stops."""
-        return isinstance(error, Interrupted) and self.stopping.is_set()
+        return is_a(error, Interrupted) and self.stopping.is_set()
 
     def changed(self) -> list[Report]:
         """Return the reports of running handlers that are not saved."""
