@@ -82,7 +82,7 @@ def log_failure(
         is_callback = message.attempt == 1 and message.id.startswith(CALLBACK_PREFIX)
         level, what = logging.ERROR if is_callback else logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
     else:
-        level, what = logging.ERROR, "buried"
+        level, what = logging.ERROR, "will be buried"
     about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))
     text = "Message %s (%s) of queue %s %s after attempt %d: %s"
     extra: dict[str, str | int] = {
