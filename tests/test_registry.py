@@ -215,6 +215,11 @@ def test_an_error_is_one_that_the_docstring_lists(subtests):
                 decorate()(print)
 
 
+def test_a_name_with_a_dot_is_told_what_a_dot_is_for():
+    with pytest.raises(ConfigurationError, match=r"not 'mail\.out'\. A dot is for partitions: write 'mail-out'$"):
+        handler("mail.out", "welcome")
+
+
 def test_a_handler_is_a_function(subtests):
     for value in [5, "x", None, partial(print, 7)]:
         with subtests.test(value=value):

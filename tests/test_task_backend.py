@@ -625,6 +625,8 @@ def test_the_queue_must_be_configured(plain):
     queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
     with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
         tasks.noop.using(queue_name="sms").enqueue()
+    with pytest.raises(InvalidTask, match=r"A dot is for partitions: write 'mail-out'\.$"):
+        tasks.noop.using(queue_name="mail.out").enqueue()
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
     with pytest.raises(InvalidTask, match="not valid for backend"):

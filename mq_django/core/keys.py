@@ -109,6 +109,12 @@ def dashed(name: object) -> str:
     return found if is_name(found) else ""
 
 
+def instead_of(name: object) -> str:
+    """Return what to write in place of a name with a dot, as the end of an error; "" of any other name."""
+    other = dashed(name) if isinstance(name, str) and "." in name else ""
+    return f". A dot is for partitions: write {other!r}" if other else ""
+
+
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 

@@ -1,6 +1,6 @@
 """All settings of a project as one frozen value. `mq_django.conf` reads them."""
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from hashlib import sha256
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.core.ids import is_text
-from mq_django.core.keys import GROUP_SEPARATOR, dashed, is_name
+from mq_django.core.keys import GROUP_SEPARATOR, instead_of, is_name
 from mq_django.core.options import (
     option,
     options_of,
@@ -190,7 +190,7 @@ class Config:
         try:
             return self.queues[known_as]
         except KeyError:
-            known = listing(self.queues) + _instead(self.queues, known_as)
+            known = listing(self.queues) + (instead_of(known_as) if public_name(known_as) not in self.queues else "")
             if known_as in self.topics:
                 known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
             raise UnknownQueue(f'No queue {repr_of(name)} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
@@ -246,7 +246,7 @@ class Config:
         try:
             return self.topics[known_as]
         except KeyError:
-            known = listing(self.topics) + _instead(self.topics, known_as)
+            known = listing(self.topics) + (instead_of(known_as) if public_name(known_as) not in self.topics else "")
             if known_as in self.queues:
                 known += f". {name!r} is a queue"
             raise UnknownTopic(f'No topic {repr_of(name)} in MQ_DJANGO["TOPICS"]; configured: {known}') from None
@@ -254,12 +254,6 @@ class Config:
 
 def _text(name: object) -> str:
     return name if isinstance(name, str) else ""
-
-
-def _instead(wholes: Container[str], name: str) -> str:
-    """Return what to write for a name with a dot that is not that of a partition, as the end of an error."""
-    is_wrong = "." in name and public_name(name) not in wholes and (other := dashed(name))
-    return f". A dot is for partitions: write {other!r}" if is_wrong else ""
 
 
 def _part(wholes: Mapping[str, Any], name: str) -> Any:

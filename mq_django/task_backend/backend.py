@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 from mq_django.conf import QueueConfig, get_config, read
 from mq_django.core.handler_options import yields
 from mq_django.core.ids import STEP_NAME
+from mq_django.core.keys import instead_of
 from mq_django.core.publication import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.texts import line, listing, repr_of, text_of
@@ -140,7 +141,7 @@ class TaskBackend(Base):
     def _check_queue(self, queue: str, setting: str, known: Collection[str]) -> None:
         if queue not in known:
             raise self._api.invalid_task(
-                f"Queue {repr_of(queue)} is not valid for backend. {setting} has {listing(known)}."
+                f"Queue {repr_of(queue)} is not valid for backend. {setting} has {listing(known)}{instead_of(queue)}."
             )
 
     def _check_task(self, task: AnyTask) -> None:
