@@ -18,7 +18,7 @@ from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import listing, repr_of
 from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
-from mq_django.signals import message_published
+from mq_django.signals import message_published, send_signal
 from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_wire
 from mq_django.transport.sessions import REPLICA_MS, ReplicaWire, Wire
@@ -154,10 +154,10 @@ def announce(sender: type, publication: Publication, message_id: str) -> None:
     `message_id` is that of another message if that one keeps the unique key.
     """
     message = publication.message
-    message_published.send_robust(
-        sender, queue=message.queue, message_id=message_id, name=message.name, message=message
+    send_signal(
+        message_published, sender, queue=message.queue, message_id=message_id, name=message.name, message=message
     )
-    publication_sent.send_robust(sender, publication=publication, message_id=message_id)
+    send_signal(publication_sent, sender, publication=publication, message_id=message_id)
 
 
 class Publisher(Protocol):

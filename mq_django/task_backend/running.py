@@ -25,7 +25,7 @@ from mq_django.registry import Handler
 from mq_django.stores.results import CANCELLED, EXPIRED, error_path
 from mq_django.task_backend.arguments import check_call, has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask, normalize_json
-from mq_django.task_backend.task_api import RECEIVER_FAILED, TaskAPI, end_of
+from mq_django.task_backend.task_api import TaskAPI, end_of
 
 logger = get_logger(__name__)
 
@@ -100,7 +100,7 @@ def _ended(task: AnyTask, api: TaskAPI) -> Any:
                 with end_of(message):
                     api.finished.send(_sender(task), finished, error)
         except BaseException:
-            logger.exception(RECEIVER_FAILED)
+            logger.exception("A receiver of a signal failed")
 
     return ended
 
@@ -114,7 +114,7 @@ def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
                 with end_of(message):
                     await api.finished.asend(_sender(task), finished, error)
         except BaseException:
-            logger.exception(RECEIVER_FAILED)
+            logger.exception("A receiver of a signal failed")
 
     return ended
 

@@ -11,16 +11,11 @@ from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from mq_django.core.ids import correlation_id_in
-from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message
-from mq_django.core.texts import is_a, object_of, repr_of
-from mq_django.errors import HandlerTimeout
+from mq_django.core.texts import object_of, repr_of
+from mq_django.signals import send_signal
 from mq_django.task_backend import compat
 from mq_django.task_backend.compat import AnyResult, TaskError
-
-logger = get_logger(__name__)
-
-RECEIVER_FAILED = "A receiver of a signal of tasks failed"
 
 # Django's signals about tasks, which are sent only if there are receivers.
 
@@ -86,30 +81,17 @@ class TaskSignal:
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal. With an `error` it is sent inside `except`, as Django does: receivers may report it.
 
-        What receivers raise is logged, and also what logging raises: a project may have a filter that fails.
+        Django's own receiver logs, and so runs filters of the project, which may raise: see send_signal().
         """
         if error is None:
-            self._send(sender, result)
+            send_signal(self.signal, sender, task_result=result)
             return
         found = error.__traceback__
         try:
             raise error  # noqa: TRY301 - there is nothing to call
         except BaseException:  # noqa: BLE001 - it ends here
             error.__traceback__ = found
-            self._send(sender, result)
-
-    def _send(self, sender: type, result: AnyResult) -> None:
-        responses: Sequence[tuple[Any, Any]] = ()
-        try:
-            responses = self.signal.send_robust(sender, task_result=result)
-        except HandlerTimeout:
-            raise
-        except (Exception, SystemExit):
-            logger.exception(RECEIVER_FAILED)
-        # The handler is out of time, also if a receiver was interrupted.
-        for _receiver, response in responses:
-            if is_a(response, HandlerTimeout):
-                raise response
+            send_signal(self.signal, sender, task_result=result)
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal on an event loop. Receivers that are not coroutine functions run in a thread."""
