@@ -5,6 +5,7 @@ import logging
 import pickle
 import re
 import sys
+from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
 from unittest import mock
@@ -621,7 +622,9 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
 def test_the_queue_must_be_configured(plain):
     queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
     with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
-        tasks.noop.using(queue_name="sms")
+        tasks.noop.using(queue_name="sms").enqueue()
+    with pytest.raises(InvalidTask, match=r"A dot is for partitions: write 'mail-out'\.$"):
+        tasks.noop.using(queue_name="mail.out").enqueue()
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
     with pytest.raises(InvalidTask, match="not valid for backend"):
@@ -1071,15 +1074,53 @@ def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
     assert result.errors[0].traceback == "running when its process died"
 
 
+class Unusable(logging.Handler):
+    """As of a project whose filter reads `record.request`."""
+
+    def filter(self, record):
+        raise AttributeError("request")
+
+
+@contextmanager
+def unusable_logging():
+    root, level, logger = logging.getLogger(), logging.getLogger(LOGGER).level, logging.getLogger(LOGGER)
+    unusable = Unusable()
+    root.addHandler(unusable)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.removeHandler(unusable)
+        logger.setLevel(level)
+
+
+#: What a project may do wrong around a task.
+AROUND = {
+    f"{error.__name__} of a receiver of {name}": functools.partial(hears, signal, raises=error("not our problem"))
+    for error in (RuntimeError, SystemExit)
+    for name, signal in (("enqueued", task_enqueued), ("started", task_started), ("finished", task_finished))
+}
+
+
+@pytest.mark.parametrize("around", [*AROUND.values(), unusable_logging], ids=[*AROUND, "logging"])
 @pytest.mark.parametrize("task", [tasks.noop, tasks.shout, tasks.refuse])
-def test_a_receiver_of_task_finished_that_raises_changes_nothing(task, caplog):
-    with hears(task_finished, raises=SystemExit("not our problem")):
+def test_no_receiver_and_no_logging_changes_what_happens_to_a_task(task, around, caplog):
+    with around():
         enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
         work("default")
     enqueued.refresh()
     assert enqueued.status == (TaskResultStatus.FAILED if task is tasks.refuse else TaskResultStatus.SUCCESSFUL)
-    assert len(enqueued.errors) == (task is tasks.refuse)
-    assert "A receiver of task_finished failed" in caplog.text
+    assert [error.exception_class for error in enqueued.errors] == ([tasks.Refused] if task is tasks.refuse else [])
+    assert "A receiver of a signal failed" in caplog.text or "Error calling" in caplog.text
+
+
+@pytest.mark.parametrize("task", [tasks.noop, tasks.shout])
+def test_a_timeout_while_a_receiver_runs_is_that_of_the_task(task):
+    with hears(task_started, raises=HandlerTimeout("late")):
+        enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
+        work("default")
+    enqueued.refresh()
+    assert [error.exception_class for error in enqueued.errors] == [HandlerTimeout]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -1102,7 +1143,7 @@ def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back
         tasks.noop.enqueue()
         transaction.on_commit(lambda: seen.append("later"))
     assert seen == ["later"]
-    assert "Error calling announce.<locals>.send_task_enqueued" in caplog.text
+    assert "Error calling hears.<locals>.receiver" in caplog.text
     assert len(work("default")) == 1
 
 

@@ -41,7 +41,7 @@ def disagreement(config: DeliveryOptions, found: str) -> str:
     what = config.counted_as.format(config=config)
     if found == CLOSED:
         return f"{what} accepts no messages while its number of partitions is changed"
-    known = "no partitions" if found == "1" else f"{truncate(line(found), 40)} partitions"
+    known = "no partitions" if found == "1" else f"{truncate(line(found), 40) or repr(found)} partitions"
     return (
         f"{what} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the other "
         f"processes, or {config.other_count.format(config=config)}"

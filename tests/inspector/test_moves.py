@@ -41,6 +41,7 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
         ("orders:typo", UnknownQueue, "has no group 'typo'"),
         ("nope", UnknownQueue, "No queue 'nope'"),
         ("", UnknownQueue, "No queue ''"),
+        ("mail.out", UnknownQueue, "A dot is for partitions: write 'mail-out'"),
     ]:
         for number, act in enumerate(acts):
             with subtests.test(target=target, act=number), pytest.raises(error, match=sentence):
