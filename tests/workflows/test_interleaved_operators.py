@@ -22,15 +22,17 @@ class Interruption:
     """Does something before one of the trips of something else."""
 
     def __init__(self, monkeypatch):
-        self.act, self._left, self._trip = None, 0, Pooled.trip
-        monkeypatch.setattr(Pooled, "trip", lambda wire, commands: self._look(wire, commands))
+        self.act, self._left = None, 0
+        trip = Pooled.trip
 
-    def _look(self, wire, commands):
-        self._left -= 1
-        if self.act and self._left < 0:
-            act, self.act = self.act, None
-            act()
-        return self._trip(wire, commands)
+        def look_and_trip(wire, commands):
+            self._left -= 1
+            if self.act and self._left < 0:
+                act, self.act = self.act, None
+                act()
+            return trip(wire, commands)
+
+        monkeypatch.setattr(Pooled, "trip", look_and_trip)
 
     def before(self, trip, act):
         self._left, self.act = trip, act
@@ -56,7 +58,7 @@ def told(run):
 
 
 def interrupted(interruption, one, other, state):
-    """Yield what each has done by its word, and the callbacks of the run, for each trip of `one` that `other` precedes."""
+    """Yield what each says to have done, and the callbacks, for each trip of `one` before which `other` acts."""
     for trip in count():
         run, done = begin(state), Counter()
 
