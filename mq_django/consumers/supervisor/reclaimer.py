@@ -328,8 +328,7 @@ class Reclaimer(Service):
     def _count(self, number: int, moved: int) -> None:
         """Count messages of dead consumers that others get. It comes last: without counters nothing else may fail.
 
-        Not counted is what a consumer has held and never seen, since it was stopped or dead when Redis assigned it that: it
-        is handed back, and is the same recovery as before.
+        What Redis has assigned to a consumer that was stopped or dead already is handed back, and not counted again.
         """
         self._uncounted[number] += moved
         if count := self._uncounted[number]:
