@@ -192,7 +192,7 @@ _BRACKET = re.compile(r"[\[\](){}]")
 _WORD = r"""(?:[^\s,;&"'\\}\])]|\\(?!\\{0,64}["'])|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
 _WORDS = re.compile(rf"(?:(?:Bearer|Basic|Token)[ ]+)?{_WORD}+(?:[ ]+{_WORD}+(?=[^\n=;]{{0,200}};))*", re.IGNORECASE)
 _PHRASE = re.compile(rf"{_WORD}+(?:[ \t]+{_WORD}+)*")
-#: The end of a line, also in text with any level of quoting; what may stand before a value in YAML: tags and anchors, the
+#: The end of a line, also in text with any level of quoting; what stands before a value in YAML: tags and anchors, the
 #: sign of a block of lines, and a comment; and the next line of the block.
 _LINE_END = r"(?:\r|\\{1,64}r)?(?:\n|\\{1,64}n)"
 _PROPERTY = r"""(?:!|&(?!&))(?:(?!\\{1,64}[rn])[^\s"'])*+"""
