@@ -228,6 +228,25 @@ def redact(value: Any, *, depth: int = 0) -> Any:
     return redact_text(value) if isinstance(value, str) else value
 
 
+def secrets_in(value: Any, *, depth: int = 0) -> set[str]:
+    """Return the texts and numbers in JSON data that redact() replaces because of their keys."""
+    if depth > MAX_DEPTH:
+        return set()
+    if isinstance(value, Mapping):
+        pairs = [(each, is_secret(key)) for key, each in value.items()]
+    else:
+        pairs = [(each, False) for each in value] if isinstance(value, list | tuple) else []
+    found = [_leaves(each) if hides else secrets_in(each, depth=depth + 1) for each, hides in pairs]
+    return set().union(*found)
+
+
+def _leaves(value: Any, *, depth: int = 0) -> set[str]:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return {str(value)}
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return set().union(*(_leaves(each, depth=depth + 1) for each in items)) if depth <= MAX_DEPTH else set()
+
+
 def _keys(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of a dict by what is shown of them: not a log-in in a URL."""
     found: dict[str, str] = {}
