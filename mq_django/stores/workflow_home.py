@@ -307,7 +307,7 @@ class WorkflowHome:
         state, left, changed, *starts = rest
         fours = zip(*[iter(starts)] * 4, strict=True)
         found = [Start(entry, step.decode(), of_round, body) for entry, step, of_round, body in fours]
-        return Advanced(state.decode(), bool(left), found, changed=[int(number) for number in changed])
+        return Advanced(state.decode(), bool(left), found, changed=[whole(number) or 0 for number in changed])
 
 
 # The notes of a queue about steps of workflows that have ended: see `lua/parts/step_notes.lua`.
