@@ -233,11 +233,14 @@ class StreamReader(RoomReader):
         if source == "priority":
             yield from self._ranked(self._keys.priority, where, place_in(after), limit, max_bytes)
             return
-        args: list[Argument] = [self._keys.group, after, limit, max_bytes]
-        command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
-        flat = reply_or_raise(self._wire.trip([command])[0])
-        for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            yield f"{source}.{entry.decode()}", view_of_entry(self._queue, source, entry, fields, where)
+        more = 1
+        while more:
+            args: list[Argument] = [self._keys.group, after, limit, max_bytes]
+            command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
+            more, *flat = reply_or_raise(self._wire.trip([command])[0])
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+                after, limit = entry.decode(), limit - 1
+                yield f"{source}.{after}", view_of_entry(self._queue, source, entry, fields, where)
 
     def pending(
         self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
