@@ -83,7 +83,7 @@ class Problem:
 
 def shown_setting(value: Any) -> str:
     """Return a setting's value for error messages, without the password of a URL, even of one that is no URL."""
-    return re.sub(r"(//?).*@", r"\1***@", repr_of(value, 4000))[:100]
+    return re.sub(r"(//?|:).*@", r"\1***@", repr_of(value, 4000))[:100]
 
 
 class _Reader:

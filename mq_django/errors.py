@@ -104,7 +104,7 @@ class OutboxRequired(InvalidMessage):
 
 
 class InvalidArguments(PublishError, TypeError):
-    """A task's function cannot be called with these arguments, or JSON cannot hold them."""
+    """A task's function or a method cannot be called with these arguments, or JSON cannot hold them."""
 
 
 class UnknownQueue(PublishError, LookupError):

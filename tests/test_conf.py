@@ -348,22 +348,34 @@ def test_all_problems_are_found_at_once():
     assert len(problems) == 5
 
 
+#: Values with a password, as they are written for a server.
+SERVERS = (
+    "redis://user:secret@localhost/0",
+    *("user:secret@localhost:6379", ":secret@localhost", "localhost:6379,password=secret", "redis://h?password=secret"),
+)
+
+
 def test_a_password_is_not_shown_wherever_a_url_is(mq_settings, subtests):
-    url = "redis://user:secret@localhost/0"
-    for wrong in [
+    wrongs = [
         *({"CONNECTION": "http://user:secret@localhost"}, {"CONNECTION": "reds://user:secret@localhost"}),
         *({"CONNECTION": "redis:/user:secret@localhost"}, {"CONNECTION": "http://user:" + "secret" * 100 + "@h"}),
-        *({name: url} for name in ("NAMESPACE", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "MIDDLEWARE", url)),
-        *({"QUEUES": {url: {}}}, {"QUEUES": {url: url}}, {"TOPICS": {url: {}}}, {"SCHEDULES": {url: {}}}),
-        *({"QUEUES": {"emails": {name: url}}} for name in ("TIMEOUT", "STORE", "OUTBOX", "RETRY", "CONCURRENCY", url)),
-        *({"QUEUES": {"emails": {"OUTBOX": value}}} for value in ({url: True}, {"KEEP_UNTIL": url})),
-        *({"QUEUES": {"emails": {"RETRY": value}}} for value in ({url: 1}, {"delay": url})),
-        *(
-            {"SCHEDULES": {"a": {"every": 60, "name": "b", option: url}}}
-            for option in ("queue", "cron", "priority", url)
-        ),
-        {"THRESHOLDS": {url: 1}},
-    ]:
+        *({"CONNECTION": url} for url in SERVERS[1:4]),
+    ]
+    for url in SERVERS:
+        wrongs += [
+            *({name: url} for name in ("NAMESPACE", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "MIDDLEWARE", url)),
+            *({"DIRECTORY": url}, {"MODULES": url}, {"DISCOVER": url}, {"DIRECTORY": [url]}),
+            *({"QUEUES": {url: {}}}, {"QUEUES": {url: url}}, {"TOPICS": {url: {}}}, {"SCHEDULES": {url: {}}}),
+            *({"QUEUES": {"a": {name: url}}} for name in ("TIMEOUT", "STORE", "OUTBOX", "RETRY", "CONCURRENCY", url)),
+            *({"QUEUES": {"emails": {"OUTBOX": value}}} for value in ({url: True}, {"KEEP_UNTIL": url})),
+            *({"QUEUES": {"emails": {"RETRY": value}}} for value in ({url: 1}, {"delay": url})),
+            *(
+                {"SCHEDULES": {"a": {"every": 60, "name": "b", option: url}}}
+                for option in ("queue", "cron", "priority", url)
+            ),
+            {"THRESHOLDS": {url: 1}},
+        ]
+    for wrong in wrongs:
         with subtests.test(wrong=wrong):
             mq_settings(**wrong)
             said = [f"{error.msg} {error.hint}" for error in [*check_settings(), *check_connection()]]

@@ -19,7 +19,7 @@ from django.db import transaction
 from django.template import Context, Template
 from django.utils import timezone
 
-from mq_django import RetryPolicy, get_result, queues, task
+from mq_django import RetryPolicy, get_result, queues, task, topics
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
@@ -383,6 +383,35 @@ def test_an_option_that_does_not_exist_is_an_error_of_ours_that_says_what_to_wri
             tasks.noop.using(**options)
         assert isinstance(raised.value, TypeError)
         assert str(raised.value).startswith("MQTask.using() got an unexpected keyword argument ")
+
+
+@pytest.mark.usefixtures("mq_settings")
+def test_an_option_that_publishing_does_not_have_is_the_same(mq_settings, subtests):
+    mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
+    queue, topic = queues["emails"], topics["orders"]
+    for name, call, options, said in [
+        (
+            "Queue.publish",
+            functools.partial(queue.publish, "n", 1),
+            {"countdown": 5},
+            r"Write publish\(\.\.\., delay=\.\.\.\)$",
+        ),
+        (
+            "Queue.publish",
+            functools.partial(queue.publish, "n"),
+            {"eta": 5, "task_id": 1},
+            "deliver_at=..., message_id=...",
+        ),
+        ("Queue.publish", functools.partial(async_to_sync(queue.apublish), "n"), {"foo": 5}, "'foo'$"),
+        ("Queue.publish_many", functools.partial(queue.publish_many, [("n", 1)]), {"run_at": 5}, "deliver_at="),
+        ("Topic.publish", functools.partial(topic.publish, "n"), {"ttl": 5}, "expires="),
+        ("Topic.publish", functools.partial(topic.publish, "n"), {"delay": 5}, "'delay'$"),
+        ("Topic.publish_many", functools.partial(topic.publish_many, [("n", 1)]), {"countdown": 5}, "'countdown'$"),
+    ]:
+        with subtests.test(name, options=options), pytest.raises(InvalidArguments, match=said) as raised:
+            call(**options)
+        assert isinstance(raised.value, TypeError)
+        assert str(raised.value).startswith(f"{name}() got an unexpected keyword argument ")
 
 
 def test_using_keeps_what_is_not_named():

@@ -90,7 +90,7 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
 
 
 def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
-    found = processes.everybody()
+    found = processes.everybody(asked)
     selected = [
         process
         for supervisor in found.supervisors
@@ -142,6 +142,7 @@ def _context(page: Page) -> dict[str, Any]:
         "summary": _summary(found),
         "supervisors": [_supervisor(page, found, one) for one in found.supervisors[:MAX_SHOWN]],
         "unlisted": text.number(len(found.supervisors) - MAX_SHOWN) if len(found.supervisors) > MAX_SHOWN else "",
+        "left_out": text.number(found.left_out) if found.left_out else "",
         "alone": [{"name": name, "url": page.queue_url(name)} for name in found.alone[:MAX_ALONE]],
         "more_alone": text.number(len(found.alone) - MAX_ALONE) if len(found.alone) > MAX_ALONE else "",
     }

@@ -42,6 +42,9 @@ PARTS = (
     "consumers",
 )
 
+#: Consumers that are listed, live ones first. Other programs may have written any number.
+MAX_CONSUMERS = 500
+
 #: Parts that only some queues have.
 NOT_ALWAYS = ("place", "partitions", "limits", "keys", "schedules")
 
@@ -98,7 +101,8 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         # Some of its partitions are paused, others are not.
         "resume_url": page.url("resume", name) if view.paused_parts and not view.paused else "",
         "purge_url": page.url("act_on_all", name, "ready", "delete"),
-        "consumers": [_consumer(view, found) for found in view.consumers],
+        "consumers": [_consumer(view, found) for found in view.consumers[:MAX_CONSUMERS]],
+        "unlisted_consumers": text.number(unlisted) if (unlisted := len(view.consumers) - MAX_CONSUMERS) > 0 else "",
         "consume": view.consume,
         "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
         **charts.frame(page, page.url("figures", name)),

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from mq_django.core.clock import MAX_DELAY, read_duration
 from mq_django.core.limits import Limit, Rate, Weights
+from mq_django.core.redaction import replace_logins
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, check_maxsize
 from mq_django.core.texts import repr_of
@@ -268,7 +269,13 @@ def read_own_connection(value: Any) -> str:
     return read_connection(value) if value else ""
 
 
-read_directory = _reader((str, Path), "a path", convert=Path)
+read_directory = _reader(
+    (str, Path),
+    "a path, and no URL",
+    # The value of a path is shown, for example when it cannot be used.
+    lambda value: "://" not in (text := str(value)) and replace_logins(text, "") == text,
+    Path,
+)
 read_options_by_name = _reader(Mapping, 'a dict of name: options, such as {"default": {}}')
 read_signals = _reader(
     (list, tuple),

@@ -6,8 +6,9 @@ of one call, and by `resubmission()` for a message that was published before.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from inspect import Parameter, signature
 from typing import Any, NamedTuple, TypeVar
 
 from mq_django.core import clock
@@ -28,7 +29,7 @@ from mq_django.core.wire import (
     RESERVED,
     encode_body,
 )
-from mq_django.errors import InvalidMessage, MessageTooLarge, NotSupported
+from mq_django.errors import InvalidArguments, InvalidMessage, MessageTooLarge, NotSupported
 
 # Check the arguments of a publish when it is called.
 
@@ -49,6 +50,39 @@ _ORDERED = (
     "message that is published at once would overtake those of its key that a relay publishes"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+#: Other queues' names of options, and ours: of `publish()`, and of `using()` of a task.
+_OURS = {
+    **dict.fromkeys(("countdown", "delay_seconds", "delay_ms"), ("delay",)),
+    **dict.fromkeys(("eta", "run_at", "run_after", "deliver_at", "schedule"), ("run_after", "deliver_at")),
+    **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout"), ("timeout",)),
+    **dict.fromkeys(("max_retries", "retries", "max_attempts"), ("retry",)),
+    **dict.fromkeys(("task_id", "job_id"), ("message_id",)),
+    **dict.fromkeys(("ttl", "max_age", "expires_in"), ("expires",)),
+    "queue": ("queue_name",),
+}
+
+
+def instead_of(call: Callable[..., Any], names: Iterable[str], written: str = "") -> str:
+    """Return what to write for options that other queues have, as a sentence; "" if nothing stands for them.
+
+    Args:
+        call: the function, whose options are its keyword-only parameters.
+        names: the options.
+        written: how the function's options are written, such as "publish({})"; "": by its name.
+    """
+    options = {each.name for each in signature(call).parameters.values() if each.kind is Parameter.KEYWORD_ONLY}
+    named = dict.fromkeys(known for name in names for known in (name, *_OURS.get(name, ())) if known in options)
+    shown = ", ".join(f"{name}=..." for name in named)
+    return f". Write {(written or f'{call.__name__}(..., {{}})').format(shown)}" if named else ""
+
+
+def unknown_options(call: Callable[..., Any], names: Collection[str], written: str = "") -> InvalidArguments:
+    """Return the error for options that a function does not have; see instead_of()."""
+    first, *_ = names
+    said = f"{call.__qualname__}() got an unexpected keyword argument {first!r}"
+    return InvalidArguments(f"{said}{instead_of(call, names, written)}")
 
 
 def check_iterable(what: str, given: Iterable[T]) -> Iterator[T]:

@@ -130,6 +130,17 @@ def replace_forms(text: str, mark: str) -> str:
     return _FORMS.sub(mark, text) if any(sign in text for sign in _SIGNS) else text
 
 
+#: A log-in in front of a host, as in a URL without its scheme, and the value of an option, as in `?password=x`.
+_LOGIN = re.compile(r"""[^\s/:@"']{0,300}:(?!//|\[redacted\])[^\s"']{1,300}@""")
+_ASSIGNED = re.compile(r"""(?P<key>[\w.-]{1,200})=[^\s&,;"']+""")
+
+
+def replace_logins(text: str, mark: str) -> str:
+    """Return the text of a value that stands at the wrong place, such as a setting, with a mark in place of secrets."""
+    text = _LOGIN.sub(f"{mark}@", replace_forms(text, mark))
+    return _ASSIGNED.sub(lambda found: f"{found['key']}={mark}" if is_secret(found["key"]) else found[0], text)
+
+
 def _words(key: str) -> list[str]:
     return [word.lower() for word in _WORD_BREAK.split(key[:MAX_KEY]) if word]
 
@@ -181,9 +192,13 @@ _BRACKET = re.compile(r"[\[\](){}]")
 _WORD = r"""(?:[^\s,;&"'\\}\])]|\\(?!\\{0,64}["'])|[,&](?![\w.-]{1,80}=)(?=[^\s,;&"'\\}\])])|[}\])](?=[\w@!$%*+]))"""
 _WORDS = re.compile(rf"(?:(?:Bearer|Basic|Token)[ ]+)?{_WORD}+(?:[ ]+{_WORD}+(?=[^\n=;]{{0,200}};))*", re.IGNORECASE)
 _PHRASE = re.compile(rf"{_WORD}+(?:[ \t]+{_WORD}+)*")
-#: The end of a line, also in text with any level of quoting; the sign of a block of lines in YAML, and its next line.
+#: The end of a line, also in text with any level of quoting; what stands before a value in YAML: tags and anchors, the
+#: sign of a block of lines, and a comment; and the next line of the block.
 _LINE_END = r"(?:\r|\\{1,64}r)?(?:\n|\\{1,64}n)"
-_BLOCK = re.compile(rf"(?:[|>][-+\d]{{0,2}})?[ \t]{{0,8}}(?={_LINE_END})")
+_PROPERTY = r"""(?:!|&(?!&))(?:(?!\\{1,64}[rn])[^\s"'])*+"""
+_PROPERTIES = re.compile(rf"(?:{_PROPERTY}[ \t]{{1,8}}){{1,4}}")
+_COMMENT = r"(?:#(?:(?!\\{1,64}[rn])[^\r\n])*+)?"
+_BLOCK = re.compile(rf"(?:{_PROPERTY}[ \t]{{0,8}}){{0,4}}(?:[|>][-+\d]{{0,2}})?[ \t]{{0,8}}{_COMMENT}(?={_LINE_END})")
 _NEXT_LINE = re.compile(
     rf"(?:{_LINE_END}[ \t]{{0,200}}(?={_LINE_END}))*+(?P<end>{_LINE_END})(?P<indent>[ \t]{{0,200}})(?P<list>- )?"
 )
@@ -211,6 +226,25 @@ def redact(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return _redact_list(value, depth)
     return redact_text(value) if isinstance(value, str) else value
+
+
+def secrets_in(value: Any, *, depth: int = 0) -> set[str]:
+    """Return the texts and numbers in JSON data that redact() replaces because of their keys."""
+    if depth > MAX_DEPTH:
+        return set()
+    if isinstance(value, Mapping):
+        pairs = [(each, is_secret(key)) for key, each in value.items()]
+    else:
+        pairs = [(each, False) for each in value] if isinstance(value, list | tuple) else []
+    found = [_leaves(each) if hides else secrets_in(each, depth=depth + 1) for each, hides in pairs]
+    return set().union(*found)
+
+
+def _leaves(value: Any, *, depth: int = 0) -> set[str]:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return {str(value)}
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return set().union(*(_leaves(each, depth=depth + 1) for each in items)) if depth <= MAX_DEPTH else set()
 
 
 def _keys(data: Mapping[str, Any]) -> dict[str, str]:
@@ -284,6 +318,8 @@ def _end_of_value(text: str, found: re.Match[str]) -> int:
         return end
     if text.startswith(REDACTED, at):
         at += len(REDACTED)
+    if properties := _PROPERTIES.match(text, at):
+        at = properties.end()
     call = _CALL.match(text, at)
     if text[at : at + 1] in ("{", "[", "(") or call:
         return _end_of_bracket(text, call.end() if call else at)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard, TypeVar
 
-from mq_django.core.redaction import replace_forms
+from mq_django.core.redaction import replace_logins
 
 # Make unprintable characters in untrusted text visible, such as those that hide or reorder text.
 
@@ -109,7 +109,7 @@ def repr_of(value: object, limit: int = 100) -> str:
     """
     try:
         # A URL may stand anywhere. If it were cut first, the end of its password could not be told.
-        return line(replace_forms(f"{value!r:.{limit + MAX_URL}}", "[redacted]"))[:limit]
+        return line(replace_logins(f"{value!r:.{limit + MAX_URL}}", "[redacted]"))[:limit]
     except BaseException:  # noqa: BLE001 - its __repr__ may even exit
         return f"a value of {type.__repr__(type(value))}"[:limit]
 

@@ -30,6 +30,8 @@ Known = Mapping[str, Mapping[Receipt, tuple[MessageView, Progress | None]]]
 
 #: The most running deliveries of one queue whose messages are read.
 MAX_RUNNING = 200
+#: The most consumers that are listed, live ones first. Other programs may have written any number.
+MAX_PROCESSES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +101,15 @@ class Everybody:
     alone: Sequence[str]
     #: Queue whose consumers cannot be read -> its error.
     errors: Mapping[str, str]
+    #: How many more consumers there are.
+    left_out: int = 0
 
 
-def everybody() -> Everybody:
-    """Return all consumers, live ones first.
+def everybody(only: str = "") -> Everybody:
+    """Return up to MAX_PROCESSES consumers, live ones first.
+
+    Args:
+        only: only the consumer or supervisor with this id.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -112,21 +119,26 @@ def everybody() -> Everybody:
     found = [part for view in wholes for part in view.each_part]
     views = [view for view in found if not view.error]
     known = _known(views)
-    by_supervisor: dict[str, dict[str, list[tuple[str, ConsumerView]]]] = defaultdict(lambda: defaultdict(list))
+    processes: dict[tuple[str, str], list[tuple[str, ConsumerView]]] = defaultdict(list)
     for view in views:
         for consumer in filter(lambda one: one.is_process, view.consumers):
-            by_supervisor[consumer.supervisor][consumer.id].append((view.name, consumer))
+            if only in ("", consumer.id, consumer.supervisor):
+                processes[consumer.supervisor, consumer.id].append((view.name, consumer))
+    live_first = sorted(processes.values(), key=lambda found: not any(one.alive for _, one in found))
+    by_supervisor: dict[str, list[list[tuple[str, ConsumerView]]]] = defaultdict(list)
+    for each in live_first[:MAX_PROCESSES]:
+        by_supervisor[each[0][1].supervisor].append(each)
     housekeeping = _housekeeping(views)
     supervisors = []
     for name in dict.fromkeys([*by_supervisor, *housekeeping]):
-        consumers = by_supervisor[name].values()
-        shown = [_process(each, known) for each in consumers]
-        supervisors.append(_supervisor(name, shown, [*consumers], housekeeping.get(name, ())))
+        shown = [_process(each, known) for each in by_supervisor[name]]
+        supervisors.append(_supervisor(name, shown, by_supervisor[name], housekeeping.get(name, ())))
     return Everybody(
         now_ms=max((view.now_ms for view in views), default=0),
         supervisors=sorted(supervisors, key=lambda found: (not found.alive, found.host, found.id)),
         alone=[view.name for view in wholes if not (view.error or view.is_served)],
         errors={view.name: view.error for view in found if view.error},
+        left_out=max(0, len(live_first) - MAX_PROCESSES),
     )
 
 
@@ -297,7 +309,7 @@ def find_process(consumer: str) -> tuple[SupervisorView, ProcessView] | None:
     Raises:
         StoreError: cannot reach Redis.
     """
-    found = ((one, process) for one in everybody().supervisors for process in one.processes)
+    found = ((one, process) for one in everybody(consumer).supervisors for process in one.processes)
     return next(((one, process) for one, process in found if process.id == consumer), None)
 
 

@@ -16,7 +16,7 @@ from mq_django.inspector.running_messages import with_blockers, with_fetched
 from mq_django.inspector.statistics import counted, hours_of, look, look_closely, summed
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
-from mq_django.stores.topic_stats import MAX_GROUPS, group_names
+from mq_django.stores.topic_stats import group_names, shares
 from mq_django.transport.connections import node_of, open_wire, open_wires
 from mq_django.transport.sessions import Wire, reply_or_raise
 
@@ -213,10 +213,27 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
         if of == topic.public_name
     }
     there = group_names(topics, wires_of(topics))
-    for topic, names in zip(topics, there, strict=True):
+    for topic, names in zip(topics, shares(topics, there), strict=True):
         if not isinstance(names, StoreError):
-            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names[:MAX_GROUPS]}
+            found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
     return found
+
+
+def groups_left_out() -> dict[str, int]:
+    """Return how many groups of topics with too many of them overview() does not show.
+
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    topics = list(get_config().topics.values())
+    there = group_names(topics, wires_of(topics)) if topics else []
+    pairs = zip(topics, there, shares(topics, there), strict=True)
+    more = {
+        topic.name: len(names) - len(shown)
+        for topic, names, shown in pairs
+        if not isinstance(names, StoreError) and not isinstance(shown, StoreError)
+    }
+    return {name: count for name, count in more.items() if count}
 
 
 def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueView]:

@@ -256,12 +256,15 @@ class StreamReader(RoomReader):
         if source == "priority":
             yield from self._ranked(self._keys.priority, where, place_in(after), limit, max_bytes)
             return
-        args: list[Argument] = [self._keys.group, after, limit, max_bytes]
-        command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
-        flat = reply_or_raise(self._wire.trip([command])[0])
-        for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            ref = f"{source}.{entry.decode()}"
-            yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref)
+        more = 1
+        while more:
+            args: list[Argument] = [self._keys.group, after, limit, max_bytes]
+            command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
+            more, *flat = reply_or_raise(self._wire.trip([command])[0])
+            for entry, fields in zip(flat[::2], flat[1::2], strict=True):
+                after, limit = entry.decode(), limit - 1
+                ref = f"{source}.{after}"
+                yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref)
 
     def _pending_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":

@@ -38,7 +38,9 @@ def consumers(options: Options, _: Terminal) -> VerbResult:
     found += [as_dict(supervisor) for supervisor in supervisors if supervisor.housekeeping]
     lines = _lines(found) or ["No consumers."]
     found += ({"queue": name, "error": error} for name, error in everybody.errors.items())
-    return VerbResult(found, lines, away_text(everybody.errors))
+    more = everybody.left_out
+    note = f"There are {more} more consumers, which are not shown." if more else ""
+    return VerbResult(found, lines, away_text(everybody.errors), note=note)
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -17,7 +17,10 @@ from mq_django.inspector.message_views import moment_text
 from mq_django.management.argument_types import page_size
 from mq_django.management.as_dict import as_dict
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
-from mq_django.producers.schedules import schedules
+from mq_django.producers.schedules import config_of, schedules
+
+#: Schedules of a queue that are listed, the first ones by name. Other programs may have written any number.
+MAX_LISTED = 5000
 
 #: Options of a schedule that are JSON, and their help.
 _JSON = {
@@ -120,25 +123,30 @@ def run(options: Options, _: Terminal) -> VerbResult:
 
 def _list(queue: str | None) -> VerbResult:
     """Show the schedules of a queue, or of all queues: those of a server that cannot be reached have its error."""
-    configs = [config for config in get_config().queues.values() if config.has_schedules]
-    rows, away = _of(configs) if queue is None else (list(map(as_dict, schedules.get_all(queue))), {})
+    if queue is None:
+        views, away = _of([config for config in get_config().queues.values() if config.has_schedules])
+    else:
+        views, away = {queue: plans.schedules(config_of(queue).name, limit=MAX_LISTED)}, {}
+    rows = [as_dict(plan) for view in views.values() for plan in view.found]
     lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
     found = [*rows, *({"queue": name, "error": error} for name, error in away.items())]
-    return VerbResult(found, lines, away_text(away))
+    more = {name: view.total - len(view.found) for name, view in views.items() if view.total > len(view.found)}
+    note = " ".join(f"Queue {name} has {count} more schedules, which are not shown." for name, count in more.items())
+    return VerbResult(found, lines, away_text(away), note=note)
 
 
-def _of(configs: Sequence[QueueConfig]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _of(configs: Sequence[QueueConfig]) -> tuple[dict[str, plans.Statuses], dict[str, str]]:
     """Return the schedules of queues, and the errors of those that cannot be reached."""
-    rows: list[dict[str, Any]] = []
+    found: dict[str, plans.Statuses] = {}
     away: dict[str, StoreError] = {}
     for config in configs:
         try:
             # One timeout is enough to know that a server cannot be reached.
             if config.connection not in away:
-                rows += map(as_dict, schedules.get_all(config.name))
+                found[config.name] = plans.schedules(config.name, limit=MAX_LISTED)
         except (ConnectionLost, ConnectionRejected) as error:
             away[config.connection] = error
-    return rows, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
+    return found, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
 def _delete(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:

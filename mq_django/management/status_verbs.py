@@ -32,10 +32,21 @@ from mq_django.inspector.found_problems import KINDS, problems
 from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.outbox_views import OutboxView, outboxes_of
 from mq_django.inspector.queue_view import RECENT, Problem, QueueView
+from mq_django.inspector.queues import groups_left_out
 from mq_django.management.argument_types import address, count, period, whole
 from mq_django.management.as_dict import as_dict
 from mq_django.management.ports import open_port
-from mq_django.management.terminal import Heading, Options, Terminal, Verb, VerbResult, away_text, busy_with, table
+from mq_django.management.terminal import (
+    Heading,
+    Options,
+    Terminal,
+    Verb,
+    VerbResult,
+    away_text,
+    busy_with,
+    left_out_text,
+    table,
+)
 
 #: The options that need --check, by their names in Python.
 THRESHOLDS = tuple(field.name for field in fields(Thresholds))
@@ -94,7 +105,7 @@ def _status(options: Options) -> VerbResult:
     are_several = len({each.database for each in found_outboxes}) > 1
     lines += [line for each in found_outboxes for line in _outbox_lines(each, is_named=are_several)]
     away = {name: error for view in views for name, error in view.errors.items()}
-    return VerbResult(found, lines, away_text(away))
+    return VerbResult(found, lines, away_text(away), note="" if names else left_out_text(groups_left_out()))
 
 
 def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:

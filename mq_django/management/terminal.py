@@ -125,6 +125,11 @@ def away_text(errors: Mapping[str, str]) -> str:
     return " ".join(f"Cannot read {escape(names)}: {error}" for error, names in named.items())
 
 
+def left_out_text(more: Mapping[str, int]) -> str:
+    """Return how many groups of which topics are not shown, as a sentence for each topic; "" if all are."""
+    return " ".join(f"Topic {name} has {count} more groups, which are not shown." for name, count in more.items())
+
+
 def busy_with(view: QueueView) -> str:
     """Return which handler holds all lanes of a queue's consumers, as a line; "" if none does."""
     found = view.blocker

@@ -17,7 +17,7 @@ from mq_django.inspector import topics as inspected
 from mq_django.management.argument_types import cursor, page_size
 from mq_django.management.as_dict import as_dict
 from mq_django.management.listing import filter_of, first
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
+from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, left_out_text, table
 from mq_django.producers import topics
 
 #: How dates begin, and years and months alone, which are no times. Entry ids begin with more digits.
@@ -78,12 +78,14 @@ def _add_range(parser: argparse.ArgumentParser) -> None:
 def show_topics(_options: Options, _: Terminal) -> VerbResult:
     """Show the offset and lag of every group."""
     found: list[dict[str, Any]] = []
-    for view in inspected.topics():
+    views = inspected.topics()
+    for view in views:
         if view.error:
             found.append({"topic": view.name, "error": view.error})
         found += [as_dict(group) for group in view.groups if group.subscribed]
     away = away_text({row["topic"]: row["error"] for row in found if "error" in row})
-    return VerbResult(found, table(found) or ["No group has subscribed."], away)
+    note = left_out_text({view.name: view.left_out for view in views if view.left_out})
+    return VerbResult(found, table(found) or ["No group has subscribed."], away, note=note)
 
 
 def log(options: Options, _: Terminal) -> VerbResult:

@@ -1,7 +1,7 @@
 """What events for Sentry say about messages, and what they must not say."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from uuid import NAMESPACE_OID, uuid5
 from django.conf import settings
 
 from mq_django.core.messages import Message
-from mq_django.core.redaction import redact, redact_forms, redact_text
+from mq_django.core.redaction import REDACTED, redact, redact_forms, redact_text, secrets_in
 from mq_django.core.schedules import SCHEDULE_HEADER, Cron, Every, Scheduled
 from mq_django.core.texts import line
 from mq_django.middleware import Handling
@@ -28,6 +28,8 @@ TAGS = {
 }
 #: Sentry drops a tag that is longer.
 MAX_TAG = 200
+#: Fewer characters may be a part of something else.
+SHORTEST = 6
 #: The loggers of this package.
 LOGGERS = "mq_django."
 
@@ -47,7 +49,7 @@ def describe(scope: "sentry_sdk.Scope", handling: Handling) -> None:
     for tag, value in found.items():
         scope.set_tag(tag, _tag(value))
     scope.set_transaction_name(handling.handler, source="task")
-    scope.add_event_processor(_with_message(message))
+    scope.add_event_processor(_with_message(message, handling.messages))
 
 
 def _sends_data() -> bool:
@@ -58,9 +60,11 @@ def _sends_data() -> bool:
     return bool(collected.get("queues") if collected else options.get("send_default_pii"))
 
 
-def _with_message(message: Message) -> Processor:
+def _with_message(message: Message, messages: Sequence[Message]) -> Processor:
     def process(event: Event, _: Hint) -> Event:
         clean(event)
+        secrets = set[str]().union(*(secrets_in([each.data, dict(each.headers)]) for each in messages))
+        event.update(_without(event, secrets))
         if _sends_data() and event.get("type") != "transaction":
             event.setdefault("contexts", {})["mq message"] = {
                 "data": redact(message.data),
@@ -70,6 +74,25 @@ def _with_message(message: Message) -> Processor:
         return event
 
     return process
+
+
+def _without(value: Any, secrets: Collection[str]) -> Any:
+    """Return a part of an event without secrets of the message: a handler has them in variables of any name.
+
+    A short one, such as a PIN, may be part of other texts, and is replaced only if it is the whole text.
+    """
+    if isinstance(value, dict):
+        return {key: _without(each, secrets) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without(each, secrets) for each in value]
+    if not isinstance(value, str):
+        return value
+    for secret in secrets:
+        if len(secret) >= SHORTEST:
+            value = value.replace(secret, REDACTED)
+        elif value.strip("'\"") == secret:
+            value = REDACTED
+    return value
 
 
 def clean(event: Event) -> None:
@@ -86,6 +109,10 @@ def clean(event: Event) -> None:
     for exception in _values(event, "exception"):
         if isinstance(exception.get("value"), str):
             exception["value"] = redact_text(exception["value"])
+    for crumb in _values(event, "breadcrumbs"):
+        crumb.update({name: redact(crumb[name]) for name in ("message", "data") if name in crumb})
+    if "extra" in event:
+        event["extra"] = redact(event["extra"])
     entry: Any = event.get("logentry") or {}
     for name in ("message", "formatted"):
         if isinstance(entry.get(name), str):

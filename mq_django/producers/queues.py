@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 from django.utils.module_loading import import_string
 
@@ -11,7 +11,7 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, Place
-from mq_django.core.publication import Publication, check_text, due, publication, publications
+from mq_django.core.publication import Publication, check_text, due, publication, publications, unknown_options
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.running_handler import Progress
 from mq_django.errors import InvalidMessage, NotSupported
@@ -300,6 +300,7 @@ class Queue(WaitingMessages):
         robust: bool = False,
         message_id: str | None = None,
         outbox: bool | None = None,
+        **unknown: Never,
     ) -> str:
         """Publish a message and return its id.
 
@@ -337,17 +338,21 @@ class Queue(WaitingMessages):
                 row aside.
             message_id: replaces the generated id. It need not be unique, except in RSMQ's format, where a second
                 message with the same id is AlreadyPublished.
+            unknown: is refused, such as `countdown` of Celery.
 
         Returns:
             The id of the message, or of the other message if `on_conflict` keeps that one.
 
         Raises:
+            InvalidArguments: there is no such option. The error says what to write instead of one of others.
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             NoOutbox: the message belongs into the outbox, and the database has none.
             MessageTooLarge: data and headers have more bytes than the queue's MAX_SIZE, or than a message may have.
             NotSupported: the queue's format lacks an option.
             QueueFull, AlreadyPublished, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
+        if unknown:
+            raise unknown_options(self.publish, unknown)
         made = publication(
             self.config,
             name,
@@ -383,6 +388,7 @@ class Queue(WaitingMessages):
         on_commit: bool = True,
         robust: bool = False,
         outbox: bool | None = None,
+        **unknown: Never,
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
@@ -395,12 +401,14 @@ class Queue(WaitingMessages):
             messages: pairs of a name and data, as for publish().
             delay, deliver_at, key, headers, priority, expires: as for publish(), for all of them.
             message_ids: as many ids as messages, in place of new ids.
-            using, on_commit, robust, outbox: as for publish().
+            using, on_commit, robust, outbox, unknown: as for publish().
 
         Raises:
-            InvalidMessage, MessageTooLarge, NotSupported, NoOutbox: as publish(). Nothing was written.
+            InvalidArguments, InvalidMessage, MessageTooLarge, NotSupported, NoOutbox: as publish(). Nothing is written.
             QueueFull, ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
+        if unknown:
+            raise unknown_options(self.publish_many, unknown)
         made = publications(
             self.config,
             messages,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 from asgiref.sync import async_to_sync
 
@@ -17,7 +17,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import NO_HEADERS, Delivery, Message, Undecodable
 from mq_django.core.offsets import BEGINNING, END, Offset
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry
-from mq_django.core.publication import publication, publications
+from mq_django.core.publication import publication, publications, unknown_options
 from mq_django.core.texts import class_name, repr_of, text_of
 from mq_django.errors import ConfigurationError, UnknownGroup, UnknownHandler
 from mq_django.inbox.entries import Identity
@@ -212,6 +212,7 @@ class Topic:
         on_commit: bool = True,
         robust: bool = False,
         outbox: bool | None = None,
+        **unknown: Never,
     ) -> str:
         """Publish a message to every group, and return its id.
 
@@ -227,9 +228,10 @@ class Topic:
             expires: a datetime, or a timedelta or seconds from now, after which the message is not handled.
             message_id: replaces the generated id. Publishing the same id again within the topic's DUPLICATE_WINDOW has
                 no effect, so a publish can be repeated safely when its reply was lost.
-            using, on_commit, robust, outbox: as for Queue.publish().
+            using, on_commit, robust, outbox, unknown: as for Queue.publish().
 
         Raises:
+            InvalidArguments: there is no such option.
             InvalidMessage: data, name, key or an option cannot be sent. Nothing was written.
             NoOutbox: the message belongs into the outbox, and the database has none.
             MessageTooLarge: data and headers have more bytes than the topic's MAX_SIZE, or than a message may have.
@@ -237,6 +239,8 @@ class Topic:
             QueueClosed: the topic has another number of partitions in Redis than PARTITIONS says.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
+        if unknown:
+            raise unknown_options(self.publish, unknown)
         made = publication(
             self.config,
             name,
@@ -262,6 +266,7 @@ class Topic:
         on_commit: bool = True,
         robust: bool = False,
         outbox: bool | None = None,
+        **unknown: Never,
     ) -> list[str]:
         """Publish many messages in few round trips, and return their ids in the same order.
 
@@ -273,12 +278,14 @@ class Topic:
             key, headers, expires: as for publish(), for all of them.
             message_ids: as many ids as messages. Within the topic's `DUPLICATE_WINDOW` each is added once, as with
                 `message_id` of publish().
-            using, on_commit, robust, outbox: as for Queue.publish().
+            using, on_commit, robust, outbox, unknown: as for Queue.publish().
 
         Raises:
-            InvalidMessage, MessageTooLarge, NoOutbox: as publish(). Nothing was written.
+            InvalidArguments, InvalidMessage, MessageTooLarge, NoOutbox: as publish(). Nothing was written.
             ConnectionLost, StoreError: from Redis, so inside `atomic()` from the commit.
         """
+        if unknown:
+            raise unknown_options(self.publish_many, unknown)
         made = publications(
             self.config,
             messages,

@@ -51,15 +51,14 @@ def read_run(run_id: str) -> dict[str, bytes]:
 
 
 def cancel(run_id: str) -> bool:
-    """End a run: no further step starts. Returns whether it was running.
+    """End a run: no further step starts. Returns whether this call has ended it.
 
     Raises:
         UnknownRun: see read_run().
         StoreError: Redis cannot be reached.
     """
-    before = read_run(run_id)["state"]
-    apply(run_id, Event("cancel"))
-    return before == b"running"
+    read_run(run_id)
+    return bool(apply(run_id, Event("cancel")).changed)
 
 
 def retry(run_id: str, *, seconds: float = float("inf")) -> Retried:
@@ -102,10 +101,13 @@ def _retry_steps(home: WorkflowHome, run_id: str, marked: list[dict[StepState, s
             break
         batch = failed[at : at + BATCH]
         queues = _queues(home, run_id, batch)
-        steps, refused = steps + len(queues), refused + len(batch) - len(queues)
+        refused += len(batch) - len(queues)
         if queues:
             marked.append(queues)
-            apply(run_id, *_about("retried", queues))
+            changed = apply(run_id, *_about("retried", queues)).changed
+            # Others may have retried or skipped a step since it was read.
+            marked[-1] = {step: queue for step, queue in queues.items() if step.number in changed}
+            steps += len(changed)
         # One batch ahead: while a step counts as started, the run does not end.
         if len(marked) > 1:
             _start_again(run_id, marked[0])
@@ -134,7 +136,7 @@ def dead_letter_found(number: int, seq: int, of_round: int) -> Event:
 
 
 def skip(run_id: str, step: int) -> bool:
-    """Let a run continue as if a failed step had succeeded. Its value is missing. Returns whether it had failed.
+    """Let a run continue as if a failed step had succeeded. Its value is missing. Returns whether this call did so.
 
     Raises:
         InvalidArguments: `step` is not a number.
@@ -147,8 +149,7 @@ def skip(run_id: str, step: int) -> bool:
     before = open_home(run_id).state_of(run_id, step) if 0 < step <= LARGEST else None
     if before is None or before.state != "F":
         return False
-    apply(run_id, *_about("passed", [before]))
-    return True
+    return bool(apply(run_id, *_about("passed", [before])).changed)
 
 
 def apply(run_id: str, *events: Event) -> Advanced:
@@ -278,7 +279,7 @@ class Run:
         return failure_of(open_home(self.id), self.id)
 
     def cancel(self) -> bool:
-        """End the run: no further step starts. Returns whether it was running.
+        """End the run: no further step starts. Returns whether this call has ended it.
 
         Raises:
             UnknownRun: see state.
@@ -308,7 +309,7 @@ class Run:
             step: its number.
 
         Returns:
-            Whether it had failed.
+            Whether this call did so: the step had failed.
 
         Raises:
             InvalidArguments: `step` is not a number.

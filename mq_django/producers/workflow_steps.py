@@ -104,20 +104,19 @@ def open_homes() -> list[WorkflowHome]:
 
 
 def advance(home: WorkflowHome, run_id: str, events: Sequence[Event] = ()) -> Advanced:
-    """Apply events to a run, and publish what may start. Returns the last change.
+    """Apply events to a run, and publish what may start. Returns the last change, with what the events have changed.
 
     Raises:
         StoreError: the server of the project cannot be reached, or refuses the command.
     """
-    advanced = Advanced("")
+    advanced = first = home.advance(run_id, events)
     for _ in range(MAX_CALLS):
-        advanced = home.advance(run_id, events)
-        events = ()
         if error := publish_starts(home, run_id, advanced.starts):
             logger.warning("Steps of run %s are not published yet: %s", run_id, error)
         if not advanced.is_left:
             break
-    return advanced
+        advanced = home.advance(run_id)
+    return advanced._replace(changed=first.changed)
 
 
 def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> MQError | None:

@@ -146,9 +146,9 @@ class ReadyStream:
         """See SortedSet.scan()."""
         args: list[Argument] = [self._keys.group, cursor, count, MAX_BODY]
         command = scripts.command("entries_ready", keys=[self._key], args=args)
-        flat = reply_or_raise(self._wire.trip([command])[0])
+        more, *flat = reply_or_raise(self._wire.trip([command])[0])
         found = [self._found(entry, fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
-        return found, found[-1].member.decode() if len(found) >= count else ""
+        return found, found[-1].member.decode() if more or len(found) >= count else ""
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""

@@ -167,10 +167,16 @@ class DeadLetters:
         which: Which = "TRAITS",
     ) -> tuple[int, list[tuple[str, Fields]]]:
         """Return the number of dead letters, and up to `limit` of those from `first` to `last`, as in XRANGE."""
-        order = ("NEWEST", last, first) if newest_first else ("OLDEST", first, last)
-        command = scripts.command("dead_list", keys=[self._keys.dead], args=[*order, limit, max_bytes, which])
-        total, *flat = reply_or_raise(self._wire.trip([command])[0])
-        return total, [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
+        found: list[tuple[str, Fields]] = []
+        order, begins, ends = ("NEWEST", last, first) if newest_first else ("OLDEST", first, last)
+        while True:
+            args: list[Argument] = [order, begins, ends, limit - len(found), max_bytes, which]
+            command = scripts.command("dead_list", keys=[self._keys.dead], args=args)
+            total, more, *flat = reply_or_raise(self._wire.trip([command])[0])
+            found += [(entry.decode(), fields_of(each)) for entry, each in zip(flat[::2], flat[1::2], strict=True)]
+            if not more:
+                return total, found
+            begins = f"({found[-1][0]}"
 
     def traits(self, *, limit: int, first: str = "-", last: str = "+", newest_first: bool = False) -> list[Letter]:
         """Return the fields that filters use; see read()."""
@@ -218,7 +224,7 @@ class DeadLetters:
             for entry in entries
             if is_entry(entry)
         ]
-        found = [reply_or_raise(reply)[1:] for reply in (self._wire.trip(commands) if commands else [])]
+        found = [reply_or_raise(reply)[2:] for reply in (self._wire.trip(commands) if commands else [])]
         values = {flat[0].decode(): fields_of(flat[1]).get(b"id") for flat in found if flat}
         return {entry: value for entry, value in values.items() if isinstance(value, bytes)}
 

@@ -149,7 +149,7 @@ def _group_of_partitions(topic: str, name: str, parts: Sequence[GroupStats]) -> 
 PAGE = 5000
 #: Entries counted at most from the oldest pending entry of a group.
 MAX_HELD = 50_000
-#: Groups of a topic, or partition, that are read. Those with a subscriber here come first.
+#: Groups that one look reads, of all topics and partitions together. Those with a subscriber here are always read.
 MAX_GROUPS = 1000
 
 #: The counters of a topic. All others are counted by its groups.
@@ -169,13 +169,13 @@ def topic_stats(
     parts, part_wires = _parts(configs, wires)
     names = _names(parts, part_wires)
     trips = [
-        [] if isinstance(found, StoreError) else [_command(config.keys, found[:MAX_GROUPS], now_ms, minutes)]
-        for config, found in zip(parts, names, strict=True)
+        [] if isinstance(read, StoreError) else [_command(config.keys, read, now_ms, minutes)]
+        for config, read in zip(parts, shares(parts, names), strict=True)
     ]
     each = iter(
         found
         if isinstance(found, StoreError)
-        else _with_rest(_topic_stats(config, wire, replies[0], now_ms, minutes, at_most), len(found) - MAX_GROUPS)
+        else _with_rest(_topic_stats(config, wire, replies[0], now_ms, minutes, at_most), found)
         for config, wire, found, replies in zip(parts, part_wires, names, fan_out(part_wires, trips), strict=True)
     )
     return [_whole(config, list(islice(each, len(config.each_part)))) for config in configs]
@@ -210,6 +210,33 @@ def group_names(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[l
     return [_union(list(islice(each, len(config.each_part)))) for config in configs]
 
 
+def shares(configs: Sequence[TopicConfig], names: Sequence[list[str] | StoreError]) -> list[list[str] | StoreError]:
+    """Return which of the groups of topics or partitions one look reads: as many of each, and all with a subscriber."""
+    lengths = sorted(
+        len(found)
+        for config, found in zip(configs, names, strict=True)
+        if not isinstance(found, StoreError)
+        for _ in config.each_part
+    )
+    left = share = MAX_GROUPS
+    # What one with few groups does not need is for the others.
+    for number, length in enumerate(lengths):
+        share = left // (len(lengths) - number)
+        if length > share:
+            break
+        left -= length
+    return [
+        found if isinstance(found, StoreError) else found[: max(share, sum(_in_code(config, found)))]
+        for config, found in zip(configs, names, strict=True)
+    ]
+
+
+def _in_code(config: TopicConfig, names: Sequence[str]) -> Iterable[bool]:
+    """Yield whether each group has a subscriber in this project."""
+    topic, own = config.public_name, set(groups(config.public_name))
+    return (f"{topic}{GROUP_SEPARATOR}{name}" in own for name in names)
+
+
 def _union(found: Sequence[list[str] | StoreError]) -> list[str] | StoreError:
     read = [names for names in found if not isinstance(names, StoreError)]
     return list(dict.fromkeys(chain.from_iterable(read))) if read else found[0]
@@ -227,11 +254,10 @@ def _names(parts: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
         else:
-            topic = part.public_name
-            own = set(groups(topic))
             found = [group[1].decode(errors="replace") for group in reply]
             known = [name for name in found if NAME.fullmatch(name)]
-            names.append(sorted(known, key=lambda name: f"{topic}{GROUP_SEPARATOR}{name}" not in own))
+            pairs = zip(known, _in_code(part, known), strict=True)
+            names.append([name for name, _ in sorted(pairs, key=lambda pair: not pair[1])])
     return names
 
 
@@ -261,8 +287,8 @@ def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now_ms: int, minut
     return log._replace(groups=[_with_retention(config, wire, log, row, at_most) for row in groups])
 
 
-def _with_rest(found: TopicStats | StoreError, left_out: int) -> TopicStats | StoreError:
-    return found if isinstance(found, StoreError) or left_out <= 0 else found._replace(left_out=left_out)
+def _with_rest(found: TopicStats | StoreError, names: Sequence[str]) -> TopicStats | StoreError:
+    return found if isinstance(found, StoreError) else found._replace(left_out=max(0, len(names) - len(found.groups)))
 
 
 def _log(reply: Any, counted_ms: int, minutes: int) -> tuple[TopicStats, Sequence[Any]]:

@@ -62,6 +62,8 @@ class Advanced(NamedTuple):
     starts: Sequence[Start] = ()
     #: The run that has the unique key.
     holder: str = ""
+    #: What the events of operators have changed: numbers of steps, 0 for the run.
+    changed: Sequence[int] = ()
 
 
 class LeftWork(NamedTuple):
@@ -302,10 +304,10 @@ class WorkflowHome:
             return Advanced("", holder=rest[0].decode())
         if word == b"MISSING":
             return Advanced("")
-        state, left, *starts = rest
+        state, left, changed, *starts = rest
         fours = zip(*[iter(starts)] * 4, strict=True)
         found = [Start(entry, step.decode(), of_round, body) for entry, step, of_round, body in fours]
-        return Advanced(state.decode(), bool(left), found)
+        return Advanced(state.decode(), bool(left), found, changed=[whole(number) or 0 for number in changed])
 
 
 # The notes of a queue about steps of workflows that have ended: see `lua/parts/step_notes.lua`.

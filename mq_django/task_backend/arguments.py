@@ -1,23 +1,18 @@
 """The arguments of a task, which are the data of its message."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any
 
 from mq_django.core.jsontext import dumps, invalid_at, loads
+from mq_django.core.publication import instead_of
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, InvalidMessage
 from mq_django.task_backend.compat import AnyTask
 
-#: Other queues' names of options of using(), and those of `Queue.publish`.
-_OPTIONS = {
-    "countdown": "delay",
-    "queue": "queue_name",
-    **dict.fromkeys(("eta", "deliver_at"), "run_after"),
-    **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout"), "timeout"),
-    **dict.fromkeys(("max_retries", "retries", "max_attempts"), "retry"),
-}
+#: How options of one call are written.
+USING = "task.using({}).enqueue(...)"
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -56,21 +51,7 @@ def check_call(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _options_among(task: AnyTask, kwargs: Mapping[str, Any]) -> str:
     """Return what to write for arguments that are no parameters of the function, but options of using()."""
     parameters = signature(task.func, follow_wrapped=False).parameters
-    return _written(task.using, [name for name in kwargs if name not in parameters])
-
-
-def _written(using: Callable[..., Any], names: Collection[str]) -> str:
-    """Return what to write for the options among some names, if there are any."""
-    options = {each.name for each in signature(using).parameters.values() if each.kind is Parameter.KEYWORD_ONLY}
-    named = dict.fromkeys(known for name in names if (known := _OPTIONS.get(name, name)) in options)
-    return f". Write task.using({', '.join(f'{name}=...' for name in named)}).enqueue(...)" if named else ""
-
-
-def unknown_options(using: Callable[..., Any], names: Collection[str]) -> InvalidArguments:
-    """Return the error for options that using() does not have."""
-    first, *_ = names
-    said = f"{using.__qualname__}() got an unexpected keyword argument {first!r}"
-    return InvalidArguments(f"{said}{_written(using, names)}")
+    return instead_of(task.using, [name for name in kwargs if name not in parameters], USING)
 
 
 @lru_cache(maxsize=10_000)

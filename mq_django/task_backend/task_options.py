@@ -9,13 +9,21 @@ from mq_django.core import clock
 from mq_django.core.clock import Duration
 from mq_django.core.handler_options import call_headers, check_retry, parse_timeout
 from mq_django.core.messages import NO_HEADERS
-from mq_django.core.publication import check_headers, check_iterable, check_text, due, expiry, uniqueness
+from mq_django.core.publication import (
+    check_headers,
+    check_iterable,
+    check_text,
+    due,
+    expiry,
+    uniqueness,
+    unknown_options,
+)
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidArguments, InvalidMessage
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import check_sending
-from mq_django.task_backend.arguments import call_of, unknown_options
+from mq_django.task_backend.arguments import USING, call_of
 from mq_django.task_backend.compat import AnyResult, AnyTask, Task
 
 # The options of a task's messages that Django's tasks do not have.
@@ -252,7 +260,7 @@ def patchable(made: type[Made]) -> type[Made]:
 
 def _check(task: TaskOptions, unknown: Mapping[str, Any], delay: Duration | None, run_after: datetime | None) -> None:
     if unknown:
-        raise unknown_options(task.using, unknown)
+        raise unknown_options(task.using, unknown, USING)
     if run_after is not None and delay is not None:
         raise InvalidMessage("Give delay= or run_after=, not both")
 

@@ -382,7 +382,7 @@ class QueueRun:
     def _make_ready(self) -> None:
         """Make due messages ready, and unhandled ones that have a handler by now."""
         promoted = self._store.promote(limit=BATCH)
-        while promoted.moved >= BATCH:
+        while promoted.moved:
             promoted = self._store.promote(limit=BATCH)
         if promoted.unhandled:
             known = list(names(self._name))

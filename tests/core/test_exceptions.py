@@ -36,7 +36,10 @@ def test_a_long_path_is_not_taken_apart():
 
 
 def test_a_value_is_shown_without_the_password_of_a_url():
-    for value in ("redis://u:secret@h/0", ["a", {"b": "redis://:secret@h"}], "redis://u:" + "secret" * 20 + "@h"):
+    for value in (
+        *("redis://u:secret@h/0", ["a", {"b": "redis://:secret@h"}], "redis://u:" + "secret" * 20 + "@h"),
+        *("u:secret@h:1", ":secret@h", {"a": "u:secret@h"}, "redis://h?password=secret&x=1", b"u:secret@h"),
+    ):
         assert "secret" not in repr_of(value, 30)
         assert repr_of(value).isprintable()
 

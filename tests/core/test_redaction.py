@@ -95,6 +95,23 @@ def test_text(subtests):
         # As in YAML: everything with a deeper indent than the key.
         ("a:\n  password:\n    x\n    y\n  name: bob", f"a:\n  password:{REDACTED}\n  name: bob"),
         ("password: |-\r\n  it's x\n\n  y\nname: bob", f"password: {REDACTED}\nname: bob"),
+        *(
+            (f"password: {value}\nname: bob", f"password: {REDACTED}\nname: bob")
+            for value in (
+                *(
+                    "# why\n  x",
+                    "| # why\n  x",
+                    "!!str x",
+                    "&a x",
+                    "!!str\n  x",
+                    "&a !!str # why\n  x",
+                    "!vault |\n  1\n  x",
+                ),
+                *("&a 'x y'", '!!str "x y"', "!<tag:yaml.org,2002:str> x", "!!omap [x, {y: 1}]", "!x"),
+            )
+        ),
+        (r"a: 'password: &a # why\n  x\nname: bob'", rf"a: 'password: {REDACTED}\nname: bob'"),
+        ("PASSWORD= && echo done", "PASSWORD= && echo done"),
         ("- tokens:\n  - x\n  - y\n- name: bob", f"- tokens:{REDACTED}\n- name: bob"),
         ("  if not token:\n    ^^^^^\n  File", f"  if not token:{REDACTED}\n  File"),
         ("the password:\nname: bob", "the password:\nname: bob"),
@@ -115,6 +132,7 @@ PIECES = [
     *("a://:x", "--a ", "-password a ", "<a>", "<a ", "<token>", "eyJ", "eyJaaaaaaaaaaa.", "Bearer ", "Basic a"),
     *("password=a ", "password=a,", "password= a ", "password=a b;", 'cookie: a="', "cookie:a", "\\", '"'),
     *("-----BEGIN PRIVATE KEY-----", "a.", "a-", "-", "('", "('a', '", "'a', 'value': ", "password '"),
+    *("password: ! ", "password: &a\n", "!a ", "&", "password: #\n ", "# ", "!", "password: |#\\n "),
     *("password:\n ", "password:\n", "password: |\n  ", "\n  ", "\\n ", "password:\\n "),
     *("0123456789abcdef", "SG.a", "xoxb-", "x@", "x://a", "gh", "do", "1:AA"),
 ]

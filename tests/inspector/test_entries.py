@@ -6,6 +6,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.inspector import message_lists
 from mq_django.inspector import stream_reader as scanning
+from tests.commands import script_calls
 from tests.seeding import publish, publish_many, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -40,6 +41,17 @@ def test_a_page_goes_on_where_consumers_have_come_to():
     take("emails", 4)
 
     assert ids(message_lists.messages("emails", "ready", after=some.after, limit=10)) == found[4:]
+
+
+def test_one_call_reads_a_bounded_number_of_bytes(redis_client):
+    """A megabyte takes 10 ms, in which nobody else is served."""
+    key = get_config().queue("emails").keys.ready
+    entries = [redis_client.xadd(key, {"id": f"m{n}", "type": "n", "data": '"' + "x" * 2**20 + '"'}) for n in range(12)]
+    before = script_calls(redis_client)
+    some = message_lists.messages("emails", "ready", limit=11)
+    assert [view.ref for view in some.rows] == [f"ready.{entry.decode()}" for entry in entries[:11]]
+    # Five messages, five and one; and one call for each of the other places.
+    assert script_calls(redis_client) == before + 3 + 2
 
 
 def test_a_cursor_that_makes_no_sense_is_the_beginning():

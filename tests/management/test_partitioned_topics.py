@@ -1,9 +1,12 @@
 """The verbs of `mq` for a topic with partitions."""
 
+import re
+
 import pytest
 from django.core.management.base import CommandError
 
 from mq_django import topics
+from mq_django.conf import get_config
 from tests.management.test_mq import mq, mq_json
 
 PARTITIONS = 3
@@ -59,3 +62,20 @@ def test_the_number_of_a_topic_does_not_change(name):
 def test_a_group_is_removed_from_all_partitions():
     mq("unsubscribe", "events:billing", "--yes")
     assert mq_json("topics") == []
+
+
+def test_all_topics_and_partitions_share_what_one_look_reads(mq_settings, redis_client, monkeypatch, capsys, subtests):
+    monkeypatch.setattr("mq_django.stores.topic_stats.MAX_GROUPS", 9)
+    mq_settings(QUEUES={}, TOPICS={"few": {}, "parts": {"PARTITIONS": 2}, "sales": {}})
+    for topic, names in {"sales": "abcde", "parts": "abcd", "few": "a"}.items():
+        for part in get_config().topic(topic).each_part:
+            redis_client.xadd(part.keys.log, {"id": "1"})
+            for name in names:
+                redis_client.xgroup_create(part.keys.log, name, "0")
+
+    for verb in ("status", "topics"):
+        with subtests.test(verb):
+            rows = {row.get("queue") or row["group"] for row in mq_json(verb)}
+            assert sorted(rows) == ["few:a", "parts:a", "parts:b", "sales:a", "sales:b"]
+            said = capsys.readouterr().err
+            assert re.findall(r"Topic (\w+) has (\d) more groups", said) == [("parts", "2"), ("sales", "3")]

@@ -165,3 +165,13 @@ def test_schedules_of_a_queue_with_partitions_are_managed_by_its_name(mq_setting
     assert mq_json("schedules") == []
     with pytest.raises(CommandError, match="is a partition"):
         mq("schedules", "create", "s", "--queue", "emails.3", "--every", "3600", "--message", "digest")
+
+
+def test_it_names_the_schedules_that_it_leaves_out(keys, redis_client, monkeypatch, capsys, subtests):
+    monkeypatch.setattr("mq_django.management.schedule_verbs.MAX_LISTED", 2)
+    redis_client.hset(keys.runtime_schedules, mapping={f"definition:forged{n}": "{}" for n in range(5)})
+    for options in ([], ["--queue", "emails"]):
+        with subtests.test(str(options)):
+            rows = [row["name"] for row in mq_json("schedules", "list", *options) if row["queue"] == "emails"]
+            assert rows == ["forged0", "forged1"]
+            assert "Queue emails has 3 more schedules, which are not shown." in capsys.readouterr().err

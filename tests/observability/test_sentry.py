@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from datetime import timedelta
 
 import pytest
@@ -70,6 +71,15 @@ async def wait_long(message):
     await asyncio.sleep(60)
 
 
+def copy(message):
+    """Fail with secrets of the message in variables of other names, in log lines, and in the text of the error."""
+    found, code = message.data["card"]["pin"], [message.data["card"]["cvv"]]
+    logging.getLogger("shop").warning(
+        "Charging %s", found, extra={"card": message.data["card"], "order": message.data["street"]}
+    )
+    step(f"{found} is refused {code}")
+
+
 def capture(message):
     try:
         step("captured by the handler")
@@ -94,7 +104,7 @@ ONCE, TWICE = RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=2, jitter=0)
 @pytest.fixture
 def project(mq_settings, handlers):
     """Set the middleware, beside the one that reports burials."""
-    for name, call in {"work": work, "refuse": refuse, "capture": capture}.items():
+    for name, call in {"work": work, "copy": copy, "refuse": refuse, "capture": capture}.items():
         handler("default", name, retry=ONCE)(call)
     handler("default", "again", retry=TWICE)(work)
     handler("default", "bury")(lambda message: Bury("there is no order 4"))
@@ -362,6 +372,21 @@ def test_if_the_project_says_so_the_data_is_sent_without_secrets(sentry, options
     frame = next(f for f in event["exception"]["values"][0]["stacktrace"]["frames"] if f["function"] == "work")
     assert "Elm Street" in frame["vars"]["order"]["street"]
     assert SECRET not in json.dumps(kept.items)
+
+
+@pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("sends_data", [True, False])
+def test_a_secret_of_the_message_is_not_sent_under_another_name(sentry, sends_data):
+    kept = sentry(send_default_pii=sends_data)
+    queues["default"].publish("copy", {"street": "Elm Street 1234", "card": {"pin": SECRET, "cvv": 1234}})
+    handle("default")
+    (event,) = kept.events
+    sent = json.dumps(kept.items)
+    assert SECRET not in sent
+    assert ("'[redacted]'" in sent, "'1234'" in sent) == (sends_data, False)
+    (crumb,) = event["breadcrumbs"]["values"]
+    # A short one may be a part of something else.
+    assert (crumb["message"], crumb["data"]["order"]) == ("Charging [redacted]", "Elm Street 1234")
 
 
 @pytest.mark.filterwarnings("ignore:The send_default_pii option is deprecated:DeprecationWarning")

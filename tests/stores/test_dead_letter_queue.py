@@ -159,6 +159,23 @@ def test_a_page_leaves_out_what_is_long_and_says_how_long_it_is():
     assert not letter.problem
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_one_call_reads_a_bounded_number_of_bytes(dead, redis_client, keys, monkeypatch, newest_first):
+    """A megabyte takes 10 ms, in which nobody else is served."""
+    entries = [redis_client.xadd(keys.dead, {"id": f"m{n}", "data": "x" * 2**20}).decode() for n in range(12)]
+    trip, sizes = dead._wire.trip, []
+
+    def note_and_trip(commands):
+        replies = trip(commands)
+        sizes.append((len(replies[0]) - 2) // 2)
+        return replies
+
+    monkeypatch.setattr(dead._wire, "trip", note_and_trip)
+    total, found = dead.read(limit=11, newest_first=newest_first)
+    assert (total, [entry for entry, _ in found]) == (12, (entries[::-1] if newest_first else entries)[:11])
+    assert sizes == [5, 5, 1]
+
+
 def test_a_key_that_holds_something_else_is_left_alone(dead, redis_client, keys):
     entry = dead_letters.find("emails", bury("emails"))
     redis_client.delete(keys.ready)

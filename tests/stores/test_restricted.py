@@ -28,7 +28,10 @@ def jobs(namespace):
 
 
 @pytest.mark.parametrize("case", [STREAM, TOPIC, jobs], ids=["stream", "topic", "rsmq"])
-def test_all_of_it_runs_for_a_user_who_has_the_keys_of_one_queue(case, mq_settings, redis_url, namespace, redis_client):
+def test_all_of_it_runs_for_a_user_who_has_the_keys_of_one_queue(
+    case, mq_settings, redis_url, namespace, redis_client, subtests
+):
+    """And each pattern is needed."""
     if case is jobs:
         case = jobs(f"{namespace}:r")
     with user(redis_client, redis_url, rules_of(case.name, namespace)) as url:
@@ -38,6 +41,13 @@ def test_all_of_it_runs_for_a_user_who_has_the_keys_of_one_queue(case, mq_settin
         with pytest.raises(StoreError, match=r"NOPERM|permission"):
             queues["other"].publish("welcome", 1)
     assert list(redis_client.scan_iter(match=f"{namespace}:*other*")) == []
+    for missing in [rule for rule in rules_of(case.name, namespace) if rule[0] in "~&"]:
+        rules = [rule for rule in rules_of(case.name, namespace) if rule != missing]
+        redis_client.delete("", *redis_client.scan_iter(match=f"{namespace}:*"))
+        with subtests.test(missing=missing), user(redis_client, redis_url, rules) as url:
+            mq_settings(CONNECTION=url, **{"QUEUES": {}, **case.settings})
+            with pytest.raises(StoreError, match=r"NOPERM|permission|can't publish"):
+                use(case)
 
 
 def free_port(*, below):

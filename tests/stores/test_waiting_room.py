@@ -54,6 +54,22 @@ def test_a_promotion_is_bounded_and_the_next_goes_on(emails, keys, store, redis_
     assert redis_client.xlen(keys.ready) == 25
 
 
+def test_what_one_call_makes_ready_is_bounded_in_bytes(keys, store, redis_client):
+    """A megabyte takes 10 ms, in which nobody else is served."""
+    body = '{"type":"remind","data":"' + "x" * 2**20 + '"}'
+    for number in range(10):
+        redis_client.hset(keys.waiting, f"m{number}", body)
+        redis_client.zadd(keys.due, {f"m{number}": 1})
+        redis_client.hset(keys.waiting, f"u{number}", body)
+        redis_client.zadd(keys.unhandled, {f"u{number}": 1})
+    assert [store.promote(limit=500).moved for _ in range(5)] == [3, 3, 3, 1, 0]
+    assert [store.release_unhandled(None, limit=500) for _ in range(5)] == [3, 3, 3, 1, 0]
+    # One that is larger than that is made ready all the same.
+    redis_client.hset(keys.waiting, "large", body[:-2] + "x" * 2**22 + '"}')
+    redis_client.zadd(keys.due, {"large": 1})
+    assert store.promote(limit=500).moved == 1
+
+
 def test_promoters_that_race_lose_and_double_nothing(emails, keys, redis_client):
     emails.publish_many([("remind", n) for n in range(5000)], delay=0)
 

@@ -101,8 +101,9 @@ class HeartbeatCallbacks(NamedTuple):
     evicted: Callable[[Announcement], None]
     #: (queue, supervisor, membership): that supervisor is dead.
     dead: Callable[[int, str, Membership], None]
-    #: (queue, consumer): no supervisor announces this consumer, which may hold messages.
-    unknown: Callable[[int, str], None]
+    #: (queue, consumer, has_ended): no supervisor announces this consumer, which may hold messages. `has_ended`: it is
+    #: one of this supervisor, and its own messages are settled.
+    unknown: Callable[[int, str, bool], None]
     #: (consumer or supervisor -> "quiet" or "stop"): requests of operators, with each heartbeat.
     asked: Callable[[Mapping[str, str]], None]
     #: (queue, names): the names that consumers announce to handle; see Membership.announced_names().
@@ -223,7 +224,7 @@ class Heartbeat(Service):
         for name in {*silent, *(name for name in signs if _is_gone(membership, name))}:
             self._callbacks.dead(number, name, membership)
         for name in self._unknown[number].observe(membership.unknown, now, blind=blind):
-            self._callbacks.unknown(number, name)
+            self._callbacks.unknown(number, name, False)
 
     def _report_damage(self, number: int) -> None:
         # There are many partitions: each is checked in one of some rounds.
@@ -237,7 +238,7 @@ class Heartbeat(Service):
             holding = self._members[number].leave(ended)
             self._departed[number].difference_update(ended)
             for name in holding:
-                self._callbacks.unknown(number, name)
+                self._callbacks.unknown(number, name, True)
 
 
 def _own_limit(announced: Mapping[str, Any]) -> float | None:

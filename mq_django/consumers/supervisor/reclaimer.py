@@ -51,6 +51,8 @@ class DeadWorker:
     repeated: frozenset[int] = frozenset()
     next_check: float = math.inf
     last_check: float = 0.0
+    #: The queues in which its own messages are settled. Redis has assigned it more since, which it has never seen.
+    settled: set[int] = field(default_factory=set)
 
     def repeat_check(self, now: float) -> None:
         """Add the queues that are checked repeatedly when their next check is due."""
@@ -159,7 +161,7 @@ class Reclaimer(Service):
         #: By queue: messages that are not counted yet.
         self._uncounted: Counter[int] = Counter()
         self._dead_supervisors: dict[tuple[int, str], Membership] = {}
-        self._unknown: set[tuple[int, str]] = set()
+        self._unknown: set[tuple[int, str, bool]] = set()
         self._unresponsive: dict[str, Collection[Receipt]] = {}
         #: Consumer -> when its messages were handed back last, on the monotonic clock; infinity: they are to be.
         self._handed_back: dict[str, float] = {}
@@ -205,10 +207,13 @@ class Reclaimer(Service):
             self._dead_supervisors[number, supervisor] = membership
         self.wake()
 
-    def consumer_unknown(self, number: int, consumer: str) -> None:
-        """Hand back the messages of a consumer that no supervisor announces, and remove it."""
+    def consumer_unknown(self, number: int, consumer: str, has_ended: bool = False) -> None:
+        """Hand back the messages of a consumer that no supervisor announces, and remove it.
+
+        `has_ended`: it is one of ours, and Redis has assigned it messages after its own were settled.
+        """
         with self._lock:
-            self._unknown.add((number, consumer))
+            self._unknown.add((number, consumer, has_ended))
         self.wake()
 
     def is_done(self) -> bool:
@@ -266,7 +271,9 @@ class Reclaimer(Service):
         self._settled(number, dead_worker.consumer)
         if moved:
             logger.warning("Reassigned %d messages of consumer %s", moved, dead_worker.consumer)
-        self._count(number, moved)
+        is_first = number not in dead_worker.settled
+        dead_worker.settled.add(number)
+        self._count(number, moved if is_first else 0)
 
     def _hand_back(self, unresponsive: Mapping[str, Collection[Receipt]]) -> None:
         """Hand back what unresponsive consumers hold and have not started. One that is still so is reported again."""
@@ -292,33 +299,37 @@ class Reclaimer(Service):
     def _hand_back_unstarted(self, number: int, consumer: str, started: Collection[Receipt]) -> None:
         if moved := hand_back_unstarted(self._stores[number], number, consumer, started):
             logger.warning("Reassigned %d messages of unresponsive consumer %s", moved, consumer)
-            self._count(number, moved)
 
     def _evict(self, number: int, supervisor: str, membership: Membership) -> None:
         evicted: list[str] = []
         store, members = self._stores[number], self._members[number]
         moved = reclaim_supervisor(store, members, number, supervisor, membership, evicted)
         with self._lock:
-            self._dead_workers += [DeadWorker(consumer, Evidence()).check_repeatedly([number]) for consumer in evicted]
+            self._dead_workers += [
+                DeadWorker(consumer, Evidence(), settled={number}).check_repeatedly([number]) for consumer in evicted
+            ]
         self._count(number, moved)
 
-    def _remove_unknown(self, number: int, consumer: str) -> None:
+    def _remove_unknown(self, number: int, consumer: str, has_ended: bool) -> None:
         members, store = self._members[number], self._stores[number]
-        names, moved = [consumer], 0
+        names, moved, evidence = [consumer], 0, Evidence(lost=not has_ended)
         if consumer.isprintable():
-            moved = reclaim(store, number, consumer, Evidence(lost=True))
+            moved = reclaim(store, number, consumer, evidence)
         else:
             # A crash in between leaves an unknown consumer with a printable name.
             names.append(new_owner := f"owner-{token()}")
             while members.claim(consumer, new_owner):
-                moved += reclaim(store, number, new_owner, Evidence(lost=True))
+                moved += reclaim(store, number, new_owner, evidence)
         if moved:
             logger.warning("Handed back %d messages of consumer %a, which no supervisor announces", moved, consumer)
         members.leave(names)
-        self._count(number, moved)
+        self._count(number, 0 if has_ended else moved)
 
     def _count(self, number: int, moved: int) -> None:
-        """Count messages that others get. It comes last: without counters nothing else may fail."""
+        """Count messages of dead consumers that others get. It comes last: without counters nothing else may fail.
+
+        What Redis has assigned to a consumer that was stopped or dead already is handed back, and not counted again.
+        """
         self._uncounted[number] += moved
         if count := self._uncounted[number]:
             for reply in self._session.trip([self._slots[number].add_total(RECOVERED, count)]):

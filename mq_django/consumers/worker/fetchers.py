@@ -39,6 +39,8 @@ STRANDED = 5000
 CHECK_AFTER = (0.0, 1.0, 5.0, 15.0, 60.0)
 #: Bytes of the messages of a queue that wait in a process beside those that can start at once, and of one fetch; about.
 FETCH_BYTES = 16 * 1024 * 1024
+#: Messages of the first fetch, of which it is not known how large they are.
+FIRST = 16
 
 
 class QueueReader:
@@ -69,7 +71,7 @@ class QueueReader:
         #: There may be more to take.
         self.busy = True
         #: How many messages FETCH_BYTES hold, as large as the latest ones were.
-        self.ahead = MAX_PREFETCH
+        self.ahead = FIRST
         self._bytes_each = 0
         #: The times on the monotonic clock at which to check for stranded deliveries.
         self._checks: list[float] = []
@@ -79,6 +81,11 @@ class QueueReader:
     def next_check(self) -> float | None:
         """When to check for stranded deliveries, on the monotonic clock; None: not at all."""
         return self._checks[0] if self._checks else None
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether it is known how large messages are."""
+        return self._bytes_each > 0
 
     def at_once(self, room: int) -> int:
         """Return how many messages to fetch at once, if there is room for so many."""
@@ -185,7 +192,7 @@ class Room:
         if all(room) or not any(room):
             return min(room)
         full = pools[room.index(0)]
-        return max(0, min(max(room), MAX_WAITING - full.waiting())) if full.blocked else 0
+        return max(0, min(max(room), min(MAX_WAITING, max(1, ahead)) - full.waiting())) if full.blocked else 0
 
 
 #: Seconds until the next check when there is no room, unless the fetcher is woken.
@@ -359,7 +366,7 @@ class PartitionFetcher(Service):
         active = [part for part in self._parts if part.may_fetch()]
         if not active:
             return PAUSED
-        ahead = min(part.reader.ahead for part in active)
+        ahead = min((part.reader.ahead for part in active if part.reader.is_measured), default=FIRST)
         self._left = self._room.messages(self._seconds(), self._held(), ahead)
         now = time.monotonic()
         due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]

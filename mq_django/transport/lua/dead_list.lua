@@ -8,13 +8,14 @@
 -- ARGV[5]  bytes   a longer value is replaced by its length
 -- ARGV[6]  which   'WHOLE', 'LISTED' or 'TRAITS': see parts/dead_fields
 --
--- Returns {number of dead letters, then for each of the page: entry, {field, value or its length, ...}}.
+-- Returns {number of dead letters, 1 if the page ends before its limit because it has many bytes, then for each of the page:
+-- entry, {field, value or its length, ...}}.
 
+-- with bounded_range
 -- with dead_fields
-local command = ARGV[1] == 'NEWEST' and 'xrevrange' or 'xrange'
-local reply = { redis.call('xlen', KEYS[1]) }
-for _, found in ipairs(redis.call(command, KEYS[1], ARGV[2], ARGV[3], 'count', ARGV[4])) do
-  reply[#reply + 1] = found[1]
-  reply[#reply + 1] = dead_fields(found[2], ARGV[6], tonumber(ARGV[5]))
-end
+local reply, command = { redis.call('xlen', KEYS[1]), 0 }, ARGV[1] == 'NEWEST' and 'xrevrange' or 'xrange'
+reply[2] = each_in_range(command, KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), function(entry, fields)
+  reply[#reply + 1] = entry
+  reply[#reply + 1] = dead_fields(fields, ARGV[6], tonumber(ARGV[5]))
+end)
 return reply

@@ -6,12 +6,14 @@
 -- ARGV[3]  limit   messages, at most 501
 -- ARGV[4]  bytes   a longer value is replaced by its length
 --
--- Returns for each: entry, {field, value or its length, ...}.
+-- Returns {1 if the page ends before its limit because it has many bytes, then for each: entry, {field, value or its length,
+-- ...}}.
 
+-- with bounded_range
 -- with undelivered
 -- with truncate
 local first = undelivered(KEYS[1], ARGV[1], 1)[1]
-local reply = {}
+local reply = { 0 }
 if not first then
   return reply
 end
@@ -25,8 +27,8 @@ if ARGV[2] ~= '' then
     from = '(' .. ARGV[2]
   end
 end
-for _, found in ipairs(redis.call('xrange', KEYS[1], from, '+', 'count', ARGV[3])) do
-  reply[#reply + 1] = found[1]
-  reply[#reply + 1] = truncate(found[2], tonumber(ARGV[4]))
-end
+reply[1] = each_in_range('xrange', KEYS[1], from, '+', tonumber(ARGV[3]), function(entry, fields)
+  reply[#reply + 1] = entry
+  reply[#reply + 1] = truncate(fields, tonumber(ARGV[4]))
+end)
 return reply

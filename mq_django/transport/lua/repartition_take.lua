@@ -198,4 +198,8 @@ left = left + redis.call('hlen', notes) - redis.call('hexists', notes, '#')
 for _, set in ipairs({ priority, unhandled, due, parked }) do
   left = left + redis.call('zcard', set)
 end
+if taken + left + held == 0 then
+  -- The latest number of a note. Notes that come here bring theirs.
+  redis.call('hdel', notes, '#')
+end
 return { taken, left, held, cursor }

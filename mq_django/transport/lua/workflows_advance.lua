@@ -18,8 +18,9 @@
 -- then for each event, in order: its name, a step's number, the number of its note, a value or reason, a range, the
 --   round of the step's message, or of the run, that it is about
 --
--- Returns {'OK', state of the run, 1 if work is left, and for each start: entry, step, round, body}; {'TAKEN', run that
--- has the unique key}: this one is deleted; or {'MISSING'}: there is no such run.
+-- Returns {'OK', state of the run, 1 if work is left, what operators have changed: numbers of steps, 0 for the run; and for
+-- each start: entry, step, round, body}; {'TAKEN', run that has the unique key}: this one is deleted; or {'MISSING'}: there
+-- is no such run.
 
 -- with types
 -- with clock
@@ -38,7 +39,7 @@ end
 local own_keys = { run, steps, bodies, after, values, work, held }
 local fields = { 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts', 'bytes' }
 local known = call('hmget', run, unpack(fields))
-local state, policy, now, started = known[1], known[2], now_ms(), {}
+local state, policy, now, started, changed = known[1], known[2], now_ms(), {}, {}
 local round, total, done = math.max(1, number_of(known[3])), number_of(known[4]), number_of(known[5])
 local failed, skipped, flying = number_of(known[6]), number_of(known[7]), number_of(known[8])
 local lasts, bytes = number_of(known[9]), number_of(known[10])
@@ -255,6 +256,7 @@ function events.retried(step, seq)
     step.began = now
     write_step(steps, step)
     reopen()
+    changed[#changed + 1] = step.number
   end
 end
 
@@ -277,6 +279,7 @@ function events.passed(step)
     write_step(steps, step)
     push_work('d', step)
     reopen()
+    changed[#changed + 1] = step.number
   end
 end
 
@@ -319,6 +322,7 @@ local function apply(name, number, seq, value, range, of_round)
   elseif name == 'cancel' then
     if state == 'running' then
       finish('cancelled')
+      changed[#changed + 1] = '0'
     end
   elseif name == 'expire' then
     -- It may have ended and continued since its caller has read when it expires.
@@ -326,8 +330,8 @@ local function apply(name, number, seq, value, range, of_round)
       finish('expired')
     end
   elseif name == 'continue' then
-    -- It may have continued and ended since its round was read.
-    if state ~= 'building' and of_round == round then
+    -- It may have continued and ended since its round was read. Nothing is left of one that has succeeded.
+    if state ~= 'building' and state ~= 'succeeded' and of_round == round then
       reopen()
     end
   elseif name == 'relist' then
@@ -417,4 +421,4 @@ for _, name in ipairs(own_keys) do
     call('pexpire', name, keep_ms)
   end
 end
-return { 'OK', state, left > 0 and 1 or 0, unpack(started) }
+return { 'OK', state, left > 0 and 1 or 0, changed, unpack(started) }

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.core.management import call_command
 
 from mq_django.conf import get_config
 from mq_django.inspector import processes
@@ -123,6 +124,22 @@ def test_a_queue_that_other_programs_handle_is_no_problem_without_known_consumer
     assert "Other programs handle this queue" in page
     assert "Housekeeping only: ops1" in page
     assert "No consumer has sent a heartbeat." in page
+
+
+def test_pages_and_the_command_say_how_many_consumers_they_leave_out(operator, redis_client, monkeypatch, capsys):
+    monkeypatch.setattr("mq_django.admin.queue_page.MAX_CONSUMERS", 2)
+    monkeypatch.setattr(processes, "MAX_PROCESSES", 2)
+    redis_client.hset(members("emails")._keys.consumers, mapping={f"consumer:a{n}": "{}" for n in range(4)})
+    beat("emails")
+
+    assert "and 3 more" in words(operator.get(f"{BASE}emails/change/").content.decode())
+    page = words(operator.get(f"{BASE}consumers/").content.decode())
+    assert "and 3 more consumers, which are not shown" in page
+    assert "s1-c0" in page
+    call_command("mq", "consumers")
+    assert "There are 3 more consumers, which are not shown." in capsys.readouterr().err
+    # One that is left out can be asked.
+    assert "Stop 1 consumer?" in operator.get(f"{BASE}consumers/a3/stop/").content.decode()
 
 
 def test_who_is_gone_cannot_be_asked(operator):

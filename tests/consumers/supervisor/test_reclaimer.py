@@ -294,7 +294,7 @@ def test_thousands_of_forged_members_of_one_queue_do_not_hold_up_the_others(mq_s
     left = [client.hkeys(config.keys.consumers) for config in configs.values()]
     assert [b"beat:s0" in fields for fields in left] == [False, False]
     assert [len(fields) for fields in left] == [4, 4]
-    assert {number for number, _ in reclaimer._unknown} == {0}
+    assert {number for number, *_ in reclaimer._unknown} == {0}
 
 
 def test_an_unknown_consumer_is_handed_back_and_struck_off(reclaimer, store, take, redis_client):
@@ -391,3 +391,27 @@ def test_what_could_not_be_counted_is_counted_later(reclaimer, config, redis_cli
     reclaimer.run_once()
     found = redis_client.scan_iter(f"{config.keys.minutes(0)[:-1]}*")
     assert [value for key in found for value in redis_client.hvals(key)] == [b"2"]
+
+
+def test_a_message_is_recovered_once_whoever_gets_it_without_seeing_it(reclaimer, store, take, members, monkeypatch):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", clock)
+    counted, add_total = [], reclaimer._slots[0].add_total
+    monkeypatch.setattr(reclaimer._slots[0], "add_total", lambda *args: counted.append(args) or add_total(*args))
+    take("dead-1", 3)
+    reclaimer.supervisor_died(0, "dead", members.beat("dead", {}, {"dead-1": {}}))
+    reclaimer.run_once()
+    # By its blocked read, twice.
+    for _ in range(2):
+        assert len(store.take("dead-1", count=9)) == 3
+        clock.now += module.CHECK_EVERY
+        reclaimer.run_once()
+    assert len(store.take("stopped", count=9)) == 3
+    reclaimer.consumer_unresponsive("stopped", [])
+    reclaimer.run_once()
+    assert len(store.take("ended", count=9)) == 3
+    reclaimer.consumer_unknown(0, "ended", has_ended=True)
+    reclaimer.run_once()
+
+    assert counted == [("recovered", 3)]
+    assert [item.alone for item in store.take("next", count=9)] == [False] * 3

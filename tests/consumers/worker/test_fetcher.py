@@ -6,6 +6,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.consumers.shared_state import HANDLED
+from mq_django.consumers.worker.fetchers import FIRST
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import Ack, Bury, SetAside
 from mq_django.errors import ConnectionLost
@@ -69,6 +70,16 @@ def test_it_fetches_no_more_bytes_than_it_may(rig, publish, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.worker.fetchers.FETCH_BYTES", 1000)
     rig.reader._measure(rig.store.take("others", count=1))
     assert (rig.reader.ahead, rig.reader.at_once(2), rig.reader.at_once(0)) == (0, 1, 0)
+
+
+def test_it_fetches_few_until_it_knows_how_large_messages_are(rig, publish):
+    for _ in range(100):
+        publish()
+    rig.settler.seconds = 1e-6
+    turn(rig)
+    assert len(rig.settler.in_hand) == FIRST
+    turn(rig)
+    assert len(rig.settler.in_hand) == 100
 
 
 @pytest.mark.parametrize("slow", [1.0, 60.0])
@@ -176,6 +187,7 @@ def test_data_that_breaks_a_reader_breaks_nobody(rig, publish, redis_client):
     for depth in range(990, 1030):
         redis_client.xadd(rig.store.keys.ready, {"message": '{"type":"act","data":' + "[" * depth + "]" * depth + "}"})
     rig.settler.seconds = 0.0001
+    rig.reader.ahead = 40
     turn(rig)
     assert waiting(rig) + len(rig.settler) == 40
 

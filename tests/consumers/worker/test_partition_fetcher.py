@@ -132,6 +132,8 @@ def test_it_takes_no_more_than_can_run_and_from_all_in_turn(rig):
     for part in rig.parts:
         for _ in range(30):
             publish(part)
+    for each in rig.fetcher._parts:
+        each.reader.ahead = 500
     seen = []
     for _ in range(PARTITIONS):
         rig.fetcher._room.messages = lambda seconds, in_hand, ahead: 50

@@ -77,9 +77,11 @@ def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     room = Room("default", rig.threads, rig.loop, rig.batches)
     # What the loop has room for, again and again.
     assert room.messages(1.0, 0) == 102
+    # Of large messages so many may wait, and of the largest one.
+    assert [room.messages(1.0, 0, ahead) for ahead in (20, 0)] == [20, 1]
     for _ in range(MAX_WAITING - 1):
         rig.threads.put(job(rig, lambda message: None))
-    assert room.messages(1.0, 0) == 1
+    assert [room.messages(1.0, 0, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
     rig.threads.put(job(rig, lambda message: None))
     assert room.messages(1.0, 0) == 0
 
