@@ -1,7 +1,7 @@
 """The list of a queue's messages in one state, and what is done with those that are selected."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
@@ -24,7 +24,7 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.explain import reason
 from mq_django.inspector.message_lists import keeps_handled
 from mq_django.inspector.message_lists import messages as list_messages
-from mq_django.inspector.message_views import MessageState, MessageView, ref_of
+from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.running_messages import RunTimes, run_time, run_times
 from mq_django.stores.background_jobs import ACTIONS
@@ -105,7 +105,12 @@ COLUMNS: Mapping[MessageState, Sequence[Column]] = {
     ),
 }
 
-#: What can be done with selected messages of a state, and with all that match.
+#: What is done with selected messages of a state.
+_KNOWN: Mapping[MessageState, Sequence[str]] = {
+    **dict.fromkeys(get_args(WaitingState), (CANCEL,)),
+    "dead": (REDRIVE, MOVE, DELETE),
+}
+#: The labels of that, and of what is done with all that match.
 _CHOSEN: Mapping[str, Promise] = {
     CANCEL: lazy("Cancel selected…"),
     REDRIVE: lazy("Redrive selected…"),
@@ -246,17 +251,15 @@ def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows
 
 
 def offered(name: str, state: MessageState) -> list[str]:
-    """Return what can be done with selected messages of a state."""
-    if state == "dead":
-        return [REDRIVE, *([MOVE] if moves.targets(name) else []), DELETE]
-    return [CANCEL] if state in ("delayed", "unhandled", "parked") else []
+    """Return what can be done with selected messages of a state. Without another queue, none are moved."""
+    return [what for what in _KNOWN.get(state, ()) if what != MOVE or moves.targets(name)]
 
 
 @needs(VIEW, OPERATE)
 def act(page: Page, name: str, state: MessageState) -> HttpResponse:
     """Cancel the selected waiting messages, or redrive, move or delete the selected dead letters, when confirmed."""
     what = page.request.POST.get("action", "")
-    if what not in (REDRIVE, MOVE, DELETE) if state == "dead" else CANCEL not in offered(name, state) or what != CANCEL:
+    if what not in _KNOWN.get(state, ()):
         return HttpResponseBadRequest()
     refs, query = chosen(page), filter_form.query(page)
     list_url = page.url("messages", name, state) + query
