@@ -1,19 +1,13 @@
 """The verb `status` of the command `mq`."""
 
 import argparse
-import os
-import select
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
-from importlib import import_module
-from importlib.util import find_spec
 from math import isinf
-from types import TracebackType
 from typing import Any, get_args
 
 from django.core.management.base import CommandError
@@ -273,51 +267,12 @@ def _times(took: Spread, waited: Spread) -> dict[str, float | None]:
     return {name: None if at is None or isinf(at) else round(at, 5) for name, at in found.items()}
 
 
-# Windows has neither.
-_termios: Any = import_module("termios") if find_spec("termios") else None
-_tty: Any = import_module("tty") if find_spec("termios") else None
-
-#: What a key press at the end of the input is.
-END = "\x04"
-
-
-class KeyPresses:
-    """Inside it, keys are read without Enter and not shown. Without a terminal, or on Windows, there are none."""
-
-    def __init__(self) -> None:
-        self._before: Any = None
-
-    def __enter__(self) -> "KeyPresses":
-        if _termios is not None and sys.stdin.isatty():
-            self._before = _termios.tcgetattr(sys.stdin)
-            # Ctrl-C still interrupts.
-            _tty.setcbreak(sys.stdin)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            _termios.tcsetattr(sys.stdin, _termios.TCSADRAIN, self._before)
-
-    def wait(self, seconds: float) -> str:
-        """Return the next key that is pressed within `seconds`; empty if there was none."""
-        if self._before is None:
-            time.sleep(seconds)
-            return ""
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return (os.read(sys.stdin.fileno(), 1).decode(errors="replace") or END) if ready else ""
-
-
 # The verb `top` of the command `mq`: all queues, refreshed every few seconds.
 
 #: Sequences for the terminal: use another screen and hide the cursor; undo that; go to the top; clear to the end.
 ENTER, LEAVE, HOME, CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 #: Clears a line to its end.
 CLEAR_RIGHT = "\x1b[K"
-
-#: Keys that end it.
-QUIT = ("q", "Q", END)
 
 _PROBLEMS = get_args(Problem)
 _RATES = ("published", "handled")
@@ -334,23 +289,22 @@ def add_top_options(parser: argparse.ArgumentParser) -> None:
 
 
 def top(options: Options, terminal: Terminal) -> VerbResult | None:
-    """Show all queues: once, or on a terminal until `q` or Ctrl-C is pressed."""
+    """Show all queues: once, or on a terminal until Ctrl-C is pressed."""
     names = options["queues"]
     if options["once"] or terminal.as_json or not terminal.is_terminal:
         views = _sorted(inspector.overview(names))
         away = {view.name: view.error for view in views if view.error}
         return VerbResult(list(map(_top_row, views)), list(_frame(views)), away_text(away))
-    with KeyPresses() as keys:
-        terminal.write(ENTER, ending="")
-        try:
+    terminal.write(ENTER, ending="")
+    try:
+        while True:
             _draw(names, terminal)
-            while keys.wait(options["interval"]) not in QUIT:
-                _draw(names, terminal)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            terminal.write(LEAVE, ending="")
-            terminal.flush()
+            time.sleep(options["interval"])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        terminal.write(LEAVE, ending="")
+        terminal.flush()
     return None
 
 
