@@ -192,9 +192,11 @@ class Supervisor:
         for service in services:
             service.start()
         try:
-            while not (self._stop_asked and not len(self._states)):
+            while True:
                 self._look()
                 self._watch(services)
+                if self._stop_asked and not len(self._states):
+                    break
                 self._wait()
             self._settle_the_last()
         finally:
