@@ -4,9 +4,10 @@ import ast
 import gc
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
-def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, ast.AST]]:
+def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, Any]]:
     """Return each node of these kinds with the path of its file."""
     found = []
     # A tree is many objects and no garbage, which would be searched again and again.
