@@ -140,6 +140,22 @@ def template() -> Forks | None:
     return Forks(ours)
 
 
+def start(
+    args: Sequence[str], *, env: Mapping[str, str], output: IO[bytes], forks: bool = True
+) -> subprocess.Popen[bytes]:
+    """Start `python -m module ...` in a session of its own, by which all of it can be ended.
+
+    Args:
+        output: the file for all that it prints.
+        forks: the process may be a fork of the template, which has imported what a consumer imports.
+    """
+    if forks and (found := template()) is not None:
+        return found.popen(args, env=env, stdout=output, stderr=output, start_new_session=True)
+    return subprocess.Popen(
+        args, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+
+
 class _Subreaper:
     """Makes this process the parent of what the fork of a child leaves behind."""
 

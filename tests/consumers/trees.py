@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from django.conf import settings
 
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
-from tests.consumers.template import NAME, ROOT, template
+from tests.consumers.template import NAME, ROOT, start
 from tests.processes import alive, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
 
@@ -50,15 +49,9 @@ class Tree:
         }
         self.log = log
         command = [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments]
-        forks = None if interpreter or wrap or "--autoreload" in arguments else template()
         with log.open("ab") as output:
-            # A session of its own, so that all of it can be ended at once.
-            streams: dict[str, Any] = {"stdout": output, "stderr": output, "start_new_session": True}
-            self.process = (
-                forks.popen(command, env=env, **streams)
-                if forks
-                else subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, **streams)
-            )
+            forks = not (interpreter or wrap or "--autoreload" in arguments)
+            self.process = start(command, env=env, output=output, forks=forks)
 
     @property
     def pid(self) -> int:
