@@ -15,6 +15,7 @@ from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
 from mq_django.task_backend.compat import TaskResultStatus, task_finished
+from tests.hearing import hears
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.testapp import tasks
@@ -142,20 +143,10 @@ def test_an_error_of_middleware_counts_as_one_of_the_handler(only_functions, mq_
 
 def test_signals_are_sent(mq_settings, fails):
     mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 1}})
-    found = []
-
-    def note(signal, **_):
-        found.append(signal)
-
-    for signal in (handler_finished, message_buried):
-        signal.connect(note)
-    try:
+    with hears(handler_finished, message_buried) as told:
         publish("emails", "fail")
         run()
-    finally:
-        for signal in (handler_finished, message_buried):
-            signal.disconnect(note)
-    assert found == [handler_finished, message_buried]
+    assert [given["signal"] for given in told] == [handler_finished, message_buried]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -287,19 +278,11 @@ def test_tasks_have_results():
 
 
 def test_the_end_of_a_task_is_announced():
-    finished = []
-
-    def note(task_result, **_):
-        finished.append(task_result.status)
-
-    task_finished.connect(note)
-    try:
+    with hears(task_finished) as told:
         tasks.refuse.enqueue()
         (handled,) = run()
-    finally:
-        task_finished.disconnect(note)
     assert isinstance(handled.exception, tasks.Refused)
-    assert finished == [TaskResultStatus.FAILED]
+    assert [given["task_result"].status for given in told] == [TaskResultStatus.FAILED]
 
 
 def test_an_outcome_that_cannot_be_written_is_settled_as_it_can_be(depths):
