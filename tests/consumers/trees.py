@@ -70,10 +70,7 @@ class Tree:
             kill(pid)
         self.wait(10)
         wait_until(lambda: not any(map(alive, children)))
-        # Redis gives the next message to a blocked reader that has died, until it has looked at the closed connection:
-        # it looks at those that were closed before a command when it handles the command.
-        with suppress(redis.RedisError):
-            get_client("inspect").ping()
+        let_redis_look()
 
     def stop(self) -> int:
         """Ask it to stop, and return its exit code. It does not wait for the usual grace of 30 s."""
@@ -158,6 +155,18 @@ def end(trees: Sequence[Tree]) -> None:
         tree.kill_all() if tree.process.poll() is None else None
         for pid in group(tree.pid):
             kill(pid)
+            wait_until(lambda pid=pid: not alive(pid))
+    let_redis_look()
+
+
+def let_redis_look() -> None:
+    """Let Redis execute the last commands of processes that have ended, and see that their connections are closed.
+
+    Until then it gives the next message to a blocked reader that has died. It looks at what was sent or closed before
+    a command when it handles the command.
+    """
+    with suppress(redis.RedisError):
+        get_client("inspect").ping()
 
 
 def group(leader: int) -> Iterator[int]:

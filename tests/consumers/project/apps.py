@@ -23,7 +23,6 @@ LIMITS = {
     "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
     "mq_django.consumers.supervisor.reclaimer:TRY_AGAIN": 0.3,
     "mq_django.consumers.supervisor.services:TICK": 0.3,
-    "mq_django.consumers.supervisor.supervisor:LAST_ROUND": 1.0,
     "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
     "mq_django.consumers.worker.fetchers:LOOK": 0.5,
