@@ -1,10 +1,18 @@
 """A message queue for Django on Redis.
 
-Importing the package imports no other module. Each public name is imported when it is first used.
+Importing the package imports no other module, but in `runconsumer` the one that lets hangups wait. Each public name is
+imported when it is first used.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
+
+if sys.argv[1:2] == ["runconsumer"]:
+    # Before anything of the project is imported but the settings, and apps before this one.
+    from mq_django.consumers import hangups
+
+    hangups.hold()
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,5 @@
 """The Django app."""
 
-from types import ModuleType
-
 from django.apps import AppConfig
 from django.core.checks import Tags, register
 from django.utils.module_loading import autodiscover_modules, import_string
@@ -9,7 +7,6 @@ from django.utils.translation import gettext_lazy as _
 
 from mq_django import checks, triggers
 from mq_django.conf import get_config_if_valid
-from mq_django.consumers.hangups import hold_hangups
 from mq_django.discovery import after_imports
 from mq_django.errors import ConfigurationError
 from mq_django.registry import MODULES
@@ -23,11 +20,6 @@ class MQDjangoConfig(AppConfig):
     label = "mq_django"
     verbose_name = _("Message queues")
     default_auto_field = "django.db.models.BigAutoField"
-
-    def __init__(self, app_name: str, app_module: ModuleType | None) -> None:
-        super().__init__(app_name, app_module)
-        # Before the models and tasks of all apps are imported, which may take seconds.
-        hold_hangups()
 
     def ready(self) -> None:
         """Import the modules of all apps. Nothing connects to Redis or a database."""

@@ -1,7 +1,7 @@
 """System checks of the settings. They do not connect to Redis."""
 
 import sys
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,16 +13,26 @@ from django.core.checks import CheckMessage, Error
 from django.db import connections
 from django.urls import URLResolver, get_resolver
 
-from mq_django.conf import EMBEDDED, SENTINEL_SCHEMES, SERVER_SCHEMES, URL_SCHEMES, Config, read, shown_setting
+from mq_django.conf import (
+    EMBEDDED,
+    SENTINEL_SCHEMES,
+    SERVER_SCHEMES,
+    URL_SCHEMES,
+    Config,
+    problem_of,
+    read,
+    shown_setting,
+)
 from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.texts import listing, text_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import once_databases
 from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
-from mq_django.registry import groups, handlers, own_names, queues_with_handlers
+from mq_django.registry import declared, groups, handlers, own_names, queues_with_handlers, schedules
 from mq_django.registry import kinds as handler_kinds
 from mq_django.transport.cluster import is_cluster
 from mq_django.transport.locations import is_django_redis, make_cluster, make_pool, servers_of
@@ -82,7 +92,7 @@ def _check_alias(alias: str, setting: str) -> list[CheckMessage]:
     named = f"{setting} names {shown_setting(alias)}"
     cache = settings.CACHES.get(alias)
     if cache is None:
-        hint = f'Name one of CACHES ({", ".join(sorted(settings.CACHES))}), a redis:// URL, or "embedded".'
+        hint = f'Name one of CACHES ({listing(settings.CACHES)}), a redis:// URL, or "embedded".'
         return [Error(f"{named}, which is not in CACHES.", hint=hint, id="mq_django.E002")]
     if not is_django_redis(cache):
         hint = f"Give CACHES[{alias!r}] the BACKEND django_redis.cache.RedisCache, or name a redis:// URL."
@@ -120,16 +130,36 @@ def check_handlers(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def check_declared(**_: Any) -> list[CheckMessage]:
+    """Report tasks, workflows and schedules in code that cannot be used with these settings."""
+    config, problems = read(getattr(settings, "MQ_DJANGO", {}))
+    if problems:
+        return []
+    places: dict[str, list[str]] = {}
+    for where, check_it in declared():
+        try:
+            check_it()
+        except Exception as error:  # noqa: BLE001 - of the task API of whoever has declared it
+            places.setdefault(text_of(error).rstrip("."), []).append(where)
+    hint = "Add the queue to MQ_DJANGO['QUEUES'], or name another one in the declaration."
+    unfit = [Error(f"{_first(where)}: {text}.", hint=hint, id="mq_django.E015") for text, where in places.items()]
+    late = [problem_of(entry, config.queues) for entry in schedules().values() if entry.queue in config.queues]
+    return [*unfit, *(Error(each.message, hint=each.hint, id="mq_django.E015") for each in late if each is not None)]
+
+
+def _first(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
+
+
 def check_inline_tasks(**_: Any) -> list[CheckMessage]:
     """Report tasks of Django, or of django-tasks, that run where they are enqueued because TASKS is not set."""
     if settings.is_overridden("TASKS") or not (found := sorted(_plain_tasks())):  # type: ignore[misc]
         return []
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     hint = (
         "Set TASKS = {'default': {'BACKEND': 'mq_django.task_backend.MQBackend'}}, or use mq_django.task. If it is "
         "intended, name Django's ImmediateBackend in TASKS."
     )
-    message = f"TASKS is not set, so {found[0]}{more} runs where it is enqueued, such as inside a request."
+    message = f"TASKS is not set, so {_first(found)} runs where it is enqueued, such as inside a request."
     return [checks.Warning(message, hint=hint, id="mq_django.W005")]
 
 
@@ -213,8 +243,7 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
 
 def check_inbox_databases(**_: Any) -> list[CheckMessage]:
     """Report handlers with `@exactly_once` whose database is not in the settings."""
-    known = ", ".join(sorted(connections))
-    hint = f"Name one of DATABASES ({known}), as in @exactly_once(using='default')."
+    hint = f"Name one of DATABASES ({listing(connections)}), as in @exactly_once(using='default')."
     message = "@exactly_once(using={!r}) names no database in DATABASES."
     return [
         Error(message.format(using), hint=hint, id="mq_django.E013")
@@ -247,6 +276,7 @@ def check_inbox_tables(*, databases: Collection[str] | None = None, **_: Any) ->
 OF_DECLARED = (
     check_handlers,
     check_others_handlers,
+    check_declared,
     check_inline_tasks,
     check_schedules,
     check_middleware,

@@ -23,7 +23,7 @@ from django.utils import timezone
 from mq_django.core import clock
 from mq_django.core.clock import use_time_zone
 from mq_django.core.jsontext import use_forms
-from mq_django.core.keys import is_name
+from mq_django.core.keys import dashed, is_name
 from mq_django.core.logs import get_logger
 from mq_django.core.options import (
     CLUSTER_SCHEMES,
@@ -36,7 +36,7 @@ from mq_django.core.options import (
 from mq_django.core.project import EMBEDDED, Config
 from mq_django.core.queue_configs import DeliveryOptions, QueueConfig, RsmqConfig
 from mq_django.core.schedules import Scheduled, read_schedule
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.core.topic_configs import GroupConfig, TopicConfig
 from mq_django.errors import ConfigurationError, InvalidMessage, MissingDependency, NotSupported
@@ -107,8 +107,7 @@ class _Reader:
             if name in ELSEWHERE and name not in options:
                 self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
             elif name not in options:
-                known = ", ".join(sorted(options))
-                self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {known}.")
+                self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {listing(options)}.")
             else:
                 try:
                     found[options[name].attribute] = options[name].read(value)
@@ -175,8 +174,8 @@ class _Reader:
         for name, options in raw.items():
             if not is_name(name):
                 hint = f"{kind.capitalize()} names are 1 to 160 letters, digits, _ and -."
-                if is_name(dashed := re.sub(r"[.*:/ ]+", "-", name[:161]).strip("-") if isinstance(name, str) else ""):
-                    hint += f" Write {dashed!r}: a dot is for partitions, and each {kind} has an entry of its own."
+                if other := dashed(name):
+                    hint += f" Write {other!r}: a dot is for partitions, and each {kind} has an entry of its own."
                 self.refuse(
                     f"{where}[{repr_of(name, 300)}]", f"{repr_of(name, 300)} is not a valid name of a {kind}.", hint
                 )
@@ -205,27 +204,28 @@ class _Reader:
             except MissingDependency as error:
                 self.refuse(where, f"{where}: {error}.", "Install it, or use 'every'.")
             else:
-                if self._has_place(scheduled, configs):
+                problem = problem_of(scheduled, configs)
+                if problem is None:
                     found[name] = scheduled
+                else:
+                    self.problems.append(problem)
         return found
 
-    def _has_place(self, scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> bool:
-        """Return whether the message of a schedule can be published to its queue."""
-        where, config = scheduled.where, configs.get(scheduled.queue)
-        if config is None:
-            hint = f"Configured are {', '.join(sorted(configs)) or 'none'}."
-            self.refuse(where, f"{where} names the queue {repr_of(scheduled.queue)}, which is not configured.", hint)
-            return False
-        if not config.has_schedules:
-            message = f"{where} names the queue {repr_of(scheduled.queue)}, whose RSMQ format has no schedules."
-            self.refuse(where, message, "Let a task of another queue publish to it.")
-            return False
-        try:
-            scheduled.publication(config)
-        except (InvalidMessage, NotSupported) as error:
-            self.refuse(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
-            return False
-        return True
+
+def problem_of(scheduled: Scheduled, configs: Mapping[str, QueueConfig]) -> Problem | None:
+    """Return why the message of a schedule cannot be published to its queue; None: it can."""
+    where, config = scheduled.where, configs.get(scheduled.queue)
+    if config is None:
+        message = f"{where} names the queue {repr_of(scheduled.queue)}, which is not configured."
+        return Problem(where, message, f"Configured are {listing(configs)}.")
+    if not config.has_schedules:
+        message = f"{where} names the queue {repr_of(scheduled.queue)}, whose RSMQ format has no schedules."
+        return Problem(where, message, "Let a task of another queue publish to it.")
+    try:
+        scheduled.publication(config)
+    except (InvalidMessage, NotSupported) as error:
+        return Problem(where, f"{where} cannot be published: {error}.", "Change it to a valid message.")
+    return None
 
 
 def _queue_config(options: Mapping[Any, Any]) -> type[QueueConfig]:
@@ -255,7 +255,6 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
 
 
 # Registered here, because without the app nothing registers the other checks, and whatever publishes imports this.
-# If that is when the checks have begun, as with the URLs, only the log can say it.
 @register("mq_django")
 def check_installed(**_: Any) -> list[CheckMessage]:
     """Report that the package is used, and that its app is not installed."""
@@ -274,13 +273,26 @@ def get_config() -> Config:
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:
         raise ConfigurationError(" ".join(problem.message for problem in problems))
-    if apps.ready and not apps.is_installed("mq_django"):
-        logger.warning(NOT_INSTALLED)
+    _look_for_app()
     return config
 
 
+def _look_for_app() -> None:
+    if apps.ready and not apps.is_installed("mq_django"):
+        _warn_that_app_is_missing()
+
+
+@cache
+def _warn_that_app_is_missing() -> None:
+    logger.warning(NOT_INSTALLED)
+
+
+# Views are imported when the checks have begun, which then do not look at check_installed() any more.
+_look_for_app()
+
+
 def get_config_if_valid() -> Config | None:
-    """Return the config for what is declared at import, which must not fail before `check` has named what is wrong."""
+    """Return the config; None if a setting is not valid, which `check` names."""
     try:
         return get_config()
     except ConfigurationError:

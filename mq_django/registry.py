@@ -1,11 +1,14 @@
 """The registered handlers by queue and name, and the schedules."""
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import iscoroutinefunction
 
@@ -60,6 +63,8 @@ class Handler:
     keeps_result: bool = False
     #: The path of the function, for logs and errors.
     where: str = ""
+    #: The function of a task; None: `call`.
+    function: Callable[..., Any] | None = None
     #: Called when an attempt has ended, with the message, the outcome, its duration in seconds, and the function's
     #: exception. It must not raise.
     ended: Callable[[Message, Outcome, float, BaseException | None], None] | None = None
@@ -67,6 +72,8 @@ class Handler:
     aended: Callable[[Message, Outcome, float, BaseException | None], Awaitable[None]] | None = None
     #: Of a task: raises TypeError if its function cannot be called with these arguments.
     accepts: Callable[[Sequence[Any], Mapping[str, Any]], None] | None = None
+    #: Of a task: raises the error of `enqueue()` if the settings do not have the queue that its declaration names.
+    check_settings: Callable[[], None] | None = None
     #: The most messages of a call; 0: a call gets one message, and no list.
     batch: int = 0
     #: How many seconds the first message of a call waits for further ones.
@@ -84,12 +91,21 @@ class Handler:
 ANY = ""
 
 _handlers: dict[tuple[str | None, str], Handler] = {}
+#: Which execution of its module has registered a handler: the module's spec, which each execution makes anew.
+_executions: dict[tuple[str | None, str], object] = {}
+#: The last handler of each name that is not a task.
+_of_queues: dict[str, Handler] = {}
 #: The caches of kinds() and batches(). A new handler clears them.
 _kinds: dict[str, frozenset[bool]] = {}
 _batches: dict[str, Mapping[bool, int]] = {}
 _schedules: dict[str, Scheduled] = {}
 #: `topic:group` -> where a new group starts.
 _starts: dict[str, Offset] = {}
+
+
+#: What is made of tasks -> its name, and what raises the error of its use if the settings do not fit. Weak, because a
+#: workflow can also be made where it is started.
+_composed: WeakKeyDictionary[Any, tuple[str, Callable[[Any], None]]] = WeakKeyDictionary()
 
 
 def _skip(_: Message) -> None:
@@ -100,20 +116,47 @@ _SKIPPED = Handler(name=ANY, queue=None, call=_skip)
 
 
 def register(entry: Handler) -> None:
-    """Add a handler; raise ConfigurationError if the queue has another one of its name."""
-    known = _handlers.get((entry.queue, entry.name))
-    if known is not None and (known.where != entry.where or _code_of(known) != _code_of(entry)):
-        raise ConfigurationError(
-            f"{entry.name!r} has two handlers in queue {entry.queue!r}: {known.where} and {entry.where}"
-        )
+    """Add a handler; raise ConfigurationError if it would take the messages of another one of its name."""
+    other = _handlers.get((None, entry.name)) if entry.queue is not None else _of_queues.get(entry.name)
+    for known in (_handlers.get((entry.queue, entry.name)), other):
+        if known is not None and _is_there(known) and not _is_same(known, entry):
+            raise ConfigurationError(f"{entry.name!r} has two handlers: {_described(known)} and {_described(entry)}")
     _handlers[entry.queue, entry.name] = entry
+    _executions[entry.queue, entry.name] = _execution_of(entry)
+    if entry.queue is not None:
+        _of_queues[entry.name] = entry
     _kinds.clear()
     _batches.clear()
 
 
-def _code_of(entry: Handler) -> object:
-    """Return what is the same of two handlers only if a module was imported again, by autoreload or tests."""
-    return getattr(inspect.unwrap(entry.call), "__code__", None)
+def _is_same(known: Handler, entry: Handler) -> bool:
+    return (known.queue, known.where) == (entry.queue, entry.where) and _code_of(known) == _code_of(entry)
+
+
+def _is_there(known: Handler) -> bool:
+    """Return whether the module that has registered a handler was not executed again since, by autoreload or tests."""
+    key, execution = (known.queue, known.name), _execution_of(known)
+    return _handlers.get(key) is known and execution is not None and execution is _executions.get(key)
+
+
+def _function_of(entry: Handler) -> Any:
+    return inspect.unwrap(entry.function or entry.call)
+
+
+def _code_of(entry: Handler) -> Any:
+    return getattr(_function_of(entry), "__code__", None)
+
+
+def _execution_of(entry: Handler) -> object:
+    """Return the present execution of the module of a handler; None if it is gone, or is a shell."""
+    names = getattr(_function_of(entry), "__globals__", {})
+    module = sys.modules.get(names.get("__name__", ""))
+    return names.get("__spec__") if module is not None and vars(module) is names else None
+
+
+def _described(entry: Handler) -> str:
+    place = "a task" if entry.queue is None else f"of queue {entry.queue!r}"
+    return f"{entry.where} (line {getattr(_code_of(entry), 'co_firstlineno', '?')}, {place})"
 
 
 def schedule(entry: Scheduled) -> None:
@@ -122,6 +165,20 @@ def schedule(entry: Scheduled) -> None:
     if known is not None and known.where != entry.where:
         raise ConfigurationError(f"Two schedules have the name {entry.name!r}: {known.where} and {entry.where}")
     _schedules[entry.name] = entry
+
+
+def note_composed(made: object, name: str, check: Callable[[Any], None]) -> None:
+    """Let `manage.py check` look at what is made of tasks. Whatever is declared does not read the settings itself."""
+    _composed[made] = (name, check)
+
+
+def declared() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what can be used only with settings that fit: its path or name, and what raises an error if they do not."""
+    for each in handlers():
+        if each.check_settings is not None:
+            yield each.where, each.check_settings
+    for made, (name, check) in list(_composed.items()):
+        yield name, partial(check, made)
 
 
 def schedules() -> Mapping[str, Scheduled]:
@@ -236,7 +293,7 @@ def handler(
         InvalidMessage: no message can have this name.
         ConfigurationError: no queue can have this name, `retry` is not a RetryPolicy, the timeout is not above zero, or
             `batch` or `linger` is out of range, or `linger` is given without `batch`; when it decorates, also: this is
-            no function, or the queue has another handler of this name.
+            no function, the queue has another handler of this name, or a task has it.
     """
     check_name(name)
     return _registers(queue, name, retry, timeout, check_batch(batch, linger))

@@ -6,7 +6,16 @@ costs nothing. A signal is sent at most once: a process that is killed just afte
 none for it. The counters have no such gap.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.dispatch import Signal
+
+from mq_django.core.logs import get_logger
+from mq_django.core.texts import is_a
+from mq_django.errors import HandlerTimeout
+
+logger = get_logger(__name__)
 
 #: Redis accepted a message, after the commit if the publish waited for one. Sent by the process that publishes, in the
 #: thread that sends; for the tick of a schedule by the supervisor that fires it. Not sent for redriven messages.
@@ -112,3 +121,22 @@ problem_began = Signal()
 #: Arguments: queue (str), problem (mq_django.inspector.QueueProblem, as it was found last), lasted (timedelta: from
 #: the first check that found it to the last one).
 problem_ended = Signal()
+
+
+def send_signal(signal: Signal, sender: type, **arguments: Any) -> None:
+    """Send a signal. What receivers raise is logged, and also what the logging of that raises.
+
+    Only a timeout that interrupts a receiver is raised: it is that of the running handler.
+    """
+    if not signal.receivers:
+        return
+    responses: Sequence[tuple[Any, Any]] = ()
+    try:
+        responses = signal.send_robust(sender, **arguments)
+    except HandlerTimeout:
+        raise
+    except (Exception, SystemExit):
+        logger.exception("A receiver of a signal failed")
+    for _receiver, response in responses:
+        if is_a(response, HandlerTimeout):
+            raise response

@@ -9,14 +9,13 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.core.clock import now_ms
-from mq_django.core.filters import NOTHING
 from mq_django.core.flow_graph import FlowGraph
 from mq_django.core.ids import message_id_of, new_run_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
-from mq_django.inspector import dead_letters, message_lists
+from mq_django.inspector import message_lists
 from mq_django.producers import queues
 from mq_django.producers.workflow_steps import StepCourier, advance, open_home
 from mq_django.stores import open_store
@@ -100,7 +99,7 @@ def handle(
 
 def handled_entry(queue: str) -> str:
     """Return the entry of the newest message in the history of a queue."""
-    return message_lists.look_among_handled(queue, NOTHING, limit=1).rows[0].entry
+    return message_lists.messages(queue, "handled", limit=1).rows[0].ref
 
 
 def start_run(
@@ -190,4 +189,4 @@ def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
 
 def dead_entry(queue: str) -> str:
     """Return the entry of the newest dead letter."""
-    return dead_letters.page(queue, limit=1).letters[0].entry
+    return message_lists.messages(queue, "dead", limit=1).rows[0].ref

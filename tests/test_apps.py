@@ -121,20 +121,23 @@ def test_a_project_without_the_app_is_warned():
     assert found == ["mq_django.W010"]
 
 
-def test_a_project_without_the_app_that_imports_it_later_is_warned_in_the_log():
-    found = run("""
-        settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"], USE_TZ=True)
+def test_a_project_without_the_app_whose_views_import_it_is_warned_in_the_log_of_the_check(tmp_path):
+    (tmp_path / "views.py").write_text("from mq_django import queues\nurlpatterns = []\n")
+    found = run(f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"], USE_TZ=True, ROOT_URLCONF="views")
         import django
         django.setup()
-        from django.core.checks import run_checks
-        print(*run_checks(), "mq_django.conf" in sys.modules)
         import logging
         logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
+        from django.core.checks import run_checks
+        print("mq_django.conf" in sys.modules)
+        print(*run_checks(), "checked")
         from mq_django import queues
         queues["default"]
         queues["default"]
     """)
-    assert found == ["False", "WARNING"]
+    assert found == ["False", "WARNING", "checked"]
 
 
 TASK = "from mq_django import task\n@task\ndef add(): ...\n"

@@ -1,6 +1,7 @@
 import sys
 from itertools import product
 from types import ModuleType
+from weakref import WeakKeyDictionary
 
 import django
 import pytest
@@ -11,7 +12,10 @@ from django.utils.functional import SimpleLazyObject
 
 from mq_django import checks, every, handler, on_signal, registry, subscriber, task
 from mq_django.checks import TAG
+from mq_django.errors import InvalidWorkflow
 from mq_django.registry import Handler, _handlers, queues_with_handlers
+from mq_django.task_backend.backend import _tasks
+from mq_django.task_backend.compat import InvalidTask
 from mq_django.workflows import chain, parallel, workflow
 from tests.testapp import tasks
 
@@ -43,6 +47,11 @@ def found(settings):
 
 def print_nothing():
     """A function for tasks."""
+
+
+def queues_in_use():
+    """Return those of all handlers and tasks that are declared."""
+    return {name: {} for name in ("default", *queues_with_handlers())}
 
 
 def ids(messages):
@@ -88,6 +97,75 @@ def test_nothing_that_is_declared_reads_wrong_settings(found, subtests, monkeypa
                 declare()
 
 
+#: Settings without a queue, or with one in RSMQ's format.
+NO_QUEUES = {"QUEUES": {}, "TOPICS": {}}
+LEGACY = {"QUEUES": {**QUEUES, "emails": {"STORE": "rsmq"}}}
+
+#: What is declared, the settings that do not fit it, and what the check says and its use raises. A schedule has no use.
+UNFIT = [
+    (
+        lambda: task(queue_name="sms")(print_nothing),
+        {"QUEUES": {"default": {}, "emails": {}, "notifications": {}}},
+        (
+            "tests.test_checks.print_nothing: Queue 'sms' is not valid for backend. "
+            'MQ_DJANGO["QUEUES"] has default, emails, notifications.'
+        ),
+        lambda made: made.enqueue(),
+    ),
+    (
+        lambda: task(print_nothing),
+        NO_QUEUES,
+        "tests.test_checks.print_nothing: Queue 'default' is not valid for backend. MQ_DJANGO[\"QUEUES\"] has none.",
+        lambda made: made.enqueue(),
+    ),
+    (
+        lambda: task(queue_name="emails", schedule=every(minutes=1))(print_nothing),
+        LEGACY,
+        "tests.test_checks.print_nothing names the queue 'emails', whose RSMQ format has no schedules.",
+        None,
+    ),
+    (
+        lambda: workflow(on_finish=tasks.note.using(queue_name="emails"))(workflow_of_one),
+        LEGACY,
+        (
+            "tests.test_checks.workflow_of_one: Task tests.testapp.tasks.note cannot be a step: "
+            "Queue 'emails' has RSMQ's format, which has no steps of workflows."
+        ),
+        lambda made: made.start(),
+    ),
+    (
+        lambda: chain(tasks.noop, parallel(tasks.noop.using(queue_name="gone"))),
+        {},
+        (
+            "parallel: Task tests.testapp.tasks.noop cannot be a step: No queue 'gone' in MQ_DJANGO[\"QUEUES\"]; "
+            "configured: default, emails, notifications, sms."
+        ),
+        lambda made: made.start(),
+    ),
+]
+
+
+def workflow_of_one(flow):
+    flow.add(tasks.noop)
+
+
+def test_what_does_not_fit_the_settings_is_named_by_the_check_and_at_its_use(found, subtests, monkeypatch):
+    for number, (declare, wrong, sentence, use) in enumerate(UNFIT):
+        with subtests.test(number=number), monkeypatch.context() as patched:
+            for name in ("_handlers", "_schedules"):
+                patched.setattr(registry, name, {})
+            patched.setattr(registry, "_composed", WeakKeyDictionary())
+            patched.delitem(_tasks, f"{__name__}.print_nothing", raising=False)
+            assert "E015" not in ids(found(**wrong))
+            made = declare()
+            (message,) = (each for each in found(**wrong) if each.id == "mq_django.E015")
+            assert message.msg == sentence
+            if use is not None:
+                with pytest.raises((InvalidTask, InvalidWorkflow)) as caught:
+                    use(made)
+                assert sentence.endswith(f": {str(caught.value).rstrip('.')}.")
+
+
 def test_no_password_is_shown(found, subtests):
     for connection in ["redis:/:geheim@localhost", "redis://:geheim@localhost?x=1", "x://u:ge/heim@h"]:
         with subtests.test(connection=connection):
@@ -129,7 +207,7 @@ def test_the_server_of_a_queue_or_topic_is_checked_as_that_of_the_project(found,
         [("elsewhere", "E002"), ("redis://h/abc", "E008"), ("http://h", "E001"), ("unix:///s", "")],
     ):
         with subtests.test(what=what, connection=connection):
-            needed = {"orders": {}} if what == "TOPICS" else {name: {} for name in queues_with_handlers()}
+            needed = {"orders": {}} if what == "TOPICS" else queues_in_use()
             messages = found("embedded", **{what: {"apart": {"CONNECTION": connection}, **needed}})
             assert "".join(ids(messages)) == wrong
             assert all(repr("apart") in message.msg and "CONNECTION" in message.msg for message in messages)
@@ -284,7 +362,7 @@ def test_a_schedule_whose_task_cannot_run_is_named(found, subtests):
         ({"task": "tests.testapp.tasks.send_receipt", "kwargs": {"order_id": 7, "copy": 2}}, "'copy'"),
     ]:
         with subtests.test(options=options):
-            others = {name: {} for name in queues_with_handlers()}
+            others = queues_in_use()
             good = {"every": 60, "queue": "emails", "task": "tests.testapp.tasks.send_receipt", "args": [7]}
             (error,) = found(
                 QUEUES=others, SCHEDULES={"good": good, "daily": {"every": 60, "queue": "emails", **options}}
@@ -295,7 +373,7 @@ def test_a_schedule_whose_task_cannot_run_is_named(found, subtests):
 
 
 def test_a_schedule_may_have_a_task_of_another_project(found):
-    others = {name: {} for name in queues_with_handlers()}
+    others = queues_in_use()
     entry = {"every": 60, "queue": "partners", "task": "partner.tasks.ping"}
     assert found(QUEUES={**others, "partners": {"CONSUME": False}}, SCHEDULES={"ping": entry}) == []
 
@@ -308,7 +386,7 @@ def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
 
 def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
     monkeypatch.setitem(_handlers, ("partners", "ping"), Handler(name="ping", queue="partners", call=print))
-    others = {name: {} for name in queues_with_handlers()}
+    others = queues_in_use()
     assert found(QUEUES={**others, "partners": {}}) == []
     (warning,) = found(QUEUES={**others, "partners": {"CONSUME": False}})
     assert ids([warning]) == ["W006"]

@@ -42,7 +42,7 @@ def test_every_public_class_and_callable_has_a_docstring():
 def test_a_docstring_names_every_parameter():
     found = {}
     for name, function in CALLABLES.items():
-        parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "_")]
+        parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls", "_")]
         if missing := [each for each in parameters if not re.search(rf"\b{each}\b", documentation(name))]:
             found[name] = missing
     assert found == {}, "Its type does not say what a parameter means, nor its unit."
@@ -90,14 +90,17 @@ def raised(function: Callable[..., Any]) -> frozenset[str]:
     Left out are what stands in a `try`, which may be caught, and in a lambda, which is called later.
     """
     found: set[str] = set()
-    owner = _owner(function)
-    for node in _uncaught(ast.parse(textwrap.dedent(inspect.getsource(function)))):
-        if isinstance(node, ast.Raise) and node.exc is not None:
-            found |= {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)} & _ERRORS.keys()
-        elif isinstance(node, ast.Call):
-            called = _called(node.func, function, owner)
-            if called is not None and called is not function:
-                found |= raised(called)
+    waiting, seen = [function], {function}
+    while waiting:
+        each = waiting.pop()
+        for node in _uncaught(ast.parse(textwrap.dedent(inspect.getsource(each)))):
+            if isinstance(node, ast.Raise) and node.exc is not None:
+                found |= {part.id for part in ast.walk(node.exc) if isinstance(part, ast.Name)} & _ERRORS.keys()
+            elif isinstance(node, ast.Call):
+                called = _called(node.func, each, _owner(each))
+                if called is not None and called not in seen:
+                    seen.add(called)
+                    waiting.append(called)
     return frozenset(found)
 
 

@@ -1,7 +1,10 @@
+import importlib
 import re
+import sys
 from datetime import timedelta
 from functools import partial
 
+import django
 import pytest
 
 from mq_django import queues, registry
@@ -10,10 +13,16 @@ from mq_django.errors import ConfigurationError, InvalidMessage, InvalidOffset
 from mq_django.registry import handler, subscriber
 from mq_django.task_backend import task
 
+if django.VERSION >= (6, 0):
+    from django.tasks import task as plain_task
+else:
+    from django_tasks import task as plain_task
+
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch):
     monkeypatch.setattr(registry, "_handlers", {})
+    monkeypatch.setattr(registry, "_of_queues", {})
     monkeypatch.setattr(registry, "_batches", {})
     monkeypatch.setattr(registry, "_starts", {})
 
@@ -58,6 +67,63 @@ def test_a_module_that_is_imported_again_replaces_its_handlers():
     for version in (1, 2):
         registry.register(registry.Handler(name="n", queue="q", call=lambda _, v=version: v, where="shop.handlers.n"))
     assert registry.find("q", "n").call(None) == 2
+
+
+#: Parts of a module, and those of which one would take the messages of the other.
+TASK, OTHER_TASK = "@task\ndef send(number): ...\n", "@task\ndef send(): return 1\n"
+PLAIN_TASK = "@plain_task\ndef send(a, b, c): ...\n"
+HANDLER = "@handler('emails', f'{__name__}.send')\ndef handle(message): ...\n"
+OTHER_HANDLER = "@handler('emails', f'{__name__}.send')\ndef handle(message): return None\n"
+DOUBLE = [
+    (TASK, OTHER_TASK),
+    (TASK, PLAIN_TASK),
+    (TASK, HANDLER),
+    (HANDLER, TASK),
+    (HANDLER, OTHER_HANDLER),
+]
+
+
+@pytest.fixture
+def execute(tmp_path, monkeypatch, settings):
+    """Write a module, execute it, for the first time or again, and return it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.TASKS = {"default": {"BACKEND": "mq_django.task_backend.MQBackend"}}
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def execute(name, *parts):
+        header = f"from mq_django import handler, task\nfrom {plain_task.__module__} import task as plain_task\n"
+        (tmp_path / f"{name}.py").write_text("".join([header, *parts]))
+        importlib.invalidate_caches()
+        return importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
+
+    yield execute
+    for name in [name for name in sys.modules if name.startswith("declaring_")]:
+        del sys.modules[name]
+
+
+def test_what_would_take_the_messages_of_another_is_refused_with_both_named(execute, subtests):
+    for number, parts in enumerate(DOUBLE):
+        name = f"declaring_{number}"
+        with subtests.test(parts=parts):
+            with pytest.raises(ConfigurationError, match="has two handlers") as caught:
+                execute(name, *parts)
+            for part, line in zip(parts, (3, 5), strict=True):
+                function = "handle" if "handle(" in part else "send"
+                place = "of queue 'emails'" if "handle(" in part else "a task"
+                assert f"{name}.{function} (line {line}, {place})" in str(caught.value)
+
+
+def test_a_module_that_is_executed_again_declares_anew(execute):
+    execute("declaring_again", TASK)
+    for parts in ([TASK], [OTHER_TASK], [HANDLER], [OTHER_HANDLER], ["\n", PLAIN_TASK]):
+        execute("declaring_again", *parts)
+    del sys.modules["declaring_again"]
+    execute("declaring_again", OTHER_TASK)
+    del sys.modules["declaring_again"]
+    module = execute("declaring_again", TASK)
+    assert registry.find("default", "declaring_again.send").function is module.send.func
+    for typed in (TASK, OTHER_TASK):
+        exec(typed, {"__name__": "__main__", "task": task})
 
 
 def test_a_timeout_is_above_zero(subtests):
@@ -147,6 +213,11 @@ def test_an_error_is_one_that_the_docstring_lists(subtests):
             assert f"{error.__name__}: " in documented.partition("Raises:")[2]
             with pytest.raises(error):
                 decorate()(print)
+
+
+def test_a_name_with_a_dot_is_told_what_a_dot_is_for():
+    with pytest.raises(ConfigurationError, match=r"not 'mail\.out'\. A dot is for partitions: write 'mail-out'$"):
+        handler("mail.out", "welcome")
 
 
 def test_a_handler_is_a_function(subtests):

@@ -103,15 +103,11 @@ def test_everything_that_is_wrong_is_named_by_its_path():
     assert list(config.schedules) == ["good"]
 
 
-def test_a_queue_in_rsmq_s_format_has_no_schedules(registered, mq_settings):
+def test_a_queue_in_rsmq_s_format_has_no_schedules():
     queues = {**QUEUES, "legacy": {"STORE": "rsmq"}}
     entry = {"every": 5, "message": "report", "queue": "legacy"}
     _, problems = read({"QUEUES": queues, "SCHEDULES": {"nightly": entry}})
     assert "RSMQ format has no schedules" in problems[0].message
-    mq_settings(QUEUES=queues)
-    with pytest.raises(InvalidTask, match="RSMQ"):
-        task(queue_name="legacy", schedule=every(minutes=5))(nightly)
-    assert registry._schedules == {}
 
 
 def test_without_croniter_the_check_says_what_to_install(monkeypatch):

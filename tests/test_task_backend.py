@@ -5,6 +5,7 @@ import logging
 import pickle
 import re
 import sys
+from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
 from unittest import mock
@@ -61,6 +62,7 @@ from mq_django.task_backend.task_api import AttemptError
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.purging import purge
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -569,12 +571,9 @@ def test_tasks_that_a_job_deletes_have_failed():
 
 
 def test_tasks_that_are_purged_have_failed():
-    store = open_store(get_config().queue("default"), Pooled(get_client("chores")))
-    store.create_groups()
     options = [{}, {"delay": 3600}, {"delay": 3600, "unique": "x"}, {"priority": 5}]
     results = [tasks.noop.using(**each).enqueue() for each in options]
-    while store.purge(limit=2):
-        pass
+    purge(get_config().queue("default"))
     for result in results:
         result.refresh()
         assert result.status == FAILED
@@ -614,7 +613,9 @@ def test_a_priority_is_a_whole_number_from_minus_100_to_100(subtests):
 def test_the_queue_must_be_configured(plain):
     queues_of_settings = r'MQ_DJANGO\["QUEUES"\] has default, emails'
     with pytest.raises(InvalidTask, match=rf"^Queue 'sms' is not valid for backend\. {queues_of_settings}"):
-        tasks.noop.using(queue_name="sms")
+        tasks.noop.using(queue_name="sms").enqueue()
+    with pytest.raises(InvalidTask, match=r"A dot is for partitions: write 'mail-out'\.$"):
+        tasks.noop.using(queue_name="mail.out").enqueue()
     with pytest.raises(InvalidTask, match="not valid for backend"):
         tasks.noop.using(queue_name=["emails"])
     with pytest.raises(InvalidTask, match="not valid for backend"):
@@ -1054,15 +1055,53 @@ def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
     assert result.errors[0].traceback == "running when its process died"
 
 
+class Unusable(logging.Handler):
+    """As of a project whose filter reads `record.request`."""
+
+    def filter(self, record):
+        raise AttributeError("request")
+
+
+@contextmanager
+def unusable_logging():
+    root, level, logger = logging.getLogger(), logging.getLogger(LOGGER).level, logging.getLogger(LOGGER)
+    unusable = Unusable()
+    root.addHandler(unusable)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.removeHandler(unusable)
+        logger.setLevel(level)
+
+
+#: What a project may do wrong around a task.
+AROUND = {
+    f"{error.__name__} of a receiver of {name}": functools.partial(hears, signal, raises=error("not our problem"))
+    for error in (RuntimeError, SystemExit)
+    for name, signal in (("enqueued", task_enqueued), ("started", task_started), ("finished", task_finished))
+}
+
+
+@pytest.mark.parametrize("around", [*AROUND.values(), unusable_logging], ids=[*AROUND, "logging"])
 @pytest.mark.parametrize("task", [tasks.noop, tasks.shout, tasks.refuse])
-def test_a_receiver_of_task_finished_that_raises_changes_nothing(task, caplog):
-    with hears(task_finished, raises=SystemExit("not our problem")):
+def test_no_receiver_and_no_logging_changes_what_happens_to_a_task(task, around, caplog):
+    with around():
         enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
         work("default")
     enqueued.refresh()
     assert enqueued.status == (TaskResultStatus.FAILED if task is tasks.refuse else TaskResultStatus.SUCCESSFUL)
-    assert len(enqueued.errors) == (task is tasks.refuse)
-    assert "A receiver of task_finished failed" in caplog.text
+    assert [error.exception_class for error in enqueued.errors] == ([tasks.Refused] if task is tasks.refuse else [])
+    assert "A receiver of a signal failed" in caplog.text or "Error calling" in caplog.text
+
+
+@pytest.mark.parametrize("task", [tasks.noop, tasks.shout])
+def test_a_timeout_while_a_receiver_runs_is_that_of_the_task(task):
+    with hears(task_started, raises=HandlerTimeout("late")):
+        enqueued = task.enqueue(*(["x"] if task is tasks.shout else []))
+        work("default")
+    enqueued.refresh()
+    assert [error.exception_class for error in enqueued.errors] == [HandlerTimeout]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -1085,7 +1124,7 @@ def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back
         tasks.noop.enqueue()
         transaction.on_commit(lambda: seen.append("later"))
     assert seen == ["later"]
-    assert "Error calling announce.<locals>.send_task_enqueued" in caplog.text
+    assert "Error calling hears.<locals>.receiver" in caplog.text
     assert len(work("default")) == 1
 
 

@@ -24,6 +24,7 @@ from mq_django.task_backend.compat import TaskResultDoesNotExist
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Pooled
+from tests.purging import purge
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -113,8 +114,7 @@ def be_cancelled(monkeypatch):
 
 def be_purged(monkeypatch):
     yield tasks.note.enqueue(1)
-    while open_store(config_of("default"), Pooled(get_client("produce"))).purge(limit=100):
-        pass
+    purge(config_of("default"))
 
 
 def expire(monkeypatch):

@@ -22,9 +22,8 @@ from mq_django.admin.queue_admin import ROUTES  # noqa: E402
 from mq_django.admin.ui import text  # noqa: E402
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.core.outcomes import Bury, SetAside  # noqa: E402
-from mq_django.inspector import dead_letters, message_lists  # noqa: E402
+from mq_django.inspector import message_lists  # noqa: E402
 from mq_django.inspector import topics as inspected  # noqa: E402
-from mq_django.inspector.stream_reader import NOTHING  # noqa: E402
 from mq_django.stores import open_members, open_store  # noqa: E402
 from mq_django.stores.base import Settlement  # noqa: E402
 from mq_django.stores.counters import slot  # noqa: E402
@@ -53,28 +52,28 @@ PAGES = [
     ("change", f"{FULL}/change/?span=day", False),
     ("change", f"{FULL}/change/?span=week", False),
     ("queue_stats", f"{FULL}/stats.json", False),
-    ("ready", f"{NEXT}/ready/", False),
-    ("ready", f"{NEXT}/ready/?name=nothing", False),
-    ("pending", f"{NEXT}/pending/", False),
-    ("entry", NEXT + "/entry/ready/{ready}/", False),
-    ("waiting", f"{FULL}/waiting/delayed/", False),
-    ("waiting", f"{FULL}/waiting/delayed/?page=9000", False),
-    ("waiting", f"{FULL}/waiting/delayed/?name=nothing", False),
-    ("waiting", f"{FULL}/waiting/delayed/?id=m999999", False),
-    ("waiting", f"{FULL}/waiting/unhandled/", False),
-    ("message", f"{FULL}/waiting/delayed/m999999/", False),
-    ("dead", f"{FULL}/dead/", False),
-    ("dead", f"{FULL}/dead/?error=nothing", False),
-    ("dead", FULL + "/dead/?id={dead_id}", False),
+    ("messages", f"{NEXT}/ready/", False),
+    ("messages", f"{NEXT}/ready/?name=nothing", False),
+    ("messages", f"{NEXT}/pending/", False),
+    ("message", NEXT + "/message/ready/{ready}/", False),
+    ("messages", f"{FULL}/delayed/", False),
+    ("messages", f"{FULL}/delayed/?after=450000", False),
+    ("messages", f"{FULL}/delayed/?name=nothing", False),
+    ("messages", f"{FULL}/delayed/?id=m999999", False),
+    ("messages", f"{FULL}/unhandled/", False),
+    ("message", f"{FULL}/message/delayed/m999999/", False),
+    ("messages", f"{FULL}/dead/", False),
+    ("messages", f"{FULL}/dead/?error=nothing", False),
+    ("messages", FULL + "/dead/?id={dead_id}", False),
     ("dead_groups", f"{FULL}/dead/groups/", False),
-    ("dead_letter", FULL + "/dead/{dead}/", False),
+    ("message", FULL + "/message/dead/{dead}/", False),
     ("dead_edit", FULL + "/dead/{dead}/edit/", False),
     ("act_on_all", f"{FULL}/dead/all/redrive/", False),
     ("act_on_all", f"{FULL}/dead/all/delete/", False),
     ("job", f"{FULL}/dead/job/", False),
     ("job_stats", f"{FULL}/dead/job/stats.json", False),
     ("job_cancel", f"{FULL}/dead/job/cancel/", False),
-    ("waiting", f"{FULL}/waiting/parked/", False),
+    ("messages", f"{FULL}/parked/", False),
     ("act_on_all", f"{NEXT}/ready/all/delete/", False),
     ("history", f"{FULL}/history/", False),
     ("figures", f"{FULL}/figures/?span=week", False),
@@ -90,7 +89,8 @@ PAGES = [
 
 #: Routes that only take a button's form, or send a file of any length.
 NOT_LOOKED_AT = {
-    *("pause", "resume", "cancel", "dead_act", "dead_export", "unsubscribe"),
+    *("pause", "resume", "cancel", "chosen", "dead_export", "unsubscribe"),
+    *("old_list", "old_waiting", "old_entry", "old_handled", "old_dead"),
     *(f"schedule_{verb}" for verb in ("pause", "resume", "fire", "forget")),
 }
 
@@ -195,12 +195,12 @@ def measure() -> dict[str, dict[str, float]]:
     call_command("migrate", verbosity=0)
     client, counter = Client(), Counter()
     client.force_login(User.objects.create_superuser("boss", password="x"))
-    (letter,) = dead_letters.page(FULL, limit=1).letters
-    ready = message_lists.ready(NEXT, NOTHING, limit=1).rows[0].entry
+    (letter,) = message_lists.messages(FULL, "dead", limit=1).rows
+    ready = message_lists.messages(NEXT, "ready", limit=1).rows[0].ref
     places = {
-        "dead": letter.entry,
-        "dead_id": letter.message.id,
-        "ready": text.to_url(ready),
+        "dead": letter.ref,
+        "dead_id": letter.id,
+        "ready": text.to_url(ready.encode()),
         "logged": inspected.topic(LOG).last,
     }
     found = {}

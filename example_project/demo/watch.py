@@ -7,11 +7,10 @@ from django.db import DEFAULT_DB_ALIAS
 
 from mq_django import inspector, queues
 from mq_django.conf import get_config
-from mq_django.inspector import dead_letters, message_lists, outbox_rows
-from mq_django.inspector.message_views import MessageView
+from mq_django.inspector import message_lists, outbox_rows
+from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.outbox_rows import OutboxRow
 from mq_django.inspector.outbox_views import outboxes
-from mq_django.inspector.readers import MessageState
 from mq_django.transport.connections import get_client
 
 #: Where a message is that is not handled yet: in the outbox, or in Redis.
@@ -66,14 +65,13 @@ def rows(destination: str) -> Iterator[OutboxRow]:
 
 def delayed_and_dead(queue: str) -> Iterator[MessageView]:
     """Yield the messages of a queue that wait for their time or were buried."""
-    start = 0
-    while found := message_lists.waiting(queue, "delayed", start=start, limit=PAGE).waiting:
-        yield from (view.message for view in found)
-        start += len(found)
-    before = ""
-    while letters := dead_letters.page(queue, limit=PAGE, before=before).letters:
-        yield from (letter.message for letter in letters)
-        before = letters[-1].entry
+    states: tuple[MessageState, ...] = ("delayed", "dead")
+    for state in states:
+        after: str | None = ""
+        while after is not None:
+            page = message_lists.messages(queue, state, after=after, limit=PAGE)
+            yield from page.rows
+            after = page.after or None
 
 
 def forget_all() -> None:

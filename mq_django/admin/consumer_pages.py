@@ -9,7 +9,7 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui import text
+from mq_django.admin.ui import references, text
 from mq_django.admin.ui.confirm import CONFIRMED
 from mq_django.admin.ui.live import LiveParts, LiveRows
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections
@@ -226,16 +226,14 @@ def _state(supervisor: SupervisorView, one: ProcessView) -> str:
 
 
 def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
-    view = item.entry
+    view, where = item.message, (item.queue, item.message.state, references.handle(page, item.message))
     return {
-        "name": text.visible(view.message.name, limit=80),
-        "id": text.visible(view.message.id, limit=80),
+        "name": text.visible(view.name, limit=80),
+        "id": text.visible(view.id, limit=80),
         "queue": item.queue,
-        "url": page.url("entry", item.queue, view.source, text.to_url(view.entry)),
+        "url": page.url("message", *where),
         "time": text.duration(item.ms),
-        "cancel_url": page.url("cancel_running", item.queue, view.source, text.to_url(view.entry))
-        if actions.can_cancel_running(item.queue)
-        else "",
+        "cancel_url": page.url("cancel", *where) if actions.can_cancel_running(item.queue) else "",
         "progress": bar(item.progress, can_see_data=page.can(SEE_DATA)),
     }
 
@@ -310,7 +308,7 @@ def _unanswered(page: Page, process: ProcessView) -> dict[str, Any]:
 def _answered(page: Page, process: ProcessView, answer: Stacks) -> dict[str, Any]:
     count = answer.handlers
     summary = ngettext("%(count)s handler is running.", "%(count)s handlers are running.", count)
-    known = {(public_name(item.queue), item.entry.message.id): item for item in process.running}
+    known = {(public_name(item.queue), item.message.id): item for item in process.running}
     return {
         "summary": summary % {"count": text.number(count)} if count else _("It runs nothing."),
         "is_answered": True,
@@ -340,15 +338,15 @@ def _stack(page: Page, one: Stack, known: Known) -> dict[str, Any]:
 
 
 def _message(page: Page, item: RunningMessage) -> dict[str, Any]:
-    message = item.entry.message
+    message = item.message
     name, queue = text.visible(message.name or message.id, limit=80), text.visible(item.queue, limit=160)
     return {"name": name, "queue": queue, "time": text.duration(item.ms), **_links(page, item)}
 
 
 def _links(page: Page, item: RunningMessage) -> dict[str, str]:
-    where = item.queue, item.entry.source, text.to_url(item.entry.entry)
+    where = item.queue, item.message.state, references.handle(page, item.message)
     can_cancel = page.can(OPERATE) and actions.can_cancel_running(item.queue)
-    return {"url": page.url("entry", *where), "cancel_url": page.url("cancel_running", *where) if can_cancel else ""}
+    return {"url": page.url("message", *where), "cancel_url": page.url("cancel", *where) if can_cancel else ""}
 
 
 def _frames(one: Stack, *, with_code: bool) -> Iterator[str]:

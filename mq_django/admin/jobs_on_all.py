@@ -15,21 +15,22 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.ui import filter_form, job_pages, text
 from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
-from mq_django.admin.ui.job_pages import AT_ONCE, list_url, place_of, work_at_once
+from mq_django.admin.ui.job_pages import AT_ONCE, place_of, work_at_once
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
-from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
-from mq_django.inspector import dead_letters, jobs, message_lists, moves
+from mq_django.inspector import dead_letters, jobs, moves
 from mq_django.inspector.jobs import ACTIONS, JobPlace, What
-from mq_django.inspector.message_lists import look_among_waiting
+from mq_django.inspector.message_lists import messages as list_messages
+from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import MessagePlace
 
-REDRIVE, MOVE, DELETE = "redrive", "move", "delete"
+REDRIVE, MOVE, DELETE, CANCEL = "redrive", "move", "delete", "cancel"
 
 #: The form field with the queue to which dead letters are moved.
 TARGET = "target"
@@ -128,7 +129,7 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
         if not description or place == "dead":
             return _nothing(page, name, place)
         page.say(messages.INFO, _("No message matches the filter."))
-        return HttpResponseRedirect(list_url(page, name, place) + filter_form.query(page))
+        return HttpResponseRedirect(page.url("messages", name, place) + filter_form.query(page))
     listed = found.examples[:MAX_LISTED]
     return confirm_act(
         page,
@@ -152,7 +153,7 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
 def _nothing(page: Page, name: str, place: JobPlace) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
     page.say(messages.INFO, sentences.get(place) or _("There is nothing to cancel."))
-    return HttpResponseRedirect(list_url(page, name, place))
+    return HttpResponseRedirect(page.url("messages", name, place))
 
 
 def _preview(page: Page, name: str, place: JobPlace, criteria: Filter) -> Preview:
@@ -179,20 +180,17 @@ def _preview_of(view: QueueView, place: MessagePlace, criteria: Filter) -> Previ
         found = [_preview_of(part, place, criteria) for part in view.parts if part.own(place)]
         examples = [example for each in found for example in each.examples]
         return Preview(sum(each.count for each in found), any(each.at_most for each in found), until, examples)
-    if place == "ready":
-        read = message_lists.ready(view.name, criteria, limit=PREVIEWED, with_log=False)
-        rows, after = [row.message.id for row in read.rows], read.after
-    else:
-        waiting = look_among_waiting(view.name, place, criteria, limit=PREVIEWED)
-        rows, after = [row.message.id if row.handle else "" for row in waiting.rows], waiting.after
-    count = view.own(place) if after else len(rows)
-    return Preview(count, bool(after and criteria), until, [row for row in rows if row])
+    read = list_messages(view.name, place, criteria, limit=PREVIEWED, with_log=False)
+    count = view.own(place) if read.after else len(read.rows)
+    # Of others, the id is a unique key, which may contain data.
+    examples = [row.id for row in read.rows if not row.ref.startswith(UNIQUE_PREFIX)]
+    return Preview(count, bool(read.after and criteria), until, examples)
 
 
 def confirm_act(
     page: Page,
     name: str,
-    place: JobPlace,
+    place: MessageState,
     what: str,
     count: int,
     *,
@@ -217,19 +215,24 @@ def confirm_act(
         sentence=" ".join([sentence, *more]),
         button=button,
         act_url=act_url,
-        back_url=list_url(page, name, place) + filter_form.query(page),
+        back_url=page.url("messages", name, place) + filter_form.query(page),
         fields=fields,
         listed=listed,
         unlisted=unlisted,
-        dangerous=what == DELETE,
+        dangerous=what in (DELETE, CANCEL),
         inputs=inputs,
     )
 
 
-def _question(name: str, place: JobPlace, what: str, count: int) -> tuple[str, str, str]:
+def _question(name: str, place: MessageState, what: str, count: int) -> tuple[str, str, str]:
     """Return the title, the sentence and the button of the confirmation page of an action."""
     deleted = _("Deleted messages cannot be restored and are never handled.")
-    if place != "dead":
+    if what == CANCEL:
+        title = ngettext("Cancel %(count)s message?", "Cancel %(count)s messages?", count)
+        sentence = ngettext(
+            "It is deleted and will never be handled.", "They are deleted and will never be handled.", count
+        )
+    elif place != "dead":
         title = {
             "ready": ngettext("Purge %(count)s ready message?", "Purge %(count)s ready messages?", count),
             "delayed": ngettext("Cancel %(count)s delayed message?", "Cancel %(count)s delayed messages?", count),
@@ -239,8 +242,8 @@ def _question(name: str, place: JobPlace, what: str, count: int) -> tuple[str, s
         sentences = [deleted, _("Pending messages are not deleted.")]
         if place == "ready" and GROUP_SEPARATOR in name:
             sentences.append(_("Messages in the log of the topic stay: move the group to skip them."))
-        return title, " ".join(sentences), _button(DELETE if place == "ready" else "cancel", count)
-    if what == REDRIVE:
+        return title, " ".join(sentences), _button(DELETE if place == "ready" else CANCEL, count)
+    elif what == REDRIVE:
         title = ngettext("Redrive %(count)s dead letter?", "Redrive %(count)s dead letters?", count)
         sentence = ngettext(
             "It returns to the queue and restarts at its first attempt.",
@@ -266,7 +269,7 @@ def _button(verb: str, count: int) -> str:
         REDRIVE: (_("Yes, redrive it"), _("Yes, redrive them")),
         MOVE: (_("Yes, move it"), _("Yes, move them")),
         DELETE: (_("Yes, delete it"), _("Yes, delete them")),
-        "cancel": (_("Yes, cancel it"), _("Yes, cancel them")),
+        CANCEL: (_("Yes, cancel it"), _("Yes, cancel them")),
     }
     return words[verb][count != 1]
 

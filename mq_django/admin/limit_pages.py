@@ -19,12 +19,11 @@ from mq_django.errors import NotSupported
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import KeyLine, KeyShare, LineHead, line_hash, line_of
+from mq_django.inspector.message_views import name_of
 from mq_django.inspector.plans import KeyUse, LimitUse
 
 #: The most keys with parked messages that are listed.
 MAX_KEYS = 20
-#: The most noisy keys that are listed.
-MAX_NOISY = 5
 
 
 def section(page: Page, name: str) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def section(page: Page, name: str) -> dict[str, Any]:
         "parked": text.number(use.parked),
         "has_key_rate": limits.key_rate is not None,
         "has_key_concurrency": limits.key_concurrency is not None,
-        **({"keys": [_noisy(page, name, found) for found in use.noisiest[:MAX_NOISY]]} if limits.of_keys else {}),
+        **({"keys": [_noisy(page, name, found) for found in plans.noisiest(name)]} if limits.of_keys else {}),
     }
 
 
@@ -78,8 +77,8 @@ def shown_key(page: Page, key: str) -> SafeString | str:
 
 
 def share_words(share: float) -> str:
-    """Return the share of a key of the messages that were fetched in this hour."""
-    return _("about %(share)s of the messages fetched this hour") % {"share": text.percent(share)}
+    """Return the share of a key of the parked messages."""
+    return _("about %(share)s of the parked messages") % {"share": text.percent(share)}
 
 
 def _noisy(page: Page, name: str, found: KeyShare) -> dict[str, Any]:
@@ -170,7 +169,6 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
         "tabs": tabs(page, name, "parked"),
         "key": shown_key(page, found.key) if found.key or found.hash == line_hash(None) else "",
         "parked": text.number(found.parked),
-        "share": "" if found.share is None else share_words(found.share),
         "waits": _waits(found) if found.parked and head else "",
         "heads": [_head(page, name, each, found.now_ms) for each in found.heads],
         "unlisted_heads": text.number(found.tokens - len(found.heads)) if found.tokens > len(found.heads) else "",
@@ -358,9 +356,9 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     if head.place == "gone":
         return ""
     if head.place == "dead":
-        return page.url("dead_letter", name, head.entry)
-    if head.source is not None:
-        return page.url("entry", name, head.source, text.to_url(head.entry.encode()))
+        return page.url("message", name, "dead", head.entry)
+    if head.ref is not None:
+        return page.url("message", name, "pending", text.to_url(name_of(head.ref)))
     # A unique key may contain message data; the id names the message as well, if it is known.
     member = head.entry if references.without_unique(head.entry) == head.entry else head.id
     if references.without_unique(member) != member:

@@ -11,6 +11,7 @@ from mq_django.core.attempts import FAILED, Attempt
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
 from mq_django.inspector.message_views import MessageView
+from mq_django.stores.handled import Ending
 
 #: A label and its value; empty values are left out.
 Fact = tuple[str, SafeString | str]
@@ -24,13 +25,23 @@ def shown_error(error: str, *, can_see_data: bool, limit: int = text.LONGEST) ->
     return text.visible(name) if is_exception(name) else ""
 
 
+def ending_words(ending: Ending) -> str:
+    """Return what became of a message, as a word for a table."""
+    return {
+        "handled": _("handled"),
+        "expired": _("expired"),
+        "buried": _("became a dead letter"),
+        "cancelled": _("cancelled"),
+    }[ending]
+
+
 def preview(view: MessageView, *, can_see_data: bool) -> SafeString | str:
     """Return the beginning of a message's data for a row of a table."""
     if not can_see_data:
         return _("hidden")
     if view.has_data:
         return text.compact(view.data)
-    return _("could not be decoded") if view.error else _("long: %(size)s") % {"size": text.size(view.size)}
+    return _("could not be decoded") if view.problem else _("long: %(size)s") % {"size": text.size(view.size)}
 
 
 def listed(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
@@ -67,8 +78,8 @@ def facts(
     return {
         "facts": [(label, value) for label, value in found if value],
         "data": text.pretty(view.data) if view.has_data and can_see_data else "",
-        "too_long": not view.has_data and not view.error,
-        "message_error": shown_error(view.error, can_see_data=can_see_data) if view.error else "",
+        "too_long": not view.has_data and not view.problem,
+        "message_error": shown_error(view.problem, can_see_data=can_see_data) if view.problem else "",
         "attempts": [_attempt(attempt, can_see_data=can_see_data) for attempt in view.attempts],
     }
 

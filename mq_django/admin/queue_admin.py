@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, register_converter
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from mq_django.admin import (
@@ -15,6 +15,7 @@ from mq_django.admin import (
     dead_letter_pages,
     jobs_on_all,
     limit_pages,
+    message_lists,
     message_pages,
     outbox_page,
     overview,
@@ -25,8 +26,8 @@ from mq_django.admin import (
     seek_page,
     topic_log,
     topic_pages,
-    waiting_pages,
 )
+from mq_django.admin.message_lists import TITLES
 from mq_django.admin.queue_page import offered
 from mq_django.admin.ui import job_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
@@ -36,6 +37,21 @@ from mq_django.inspector.queues import require_queue
 from mq_django.models import Queue
 
 _get_or_post = require_http_methods(["GET", "HEAD", "POST"])
+
+
+class StateConverter:
+    """The state of the messages that a list has, in a path."""
+
+    regex = "|".join(TITLES)
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(StateConverter, "mq_state")
 
 #: Path, view, methods, name. Paths contain names of queues, not positions, so that links stay valid.
 ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
@@ -66,19 +82,6 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
     ("<str:name>/purge/<str:place>/", jobs_on_all.old_purge, _get_or_post, "old_purge"),
-    ("<str:name>/ready/", message_pages.ready, require_GET, "ready"),
-    ("<str:name>/pending/", message_pages.pending, require_GET, "pending"),
-    ("<str:name>/handled/", message_pages.listing, require_GET, "handled"),
-    ("<str:name>/handled/<str:entry>/<str:member>/", message_pages.handled_message, require_GET, "handled_message"),
-    ("<str:name>/entry/<str:source>/<str:entry>/", message_pages.message, require_GET, "entry"),
-    (
-        "<str:name>/entry/<str:source>/<str:entry>/cancel/",
-        message_pages.cancel_running,
-        _get_or_post,
-        "cancel_running",
-    ),
-    ("<str:name>/dead/", dead_letter_pages.listing, require_GET, "dead"),
-    ("<str:name>/dead/chosen/", dead_letter_pages.act, require_POST, "dead_act"),
     ("<str:name>/<str:place>/all/<str:what>/", jobs_on_all.act_on_all, _get_or_post, "act_on_all"),
     ("<str:name>/<str:place>/job/", job_pages.show, require_GET, "job"),
     ("<str:name>/<str:place>/job/stats.json", job_pages.stats, require_GET, "job_stats"),
@@ -88,10 +91,15 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/dead/groups/", dead_letter_pages.groups, require_GET, "dead_groups"),
     ("<str:name>/dead/export/", dead_letter_pages.export, require_GET, "dead_export"),
     ("<str:name>/dead/<str:entry>/edit/", dead_letter_pages.edit, _get_or_post, "dead_edit"),
-    ("<str:name>/dead/<str:entry>/", dead_letter_pages.letter, require_GET, "dead_letter"),
-    ("<str:name>/cancel/", waiting_pages.cancel, require_POST, "cancel"),
-    ("<str:name>/waiting/<str:room>/", waiting_pages.listing, require_GET, "waiting"),
-    ("<str:name>/waiting/<str:room>/<str:member>/", waiting_pages.message, require_GET, "message"),
+    ("<str:name>/<mq_state:state>/", message_lists.listing, require_GET, "messages"),
+    ("<str:name>/<mq_state:state>/chosen/", message_lists.act, require_POST, "chosen"),
+    ("<str:name>/message/<str:state>/<str:ref>/", message_pages.message, require_GET, "message"),
+    ("<str:name>/message/<str:state>/<str:ref>/cancel/", message_pages.cancel, _get_or_post, "cancel"),
+    ("<str:name>/waiting/<str:state>/", message_pages.old, require_GET, "old_list"),
+    ("<str:name>/waiting/<str:state>/<str:member>/", message_pages.old, require_GET, "old_waiting"),
+    ("<str:name>/entry/<str:source>/<str:entry>/", message_pages.old, require_GET, "old_entry"),
+    ("<str:name>/handled/<str:entry>/<str:member>/", message_pages.old, require_GET, "old_handled"),
+    ("<str:name>/dead/<str:entry>/", message_pages.old, require_GET, "old_dead"),
     ("<str:name>/line/<str:line>/", limit_pages.show, require_GET, "line"),
     ("<str:name>/line/<str:line>/stats.json", limit_pages.stats, require_GET, "line_stats"),
     ("<str:name>/line/<str:line>/skip/", limit_pages.skip, require_POST, "line_skip"),

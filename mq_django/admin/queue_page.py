@@ -129,7 +129,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
     # Without limits of keys there are no parked messages.
     parked = []
     if view.parked:
-        url = page.url("waiting", view.name, "parked")
+        url = page.url("messages", view.name, "parked")
         parked.append(tile(_("Parked"), view.parked, _("in the lines of their keys"), url))
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
     due = ""
@@ -142,24 +142,24 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
             _("Ready"),
             view.ready,
             oldest or (rates["published"] and _("published: %s") % rates["published"]),
-            page.url("ready", view.name),
+            page.url("messages", view.name, "ready"),
         ),
         tile(
             _("Pending"),
             view.pending,
             _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"]),
-            page.url("pending", view.name),
+            page.url("messages", view.name, "pending"),
         ),
-        tile(_("Delayed"), view.delayed, due, page.url("waiting", view.name, "delayed")),
+        tile(_("Delayed"), view.delayed, due, page.url("messages", view.name, "delayed")),
         tile(
             _("Unhandled"),
             view.unhandled,
             _("no consumer has a handler") if view.unhandled else "",
-            page.url("waiting", view.name, "unhandled"),
+            page.url("messages", view.name, "unhandled"),
             bad=True,
         ),
         *parked,
-        tile(_("Dead letters"), view.dead, "", page.url("dead", view.name), bad=True),
+        tile(_("Dead letters"), view.dead, "", page.url("messages", view.name, "dead"), bad=True),
         tile(_("Running consumers"), view.alive, _lanes(view)),
     ]
 
@@ -173,14 +173,14 @@ def _partition(page: Page, view: QueueView) -> dict[str, Any]:
         "troubled": bool(view.problems()),
         "paused": view.paused,
         "ready": text.number(view.ready),
-        "ready_url": page.url("ready", view.name),
+        "ready_url": page.url("messages", view.name, "ready"),
         "waiting": text.number(view.delayed + view.unhandled + view.parked),
         "waiting_url": waiting_url(page, view),
         "pending": text.number(view.pending),
-        "pending_url": page.url("pending", view.name),
+        "pending_url": page.url("messages", view.name, "pending"),
         "dead": text.number(view.dead),
         "has_dead": view.dead > 0,
-        "dead_url": page.url("dead", view.name),
+        "dead_url": page.url("messages", view.name, "dead"),
         "alive": text.number(view.alive),
         "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
         "handled": text.rate(view.activity.per_minute("handled")),
@@ -330,7 +330,7 @@ OF_WHOLE = frozenset(
 PLACES = frozenset({"ready", "pending", "delayed", "unhandled", "parked", "dead"})
 
 #: The parameters of pages that are not about one message, which is in one partition.
-OF_LISTS = frozenset({"name", "place", "room", "what"})
+OF_LISTS = frozenset({"name", "place", "state", "what"})
 
 
 def offered(route: str, view: View) -> View:
@@ -354,7 +354,7 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
     sentence = _("The queue “%(name)s” has partitions: choose one.") % {"name": name}
     if page.request.path.endswith(".json"):
         return JsonResponse({"error": sentence}, status=404)
-    view, place = quick_stats(name), kwargs.get("room", route)
+    view, place = quick_stats(name), kwargs.get("state", route)
     query = f"?{page.request.GET.urlencode()}" if page.request.GET else ""
     parts = []
     for part in view.parts:

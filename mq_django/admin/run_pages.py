@@ -144,7 +144,7 @@ def links_of(page: Page, steps: Sequence[StepLine]) -> Mapping[int, NodeLink]:
     found: dict[int, NodeLink] = {}
     for step in steps:
         if step.number in dead:
-            found[step.number] = NodeLink(page.url("dead_letter", step.queue, dead[step.number]), _("Dead letter"))
+            found[step.number] = NodeLink(page.url("message", step.queue, "dead", dead[step.number]), _("Dead letter"))
         elif step.message_id:
             found[step.number] = NodeLink(f"{find}?{urlencode({'id': step.message_id})}", _("Find its message"))
     return found

@@ -147,8 +147,7 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Offset, p
         back_url=page.url("seek", name),
         fields=[(field, value) for field, value in asked.items() if value],
         listed=[
-            text.visible(_("Next: %(name)s, %(id)s") % {"name": head.message.name, "id": head.message.id}, limit=200)
-            for head in heads
+            text.visible(_("Next: %(name)s, %(id)s") % {"name": head.name, "id": head.id}, limit=200) for head in heads
         ],
         dangerous=preview.skipped > 0,
         inputs=[_repeat()] if preview.replayed and databases_of(name) else [],

@@ -5,8 +5,12 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from mq_django.admin.message_lists import PER_PAGE, Column, table
 from mq_django.admin.message_rows import facts, listed
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, topic_tabs
@@ -14,12 +18,18 @@ from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.partitions import SEPARATOR, number_in
 from mq_django.errors import InvalidOffset, UnknownTopic
 from mq_django.inspector import message_lists, topics
-from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.stream_reader import Filter
 from mq_django.inspector.topics import GroupStats, TopicView
 
-#: Messages per page.
-PER_PAGE = 50
+#: The columns after that of the offset.
+COLUMNS = (
+    Column("name", gettext_lazy("Name"), "mq-name"),
+    Column("published", gettext_lazy("Published"), "nowrap"),
+    Column("id", gettext_lazy("Id"), "mq-wide mq-id"),
+    Column("delivered", gettext_lazy("Delivered to"), "mq-wide mq-name"),
+    Column("data_code", gettext_lazy("Data"), "mq-data"),
+)
 
 #: Form fields: a range by offsets or times, a filter, and the order.
 FIELDS = ("first", "last", "from", "to", "name", "key", "order")
@@ -50,8 +60,13 @@ def log(page: Page, topic: str) -> HttpResponse:
         _("Log"),
         queue=topic,
         tabs=topic_tabs(page, view, "log"),
-        rows=[_row(page, view, row) for row in found.rows],
-        has_groups=bool(view.groups),
+        **table(
+            page,
+            COLUMNS if view.groups else [column for column in COLUMNS if column.cell != "delivered"],
+            [_row(page, view, row) for row in found.rows],
+        ),
+        first_head=_("Offset"),
+        empty=_empty(is_filtered=bool(criteria), has_range=bool(asked)),
         asked=asked,
         filter_key=page.can(SEE_DATA),
         is_filtered=bool(criteria),
@@ -89,15 +104,32 @@ def _progress(page: Page, asked: dict[str, str], scanned: int, after: str) -> di
     }
 
 
-def _row(page: Page, view: TopicView, row: EntryView) -> dict[str, Any]:
-    entry = row.entry.decode()
+def _row(page: Page, view: TopicView, row: MessageView) -> dict[str, Any]:
+    entry = row.ref
     return {
-        **listed(row.message, can_see_data=page.can(SEE_DATA)),
+        **listed(row, can_see_data=page.can(SEE_DATA)),
         "url": page.url("log_entry", view.name, entry),
+        "first": entry,
         "offset": entry,
-        "published": text.moment(row.ready_ms, now=view.now_ms),
-        "missing": _missing(view, entry),
+        "published": text.moment(row.at_ms, now=view.now_ms),
+        "delivered": _delivered(_missing(view, entry)),
     }
+
+
+def _delivered(missing: list[str]) -> SafeString | str:
+    if not missing:
+        return _("all groups")
+    return format_html('<span class="mq-quiet">{}</span> {}', _("not yet:"), ", ".join(missing))
+
+
+def _columns(view: TopicView) -> list[Column]:
+    return [column for column in COLUMNS if view.groups or column.cell != "delivered"]
+
+
+def _empty(*, is_filtered: bool, has_range: bool) -> str:
+    if is_filtered:
+        return _("None found yet.")
+    return _("No messages in this range.") if has_range else _("The log is empty.")
 
 
 def _missing(view: TopicView, entry: str) -> list[str]:
@@ -125,16 +157,16 @@ def message(page: Page, topic: str, entry: str) -> HttpResponse:
     view = topics.topic(topic)
     log, offset = _log_of(view, entry)
     return page.render(
-        "log_entry",
+        "message",
         _("Message"),
         queue=topic,
         tabs=topic_tabs(page, view, "log"),
         groups=[_given(page, group, offset) for group in log.groups if group.subscribed],
         **facts(
-            found.message,
+            found,
             can_see_data=page.can(SEE_DATA),
             first=[(_("Offset"), text.visible(entry))],
-            last=[(_("In the log since"), text.moment(found.ready_ms, now=view.now_ms))],
+            last=[(_("In the log since"), text.moment(found.at_ms, now=view.now_ms))],
         ),
     )
 

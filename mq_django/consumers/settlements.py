@@ -12,7 +12,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult, Delivery, Message
 from mq_django.core.outcomes import Bury, Cancel, Retry
 from mq_django.registry import Handler, find
-from mq_django.signals import message_buried, message_cancelled, message_retried
+from mq_django.signals import message_buried, message_cancelled, message_retried, send_signal
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.settling import message_id
 
@@ -39,7 +39,7 @@ def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container
 def send(signal: Signal, sender: type = Handler, **arguments: object) -> None:
     """Send a signal, without a sender about a handler. Errors of receivers are logged, even SystemExit."""
     try:
-        signal.send_robust(sender, **arguments)
+        send_signal(signal, sender, **arguments)
     except BaseException:
         logger.exception("A receiver of a signal failed")
 
@@ -82,7 +82,7 @@ def log_failure(
         is_callback = message.attempt == 1 and message.id.startswith(CALLBACK_PREFIX)
         level, what = logging.ERROR if is_callback else logging.WARNING, f"will be retried in {delay_ms / 1000:.1f} s"
     else:
-        level, what = logging.ERROR, "buried"
+        level, what = logging.ERROR, "will be buried"
     about = (message.id, message.name, message.queue, what, message.attempt, repr(str(outcome.error)[:MAX_ERROR]))
     text = "Message %s (%s) of queue %s %s after attempt %d: %s"
     extra: dict[str, str | int] = {

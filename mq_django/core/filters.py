@@ -84,6 +84,9 @@ class Filter:
     def of(cls, found: Any) -> "Filter":
         """Return the filter for a result of as_dict().
 
+        Args:
+            found: that result.
+
         Raises:
             InvalidFilter: as_dict() of this version returns no such value.
         """

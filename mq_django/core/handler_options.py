@@ -8,7 +8,7 @@ from typing import Any
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
 from mq_django.core.jsontext import dumps, loads
-from mq_django.core.keys import is_name
+from mq_django.core.keys import instead_of, is_name
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.texts import class_name, exception_of, path_of, repr_of
 from mq_django.errors import ConfigurationError
@@ -29,6 +29,7 @@ def check_names(*names: object) -> None:
         if not is_name(name):
             raise ConfigurationError(
                 f"A queue, topic or group has a name of 1 to 160 letters, digits, _ and -, not {repr_of(name, 200)}"
+                f"{instead_of(name)}"
             )
 
 

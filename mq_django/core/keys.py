@@ -103,6 +103,18 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
+def dashed(name: object) -> str:
+    """Return a valid name for one with dots and other characters that names do not have; "" if it leads to none."""
+    found = re.sub(r"[.*:/ ]+", "-", name[:161]).strip("-") if isinstance(name, str) else ""
+    return found if is_name(found) else ""
+
+
+def instead_of(name: object) -> str:
+    """Return what to write in place of a name with a dot, as the end of an error; "" of any other name."""
+    other = dashed(name) if isinstance(name, str) and "." in name else ""
+    return f". A dot is for partitions: write {other!r}" if other else ""
+
+
 #: The consumer group of every stream of a queue.
 GROUP = "mq"
 
@@ -264,13 +276,6 @@ class QueueKeys(PartitionKeys):
     def totals(self) -> str:
         """HASH: the sums of the counters of all hours before `hour` (hours since 1970). For metrics."""
         return self._key("counters:total")
-
-    def noisy(self, hour: int) -> str:
-        """Return the key of the HASH with the keys of the most messages fetched in an hour (hours since 1970).
-
-        Only queues with lines have it; see `lua/parts/noisy_keys.lua`. It has a TTL.
-        """
-        return self._key(f"noisy:{hour}")
 
     @property
     def handled(self) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from textwrap import indent
 from typing import Any
 
-from mq_django.core.texts import escape, has_usual_traceback, line, path_of, text_of, traceback_of, truncate
+from mq_django.core.texts import escape, has_usual_traceback, is_a, line, path_of, text_of, traceback_of, truncate
 from mq_django.errors import HandlerTimeout
 
 #: The most characters of a text among the arguments of a record, such as a name. An exception may have more.
@@ -62,7 +62,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         try:
             self.logger.log(level, msg, *args, **kwargs)
         except (Exception, SystemExit) as error:
-            if isinstance(error, HandlerTimeout):
+            if is_a(error, HandlerTimeout):
                 raise
             with suppress(Exception):
                 sys.stderr.write(f"Logging failed with {path_of(type(error))}, for a record of {self.logger.name}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mq_django.core.ids import is_text
-from mq_django.core.keys import GROUP_SEPARATOR, is_name
+from mq_django.core.keys import GROUP_SEPARATOR, instead_of, is_name
 from mq_django.core.options import (
     option,
     options_of,
@@ -26,7 +26,7 @@ from mq_django.core.options import (
 from mq_django.core.partitions import number_in, public_name
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.core.schedules import Scheduled
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.core.thresholds import Thresholds
 from mq_django.core.topic_configs import TopicConfig
 from mq_django.errors import UnknownQueue, UnknownTopic
@@ -190,7 +190,7 @@ class Config:
         try:
             return self.queues[known_as]
         except KeyError:
-            known = ", ".join(sorted(self.queues)) or "none"
+            known = listing(self.queues) + (instead_of(known_as) if public_name(known_as) not in self.queues else "")
             if known_as in self.topics:
                 known += f". {name!r} is a topic: use topics[{name!r}], or one of its groups, such as '{name}:billing'"
             raise UnknownQueue(f'No queue {repr_of(name)} in MQ_DJANGO["QUEUES"]; configured: {known}') from None
@@ -246,7 +246,7 @@ class Config:
         try:
             return self.topics[known_as]
         except KeyError:
-            known = ", ".join(sorted(self.topics)) or "none"
+            known = listing(self.topics) + (instead_of(known_as) if public_name(known_as) not in self.topics else "")
             if known_as in self.queues:
                 known += f". {name!r} is a queue"
             raise UnknownTopic(f'No topic {repr_of(name)} in MQ_DJANGO["TOPICS"]; configured: {known}') from None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage
 
 #: Names of public attributes. Private ones give access to classes and from there to everything. No items, no calls.
@@ -64,7 +64,7 @@ class Template:
     def _look_up(self, path: list[str], arguments: Arguments) -> Any:
         first, *attributes = path
         if first not in arguments:
-            known = ", ".join(sorted(arguments))
+            known = listing(arguments)
             raise InvalidMessage(f"{repr_of(self.text)} uses {repr_of(first)}; available: {known}")
         value = arguments[first]
         for name in attributes:

@@ -8,11 +8,14 @@ To look up a class nothing is imported, because paths come from Redis.
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard, TypeVar
 
 from mq_django.core.redaction import replace_forms
 
 # Make unprintable characters in untrusted text visible, such as those that hide or reorder text.
+
+Kind = TypeVar("Kind")
 
 #: Characters that stay when lines are kept.
 LINE_CHARACTERS = "\n\t"
@@ -48,6 +51,11 @@ def line(value: bytes | str) -> str:
     return text if text.isprintable() else escape(text)
 
 
+def listing(names: Iterable[str]) -> str:
+    """Return names for a sentence, sorted; "none" if there are none."""
+    return ", ".join(sorted(names)) or "none"
+
+
 def truncate(text: str, limit: int) -> str:
     """Return `text`, shortened to `limit` characters with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -65,6 +73,11 @@ MAX_URL = 1000
 
 #: What Python keeps of a class. A metaclass may show something else, or raise.
 _NAME, _QUALNAME, _MODULE = (vars(type)[name].__get__ for name in ("__name__", "__qualname__", "__module__"))
+
+
+def is_a(value: object, kind: type[Kind]) -> TypeGuard[Kind]:
+    """Return whether a value of other people is of a class. isinstance() asks its `__class__`, which may raise."""
+    return issubclass(type(value), kind)
 
 
 def class_name(kind: type) -> str:

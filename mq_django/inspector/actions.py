@@ -1,6 +1,5 @@
 """Actions on a queue and on selected messages. All are idempotent."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,12 +8,10 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import CancelResult
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import QueueFull, StoreError
+from mq_django.inspector.message_views import name_of
 from mq_django.inspector.queues import all_configs, wires_of
-from mq_django.stores import open_access, open_store
-from mq_django.stores.background_jobs import MessagePlace
-from mq_django.stores.base import Store
+from mq_django.stores import open_access
 from mq_django.stores.control import changed, pause_command, resume_command
-from mq_django.stores.dead_letters import BATCH
 from mq_django.stores.partition_wire import prepared
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
@@ -22,9 +19,6 @@ from mq_django.transport.sessions import fan_out
 
 #: Characters of who paused a queue, and of the reason.
 MAX_WHO, MAX_REASON = 200, 500
-
-#: Seconds that one call may take, because a page waits for it.
-SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,20 +32,31 @@ class Outcome:
     missing: int = 0
     #: Could not be redriven or moved, because they are not valid messages, or the other queue does not accept them.
     refused: int = 0
-    #: The time limit was reached, and messages are left.
-    more: bool = False
     #: The error that ended the action. One more batch may have been processed than is counted.
     error: StoreError | QueueFull | None = None
     #: Some of the affected messages, for the log.
     examples: list[str] = field(default_factory=list)
 
 
-def cancel(name: str, members: Sequence[bytes], *, running: bool = False, force: bool = False) -> Outcome:
-    """Cancel waiting messages, by their ids or by `u:` + their unique keys; with `running` also others: see Queue."""
+def cancel(name: str, message_ids: Sequence[str], *, running: bool = False, force: bool = False) -> Outcome:
+    """Cancel messages that wait, by their ids, by `u:` and their unique keys, or by their references.
+
+    Args:
+        name: the queue.
+        message_ids: which messages.
+        running: also those that are ready or being handled. Consumers are asked to cancel these: see Queue.cancel().
+        force: with `running`: replace the process of a handler that does not end within a second.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: with `running`, the queue cannot cancel these.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     config, outcome = get_config().queue(name), Outcome()
     # Of a queue with partitions the one that also producers use, which finds the partition of a message.
     store = open_access(config, open_wire("inspect", config.connection))
-    for member in members:
+    for member in map(name_of, message_ids):
         try:
             found = store.cancel_running(member, force=force) if running else store.cancel(member)
         except StoreError as error:
@@ -86,15 +91,30 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
     The admin and `mq status` show who paused it and why, until it is resumed. A queue that is paused already keeps what
     it has. Of a queue with partitions all are paused.
 
+    Args:
+        name: the queue.
+        who: who pauses it, for others to see.
+        reason: why.
+
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     return _switch(name, lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
 
 
 def resume(name: str) -> bool:
-    """Resume a queue, and return whether it was paused before."""
+    """Resume a queue, and return whether it was paused before.
+
+    Args:
+        name: the queue.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _switch(name, resume_command)
 
 
@@ -142,32 +162,3 @@ def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
 
 def _reason(text: str) -> str:
     return truncate(escape(text.strip()), MAX_REASON)
-
-
-def purge(name: str, place: MessagePlace, *, at_most: int, seconds: float = SECONDS) -> Outcome:
-    """Delete the messages of one place, the first ones first, for up to `seconds`.
-
-    It ends after about `at_most` messages, because more may be published meanwhile.
-    """
-    config, outcome = get_config().queue(name), Outcome()
-    wire, deadline = open_wire("inspect", config.connection), time.monotonic() + seconds
-    for part in config.each_part:
-        if outcome.more or outcome.error is not None:
-            break
-        _purge(open_store(part, wire), place, outcome, at_most=at_most, deadline=deadline)
-    return outcome
-
-
-def _purge(store: Store, place: MessagePlace, outcome: Outcome, *, at_most: int, deadline: float) -> None:
-    while outcome.done < at_most:
-        try:
-            deleted = store.purge(limit=min(BATCH, at_most - outcome.done), place=place)
-        except StoreError as error:
-            outcome.error = error
-            return
-        outcome.done += deleted
-        if not deleted:
-            return
-        if time.monotonic() >= deadline:
-            outcome.more = True
-            return

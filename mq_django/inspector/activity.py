@@ -60,7 +60,10 @@ class Activity:
     names: tuple[NameActivity, ...] = ()
 
     def per_minute(self, what: str) -> float:
-        """Return the count of the last 60 seconds, estimated: the current minute, and a share of the one before."""
+        """Return the count of the last 60 seconds, estimated: the current minute, and a share of the one before.
+
+        `what` is one of the lists of counts, such as "published".
+        """
         *_, before, now = getattr(self, what)
         return float(now + before * (1 - self.elapsed))
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from mq_django.conf import QueueConfig, get_config
@@ -13,12 +12,12 @@ from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
 from mq_django.core.publication import resubmission
-from mq_django.core.redaction import redact_bytes, redact_forms, redact_text, restored
+from mq_django.core.redaction import redact_bytes, redact_text, restored
 from mq_django.core.texts import repr_of
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter, StoreError
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.message_views import MessageView, Rows, view_of
+from mq_django.inspector.message_views import MessageView, view_of
 from mq_django.inspector.stream_reader import Scanned, one_queue, scan
 from mq_django.stores.dead_letters import (
     BATCH,
@@ -56,6 +55,7 @@ def groups(name: str) -> list[DeadGroup]:
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     parts = get_config().queue(name).each_part
     each = groups_of_queues(parts, open_wires("inspect", [part.connection for part in parts]))
@@ -105,8 +105,6 @@ def _group(field: bytes, value: bytes) -> DeadGroup | None:
 __all__ = [
     "DeadCount",
     "DeadGroup",
-    "DeadLetterView",
-    "DeadPage",
     "count",
     "count_group",
     "delete",
@@ -118,7 +116,6 @@ __all__ = [
     "groups_of_queues",
     "labels",
     "look_among",
-    "page",
     "redrive",
     "redrive_messages",
 ]
@@ -137,40 +134,6 @@ MAX_COUNTED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterView:
-    """A dead letter, with the secrets in its data, error and traceback replaced."""
-
-    #: The id of its entry in the dead-letter queue.
-    entry: str
-    message: MessageView
-    #: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
-    reason: str
-    error: str
-    #: Empty on a page with several.
-    traceback: str
-    attempts: int
-    buried_ms: int
-    #: The raw bytes if it could not be decoded, with secrets replaced.
-    raw: bytes = b""
-
-    @property
-    def can_go_back(self) -> bool:
-        """Return whether it is a valid message, which can be redriven."""
-        return not self.message.error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadPage:
-    """A page of dead letters, newest first."""
-
-    #: The number of all dead letters.
-    total: int
-    letters: Sequence[DeadLetterView]
-    has_newer: bool
-    has_older: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadCount:
     """The number of dead letters up to one of them, by age."""
 
@@ -181,30 +144,11 @@ class DeadCount:
     at_most: bool
 
 
-def page(name: str, *, limit: int, before: str = "", after: str = "") -> DeadPage:
-    """Return up to `limit` dead letters: the newest, or those next to an entry.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    # Reads one more, to know whether there are more.
-    read = partial(_dead(name).read, limit=limit + 1, max_bytes=MAX_LISTED, which="LISTED")
-    if after and is_entry(after):
-        total, found = read(first=next_to(after, "-"))
-        letters = [_view(name, *row) for row in reversed(found[:limit])]
-        return DeadPage(total=total, letters=letters, has_newer=len(found) > limit, has_older=bool(letters))
-    before = before if is_entry(before) else ""
-    total, found = read(last=next_to(before, "+"), newest_first=True)
-    letters = [_view(name, *row) for row in found[:limit]]
-    return DeadPage(total=total, letters=letters, has_newer=bool(before), has_older=len(found) > limit)
-
-
-def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[DeadLetterView]:
+def look_among(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[MessageView]:
     """Return the dead letters that match, newest first."""
     dead = _dead(name)
 
-    def read(cursor: str, count: int) -> Rows[str]:
+    def read(cursor: str, count: int) -> Iterator[tuple[str, str | None]]:
         last = next_to(cursor if is_entry(cursor) else "", "+")
         letters = dead.traits(limit=count, last=last, newest_first=True)
         return ((letter.entry, letter.entry if where.matches(letter, letter.error) else None) for letter in letters)
@@ -230,7 +174,7 @@ def count_group(name: str, group: FailureGroup) -> int | None:
     return next((found.count for found in groups(name) if found.group == group), None)
 
 
-def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
+def every(name: str, where: Filter = NOTHING) -> Iterator[MessageView]:
     """Yield all dead letters that match with all fields, oldest first."""
     for part in get_config().queue(name).parts:
         yield from every(part.name, where)
@@ -245,7 +189,7 @@ def every(name: str, where: Filter = NOTHING) -> Iterator[DeadLetterView]:
                 yield _view(name, *row, is_whole=True)
 
 
-def get(name: str, entry: str) -> DeadLetterView | None:
+def get(name: str, entry: str) -> MessageView | None:
     """Return a dead letter with all fields, or None if it no longer exists."""
     return next((_view(name, *row, is_whole=True) for row in _dead(name).whole([entry])), None)
 
@@ -295,7 +239,17 @@ def redrive(name: str, entries: Sequence[str]) -> Outcome:
 
 
 def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
-    """Redrive dead letters by their message ids; see redrive()."""
+    """Put dead letters back into their queue, each at its first attempt.
+
+    Args:
+        name: the queue.
+        message_ids: the ids of their messages.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _each_message(name, lambda dead: dead.redrive, message_ids)
 
 
@@ -305,7 +259,17 @@ def delete(name: str, entries: Sequence[str]) -> Outcome:
 
 
 def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
-    """Delete dead letters by their message ids."""
+    """Delete dead letters by their message ids.
+
+    Args:
+        name: the queue.
+        message_ids: the ids of their messages.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     return _each_message(name, lambda dead: dead.delete, message_ids)
 
 
@@ -352,37 +316,58 @@ def _dead(name: str) -> DeadLetters:
     return open_dead_letters(config, open_wire("inspect", config.connection))
 
 
-def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> DeadLetterView:
+def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> MessageView:
     complete = {field: value for field, value in fields.items() if isinstance(value, bytes)}
     found = buried(name, entry, complete) if len(complete) == len(fields) else None
     error, traceback = text_of(fields.get(b"deaderror")), text_of(fields.get(b"deadtraceback"))
+    about: dict[str, Any] = {
+        "state": "dead",
+        "ref": entry,
+        "at_ms": entry_ms(entry.encode()),
+        "reason": text_of(fields.get(b"deadreason")),
+        "error": redact_text(error),
+        "traceback": redact_text(traceback),
+        "tries": whole(fields.get(b"deadattempts")) or 0,
+    }
     if isinstance(found, Delivery):
         history, size = text_of(fields.get(b"deadstory")), len(found.data_text)
-        message = view_of(found.message, size=size, history=history, error=error, traceback=traceback)
-    else:
-        message = _without_data(entry, fields, error, found)
-    return DeadLetterView(
-        entry=entry,
-        message=message,
-        reason=text_of(fields.get(b"deadreason")),
-        error=redact_text(error),
-        traceback=redact_text(traceback),
-        attempts=whole(fields.get(b"deadattempts")) or 0,
-        buried_ms=entry_ms(entry.encode()),
-        raw=redact_bytes(found) if is_whole and isinstance(found, bytes) else b"",
-    )
-
-
-def _without_data(entry: str, fields: Fields, error: str, raw: bytes | None) -> MessageView:
-    """Return a message without data: it is too long for a page, or not valid."""
-    body = raw or fields.get(b"data", fields.get(b"message", fields.get(b"deadraw", 0)))
-    is_broken = raw is not None or b"deadraw" in fields
+        return view_of(found.message, size=size, history=history, failure=(error, traceback), **about)
+    # It is too long for a page, or not valid.
+    body = found or fields.get(b"data", fields.get(b"message", fields.get(b"deadraw", 0)))
+    is_broken = found is not None or b"deadraw" in fields
     return MessageView(
         id=text_of(fields.get(b"id")) or entry,
         name=text_of(fields.get(b"type")),
         size=body if isinstance(body, int) else len(body),
-        error=(redact_text(error) or "no message") if is_broken else "",
+        problem=(redact_text(error) or "no message") if is_broken else "",
+        raw=redact_bytes(found) if is_whole and found is not None else b"",
+        **about,
     )
+
+
+def resubmit_message(name: str, message_id: str, written: str) -> str | None:
+    """Put a dead letter back into its queue with changed data, as a new message.
+
+    Secrets that were replaced may stay so: the placeholders stand for the values that the dead letter has.
+
+    Args:
+        name: the queue.
+        message_id: the id of its message.
+        written: the new data as JSON.
+
+    Raises:
+        DecodeError: it is not JSON.
+        InvalidMessage, MessageTooLarge: the queue does not take it, or a placeholder is where no secret was.
+        NotSupported: the queue cannot.
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    for part in get_config().queue(name).places_of(message_id):
+        entry = find(part.name, message_id)
+        if entry is not None:
+            return resubmit(part.name, entry, written)
+    return None
 
 
 def resubmit(name: str, entry: str, written: str) -> str | None:
@@ -407,38 +392,3 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         made = made._replace(message=made.message._replace(id=found.message.id))
     done = letters.resubmit(entry, message_id=made.message.id, text=letters.written(made))
     return made.message.id if done == "RESUBMITTED" else None
-
-
-# Messages and dead letters as JSON values with all fields, for files. Secrets are replaced.
-
-
-def exported_dead_letters(name: str, where: Filter = NOTHING) -> Iterator[dict[str, Any]]:
-    """Yield the dead letters that match, oldest first, a bounded number in memory.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    for letter in every(name, where):
-        row = {
-            **exported(letter.message),
-            "reason": letter.reason,
-            "error": letter.error,
-            "traceback": letter.traceback,
-            "attempts": letter.attempts,
-            "buried_ms": letter.buried_ms,
-        }
-        if letter.message.error:
-            row |= {"unreadable": letter.message.error, "raw": letter.raw.decode(errors="backslashreplace")}
-        yield row
-
-
-def exported(message: MessageView) -> dict[str, Any]:
-    """Return a message as JSON values, with the names of the attributes in Redis."""
-    return {
-        "id": message.id,
-        "type": message.name,
-        "data": message.data,
-        "partitionkey": message.key and redact_forms(message.key),
-        "headers": dict(message.headers),
-    }

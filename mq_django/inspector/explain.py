@@ -1,5 +1,6 @@
 """Why a message is not running: the most immediate cause."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -14,12 +15,14 @@ from mq_django.core.numbers import score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
 from mq_django.inspector.key_lines import LineHead, line_hash, line_of
-from mq_django.inspector.message_views import EntryView, WaitingView
+from mq_django.inspector.message_views import MessageView, moment_text, name_of
 from mq_django.inspector.problem_sentences import busy, duration, number, pause_details, period
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
+from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.readers import open_reader
 from mq_django.inspector.running_messages import run_time, run_times
 from mq_django.inspector.stream_reader import MAX_BEFORE
+from mq_django.stores.handled import Ending
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Command
@@ -80,30 +83,26 @@ class Cause:
     pause: Pause | None = None
 
 
-def why_waiting(view: WaitingView, queue: QueueView) -> Cause:
-    """Return why a waiting message is not running."""
-    if view.message.error:
-        return Cause(kind="broken")
-    if view.room == "unhandled":
-        return Cause(kind="unhandled" if queue.consume else "unannounced")
-    if view.room == "parked":
-        return _of_queue(queue) or _of_key(view, queue)
-    left = (view.due_ms or 0) - queue.now_ms
-    if left > 0:
-        return Cause(kind="delayed", ms=left)
-    return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
-
-
-def why_entry(view: EntryView, queue: QueueView) -> Cause:
-    """Return why a ready or pending message is not running, or which consumer holds it."""
+def cause_of(view: MessageView, queue: QueueView) -> Cause:
+    """Return why a message that is ready, pending or waits is not running, or which consumer holds it."""
     if view.consumer:
         return _of_holder(view, queue)
-    if view.message.error:
+    if view.problem:
         return Cause(kind="broken")
-    stopped = _of_queue(queue)
-    if stopped is not None:
-        return stopped
-    count = open_reader(queue.name).before(view.source, view.entry)
+    if view.state == "unhandled":
+        return Cause(kind="unhandled" if queue.consume else "unannounced")
+    if view.state == "parked":
+        return _of_queue(queue) or _of_key(view, queue)
+    if view.state == "delayed":
+        left = (view.at_ms or 0) - queue.now_ms
+        if left > 0:
+            return Cause(kind="delayed", ms=left)
+        return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
+    return _of_queue(queue) or _of_ready(view, queue)
+
+
+def _of_ready(view: MessageView, queue: QueueView) -> Cause:
+    count = open_reader(queue.name).before(view.ref)
     limited = None if count else _of_limits(queue)
     if limited is not None:
         return limited
@@ -111,7 +110,7 @@ def why_entry(view: EntryView, queue: QueueView) -> Cause:
     return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
 
 
-def _of_holder(view: EntryView, queue: QueueView) -> Cause:
+def _of_holder(view: MessageView, queue: QueueView) -> Cause:
     """Return why a pending message is not running, or that it is, by the consumer that holds it."""
     holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
     if holder is None:
@@ -130,12 +129,12 @@ def _of_queue(queue: QueueView) -> Cause | None:
     return None if queue.is_served else Cause(kind="unconsumed")
 
 
-def _of_key(view: WaitingView, queue: QueueView) -> Cause:
+def _of_key(view: MessageView, queue: QueueView) -> Cause:
     """Return which limit of its key, which message of it or which turn a parked message waits for."""
-    config, key = get_config().queue(queue.name), view.message.key or ""
-    keys, score = config.keys, line_hash(view.message.key)
+    config, key = get_config().queue(queue.name), view.key or ""
+    keys, score = config.keys, line_hash(view.key)
     commands: list[Command] = [
-        ("ZRANK", keys.parked, view.member),
+        ("ZRANK", keys.parked, name_of(view.ref)),
         ("ZCOUNT", keys.parked, "-inf", f"({score}"),
         ("ZCOUNT", keys.permits, score, score),
         ("ZSCORE", keys.next_checks, score),
@@ -198,6 +197,40 @@ def reason(word: str) -> str:
         "uncertain": _("may have been handled before"),
     }
     return known.get(word, word)
+
+
+#: What became of a message in the history of a queue, as a sentence with the time.
+_ENDINGS: Mapping[Ending, str] = {
+    "handled": "It was handled at {}.",
+    "expired": "It was discarded at {}, because it had expired.",
+    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
+    "cancelled": "It was cancelled at {}, when a consumer had it.",
+}
+
+
+def why_not_running(queue: str, view: MessageView) -> str:
+    """Return why a message is not running, which consumer runs it, or what became of it, as a sentence.
+
+    Args:
+        queue: the queue that has it.
+        view: the message, as a list or find_message() returns it. Its key is in some sentences.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    if view.state in ("dead", "handled"):
+        return ending_of(view)
+    return why(cause_of(view, look_at(queue)), name=view.name, can_see_data=True)
+
+
+def ending_of(view: MessageView) -> str:
+    """Return what became of a message that is dead or was handled, as a sentence."""
+    if view.ending is not None:
+        return _ENDINGS[view.ending].format(moment_text(view.at_ms) or "an unknown time")
+    error = f" Error: {escape(view.error)}" if view.error else ""
+    return f"It is a dead letter: {escape(reason(view.reason))}.{error}"
 
 
 def why(cause: Cause, *, name: str, can_see_data: bool) -> str:

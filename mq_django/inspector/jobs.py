@@ -70,6 +70,7 @@ def begin(
         NotSupported: dead letters cannot be moved there.
         InvalidFilter: `until` is not an entry id, the rate is below zero, or the filter is one for dead letters.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     if what == "move":
         check_target(name, target)
@@ -107,6 +108,15 @@ def look_all(name: str, *, token: str = "") -> dict[JobPlace, BackgroundJob]:
     """Return the running job of each place, or its last one; of partitions the sums over their jobs.
 
     The last ones are kept for a week. With the `token` of what was begun, return only that job.
+
+    Args:
+        name: the queue.
+        token: that of what start_job() has returned.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     parts = [part.look() for part in _jobs(name)]
     found = {
@@ -141,7 +151,17 @@ def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
 
 
 def cancel(name: str, place: JobPlace = "dead") -> bool:
-    """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running."""
+    """Cancel the running job; messages that it has redriven or deleted stay so. False: no job is running.
+
+    Args:
+        name: the queue.
+        place: the state of the messages that the job is on.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     ended = [part.cancel(place) for part in _jobs(name)]
     return any(ended)
 

@@ -1,11 +1,11 @@
 """The line of a key: its parked messages, and its heads, which are the messages that the parked ones wait for."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, get_config
-from mq_django.core import clock
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery, Message
@@ -16,7 +16,7 @@ from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.message_views import EntrySource, EntryView, MessageView
+from mq_django.inspector.message_views import MessageView, ref_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.inspector.running_messages import run_time, run_times
@@ -24,59 +24,41 @@ from mq_django.inspector.stream_reader import one_queue
 from mq_django.stores.dead_letters import fields_of, is_entry, text_of
 from mq_django.stores.line_store import NO_KEY, Skip, look_command, skip_head
 from mq_django.transport.connections import open_wire
-from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import reply_or_raise
+from mq_django.transport.sessions import Wire, reply_or_raise
 
-# The keys with the most messages of this hour: shares from a bounded sketch, see `lua/parts/noisy_keys.lua`.
+# The keys that have most of the parked messages, by a sample.
 
-#: A key is noisy from this share of the messages on: below it, the sketch is not exact enough.
-MIN_SHARE = 0.02
-#: With fewer fetches in this hour, no share is known.
-MIN_FETCHES = 20
-#: Fields of the sketch that are read. It has 102, unless another program writes there.
-MAX_FIELDS = 1000
-#: Bytes of a key that are shown.
-MAX_KEY = 255
+#: Parked messages that are looked at.
+SAMPLE = 500
+#: A key is shown from this share of them on, and so many keys at most.
+MIN_SHARE, MAX_NOISY = 0.02, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShare:
-    """A key and its share of the messages that were fetched in this hour."""
+    """A key and its share of the parked messages of a queue."""
 
     key: str
     #: The hash of the key, as in `mq_django.core.limits.key_hash()`.
     hash: int
-    #: Estimated, 0 to 1.
+    #: Of those that were looked at, 0 to 1.
     share: float
 
 
-def noisy_command(config: QueueConfig) -> Command:
-    """Return the command that reads the sketch of this hour."""
-    return ("HSCAN", config.keys.noisy(clock.now_ms() // 3_600_000), 0, "COUNT", MAX_FIELDS)
+def noisy_keys(config: QueueConfig, wire: Wire) -> Sequence[KeyShare]:
+    """Return the keys that have most of the parked messages of a queue, largest share first.
 
-
-def noisy_keys(reply: Any) -> Sequence[KeyShare]:
-    """Return the noisy keys in the reply to noisy_command(), largest share first; none if the reply is an error."""
-    if isinstance(reply, Exception):
-        return ()
-    flat = reply[1]
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    messages, fetches = whole(fields.pop(b"n", None)) or 0, whole(fields.pop(b"f", None)) or 0
-    if fetches < MIN_FETCHES:
-        return ()
-    found = [_share(field, value, messages) for field, value in fields.items()]
-    return sorted((each for each in found if each is not None), key=lambda each: (-each.share, each.hash))
-
-
-def _share(field: bytes, value: bytes, messages: int) -> KeyShare | None:
-    """Return the share of a key, None if it may be less than the least one that counts."""
-    numbers, key_hash = value.split(b" ", 2), whole(field)
-    if len(numbers) != 3 or key_hash is None or not messages:
-        return None
-    count, inherited = whole(numbers[0]), whole(numbers[1])
-    if count is None or inherited is None or count - inherited < MIN_SHARE * messages:
-        return None
-    return KeyShare(key=numbers[2][:MAX_KEY].decode(errors="replace"), hash=key_hash, share=min(1.0, count / messages))
+    Raises:
+        StoreError: cannot reach Redis.
+    """
+    (reply,) = wire.trip([("ZRANDMEMBER", config.keys.parked, SAMPLE, "WITHSCORES")])
+    lines = Counter(map(whole, reply_or_raise(reply)[1::2]))
+    most = [(line, count / lines.total()) for line, count in lines.items() if line is not None]
+    shares = sorted((each for each in most if each[1] >= MIN_SHARE), key=lambda each: (-each[1], each[0]))[:MAX_NOISY]
+    looks = [look_command(config, line, count=1, max_bytes=MAX_BYTES) for line, _ in shares]
+    first = [reply_or_raise(reply)[4:6] for reply in (wire.trip(looks) if looks else ())]
+    keys = [_of_entry(config.name, *found).key if found else None for found in first]
+    return [KeyShare(key=key or "", hash=line, share=share) for key, (line, share) in zip(keys, shares, strict=True)]
 
 
 # The line of a key: its parked messages, and its heads, which are the messages that the parked ones wait for.
@@ -98,7 +80,7 @@ HeadPlace = Literal[
     "gone",  # it is nowhere: the next look at the line drops its token
 ]
 _WAITS: dict[bytes, HeadPlace] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
-_SOURCES: dict[str, EntrySource] = {"0": "ready", "1": "urgent"}
+_SOURCES = {"0": "ready", "1": "urgent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +124,10 @@ class LineHead:
         return self.token[2:]
 
     @property
-    def source(self) -> EntrySource | None:
-        """Return the stream of a ready or pending one, as in an EntryView."""
-        return _SOURCES.get(self.token[:1])
+    def ref(self) -> str | None:
+        """Return the reference of a ready or pending one, as in a MessageView; None for others."""
+        source = _SOURCES.get(self.token[:1])
+        return None if source is None else f"{source}.{self.entry}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +148,6 @@ class KeyLine:
     #: Messages with a token, and the first of them. With order there is at most one.
     tokens: int
     heads: Sequence[LineHead]
-    #: The share of the key of the messages that were fetched in this hour; None if it is small.
-    share: float | None = None
 
     @property
     def blocking(self) -> LineHead | None:
@@ -208,8 +189,8 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
     """
     config = _config(queue)
     look = look_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
-    replies = open_wire("inspect", config.connection).trip([look, noisy_command(config)])
-    now_ms, parked, tokens, listed, *rows = reply_or_raise(replies[0])
+    (reply,) = open_wire("inspect", config.connection).trip([look])
+    now_ms, parked, tokens, listed, *rows = reply_or_raise(reply)
     split = 2 * listed
     waiting = [(member, _of_entry(queue, member, flat)) for member, flat in _rows(rows[:split], 2)]
     found = [_Token(*row) for row in _rows(rows[split:], 5)]
@@ -217,9 +198,7 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         view = quick_stats(queue)
     seen = [(_message(queue, token), token) for token in found]
     messages = [message for _, message in waiting] + [message for message, _ in seen]
-    noisy = next((each for each in noisy_keys(replies[1]) if each.hash == line), None)
-    keys = [message.key for message in messages if message.key]
-    keys += [each for each in (key, noisy.key if noisy else "") if each]
+    keys = [*(message.key for message in messages if message.key), *([key] if key else [])]
     return KeyLine(
         queue=queue,
         key=redact_forms(keys[0]) if keys else "",
@@ -233,7 +212,6 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         ],
         tokens=tokens,
         heads=[_head(message, token, now_ms, view) for message, token in seen],
-        share=noisy.share if noisy else None,
     )
 
 
@@ -297,7 +275,7 @@ def _of_body(queue: str, body: bytes | int, named: bytes) -> MessageView:
         attributes = decode_body(body) if isinstance(body, bytes) else {}
         return _view({"id": message_id, **attributes}, queue, named) if attributes else MessageView(id=message_id)
     except (DecodeError, UnicodeDecodeError) as error:
-        return MessageView(id=message_id, error=str(error))
+        return MessageView(id=message_id, problem=str(error))
 
 
 def _view(attributes: dict[str, Any], queue: str, named: bytes) -> MessageView:
@@ -312,7 +290,7 @@ def _of_entry(queue: str, named: bytes, flat: list[Any]) -> MessageView:
         return _without_data(found.message)
     fields = fields_of(flat)
     message_id = text_of(fields.get(b"id")) or named.decode(errors="backslashreplace")
-    return MessageView(id=message_id, name=text_of(fields.get(b"type")), error=found.reason if found else "")
+    return MessageView(id=message_id, name=text_of(fields.get(b"type")), problem=found.reason if found else "")
 
 
 def _without_data(message: Message) -> MessageView:
@@ -348,7 +326,7 @@ def _head(message: MessageView, token: _Token, now_ms: int, view: QueueView | No
 def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadPlace, int]:
     """Return whether a pending message runs, and for how long it is so, in ms."""
     source = _SOURCES.get(token.token[:1].decode(errors="replace"), "ready")
-    entry = EntryView(source=source, entry=token.token[2:], message=message, consumer=consumer, held_ms=token.held_ms)
+    entry = replace(message, consumer=consumer, ref=f"{source}.{ref_of(token.token[2:])}")
     holder = next((found for found in view.consumers if found.id == consumer and found.alive), None)
     if holder is None:
         return "abandoned", token.held_ms

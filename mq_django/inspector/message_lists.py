@@ -1,8 +1,12 @@
-"""Waiting messages, for display."""
+"""Lists of messages in any state, and single ones, for display.
+
+messages() lists a state, get_message() reads one of a list again, in_log() lists a range of a topic's log.
+"""
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,91 +14,156 @@ from mq_django.conf import TopicConfig, get_config
 from mq_django.core import offsets
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.partitions import SEPARATOR, number_in, partition_name
 from mq_django.core.redaction import redact
 from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.errors import WrongKeyType
-from mq_django.inspector.message_views import (
-    EntrySource,
-    EntryView,
-    Matcher,
-    MessageView,
-    Room,
-    Rows,
-    WaitingView,
-    view_of_entry,
-)
+from mq_django.inspector import dead_letters
+from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, view_of_entry
 from mq_django.inspector.readers import open_reader
-from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, one_queue, place_in, scan
-from mq_django.stores.handled import Ending, HandledMessage, MessageHistory
+from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, one_queue, scan
+from mq_django.stores.handled import HandledMessage, MessageHistory
 from mq_django.transport import scripts
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingList:
-    """A page of waiting messages, and their total number."""
+def messages(
+    name: str,
+    state: MessageState,
+    where: Filter = NOTHING,
+    *,
+    after: str = "",
+    limit: int,
+    with_log: bool = True,
+) -> Scanned[MessageView]:
+    """Return up to `limit` messages of a queue in a state that match, and the cursor at which the list goes on.
 
-    now_ms: int
-    total: int
-    waiting: Sequence[WaitingView]
+    Of ready, pending and waiting messages those that are next come first, of dead and handled ones the newest. A queue
+    with partitions has those of one after another.
 
-
-def waiting(name: str, room: Room, *, start: int, limit: int) -> WaitingList:
-    """Return a page of a queue's delayed messages, in the order of their due times, or of other waiting ones.
+    Args:
+        name: the queue, or the group of a topic as `topic:group`.
+        state: any but "log", see in_log().
+        where: which messages.
+        after: the cursor at the end of the list before.
+        limit: the most messages.
+        with_log: whether the ready messages of a group include the ones in the log of its topic.
 
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    now_ms, total, rows = open_reader(name).waiting(room, start=start, limit=limit)
-    return WaitingList(now_ms=now_ms, total=total, waiting=[view for _, view in rows if view])
+    if parts := get_config().queue(name).parts:
+        # The cursor begins with the number of the partition and a slash.
+        number, _, cursor = after.rpartition("/")
+        at = min(whole(number) or 0, len(parts) - 1)
+        found = messages(parts[at].name, state, where, after=cursor, limit=limit, with_log=with_log)
+        more = f"{at}/{found.after}" if found.after else f"{at + 1}/" if at + 1 < len(parts) else ""
+        return Scanned(found.rows, found.scanned, more)
+    if state == "dead":
+        return dead_letters.look_among(name, where, after=after, limit=limit)
+    if state == "handled":
+        history = _history(name)
+        return scan(partial(_handled, history, where), where, after=after, limit=limit)
+    reader = open_reader(name, with_log=with_log)
 
-
-def look_among_waiting(name: str, room: Room, where: Filter, *, after: str = "", limit: int) -> Scanned[WaitingView]:
-    """Return the waiting messages of one kind that match, in the order of `waiting`."""
-    reader = open_reader(name)
-
-    def read(cursor: str, count: int) -> Rows[WaitingView]:
-        return reader.waiting(room, where, start=place_in(cursor), limit=count)[2]
+    def read(cursor: str, count: int) -> Rows:
+        return reader.rows(state, where, after=cursor, limit=count)
 
     return scan(read, where, after=after, limit=limit)
 
 
-def find_waiting(name: str, named: bytes) -> WaitingView | None:
-    """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
-    return open_reader(name).find_waiting(named)
+def get_message(name: str, state: MessageState, ref: str) -> MessageView | None:
+    """Return a message with all it has, by its reference; None if it is gone.
+
+    A message that is in another state now may be found there, as a ready one that is pending.
+
+    Args:
+        name: the queue, or for its log a topic.
+        state: the state in which it was listed.
+        ref: the reference in its view.
+
+    Raises:
+        UnknownQueue, UnknownTopic: it is not configured.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    if state == "log":
+        return get_in_log(name, ref)
+    if state == "dead":
+        return dead_letters.get(name, ref)
+    if state == "handled":
+        entry, _, member = ref.partition(".")
+        found = _history(name).get(entry, member)
+        return None if found is None else _handled_view(found)
+    return open_reader(name).get(state, ref)
 
 
-def search_waiting(name: str, text: str, *, by_unique: bool = True) -> WaitingView | None:
-    """Return a waiting message by its id, or by its unique key if `by_unique`; or None."""
+def find_waiting(name: str, text: str, *, by_unique: bool = True) -> MessageView | None:
+    """Return a waiting message by its id, or if `by_unique` by its unique key, with or without `u:`; or None."""
+    read = open_reader(name).find_waiting
     if not by_unique:
-        return None if text.startswith(UNIQUE_PREFIX) else find_waiting(name, text.encode())
-    return find_waiting(name, text.encode()) or find_waiting(name, (UNIQUE_PREFIX + text).encode())
+        return None if text.startswith(UNIQUE_PREFIX) else read(text.encode())
+    return read(text.encode()) or read((UNIQUE_PREFIX + text).encode())
+
+
+def find_entry(name: str, text: str) -> MessageView | None:
+    """Return a ready or pending message by its id if it can be found without a scan, else None.
+
+    That is so for prioritised messages, for messages that were published without an id, and in RSMQ's format.
+    """
+    return open_reader(name).find_entry(text.encode())
+
+
+def in_indexes(name: str, message_id: str, *, by_unique: bool = True) -> Iterator[MessageView]:
+    """Yield what is known of a message without a scan: where it waits or is ready, its dead letter, its ending."""
+    if (found := find_waiting(name, message_id, by_unique=by_unique) or find_entry(name, message_id)) is not None:
+        yield found
+    if (entry := dead_letters.find(name, message_id)) is not None and (letter := dead_letters.get(name, entry)):
+        yield letter
+    if (ended := find_handled(name, message_id)) is not None:
+        yield ended
+
+
+def find_message(name: str, message_id: str) -> MessageView | None:
+    """Return a message by its id, or one that waits by its unique key; what became of it if that is kept; or None.
+
+    Ready and pending messages have no index: they are scanned if nothing else has the id, which can take some seconds
+    for a million.
+
+    Args:
+        name: the queue.
+        message_id: its id, or its unique key.
+
+    Raises:
+        UnknownQueue: the queue is not configured.
+        NotSupported: it has partitions, and the message is in one of these.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
+    known = list(in_indexes(name, message_id))
+    found = next((view for view in known if view.state != "handled"), None)
+    return found or _scanned_for(name, message_id) or next(iter(known), None)
+
+
+def _scanned_for(name: str, message_id: str) -> MessageView | None:
+    states: tuple[MessageState, ...] = ("ready", "pending")
+    for state in states:
+        after: str | None = ""
+        while after is not None:
+            found = messages(name, state, Filter(id=message_id), after=after, limit=1)
+            if found.rows:
+                return found.rows[0]
+            after = found.after or None
+    return None
 
 
 # What became of the messages of a queue that has KEEP_HANDLED, for display.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandledView:
-    """A message in the history of a queue."""
-
-    #: The entry of the history that has it.
-    entry: str
-    #: Its id as it is stored.
-    member: str
-    ending: Ending
-    message: MessageView
-    #: When its handler started and finished, in ms since 1970; None if unknown.
-    started_ms: int | None
-    finished_ms: int | None
-    #: How long its handler ran, in seconds; None if none ran.
-    seconds: float | None
-    consumer: str
 
 
 def keeps_handled(name: str) -> bool:
@@ -106,23 +175,7 @@ def keeps_handled(name: str) -> bool:
     return get_config().queue(name).keep_handled is not None
 
 
-def look_among_handled(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[HandledView]:
-    """Return a page of a queue's history: the messages that match, the newest first.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    history = _history(name)
-
-    def read(cursor: str, count: int) -> Rows[HandledView]:
-        for at, found in history.newest(after=cursor, limit=count):
-            yield at, None if found is None or not where.matches(_Filterable(found)) else _view(found)
-
-    return scan(read, where, after=after, limit=limit)
-
-
-def find_handled(name: str, message_id: str) -> HandledView | None:
+def find_handled(name: str, message_id: str) -> MessageView | None:
     """Return what became of a message the last time, or None if the history of the queue does not have it.
 
     Raises:
@@ -136,24 +189,18 @@ def find_handled(name: str, message_id: str) -> HandledView | None:
             # Another program uses the key, and the message may still be in another place.
             continue
         if found is not None:
-            return _view(found)
+            return _handled_view(found)
     return None
-
-
-def get_handled(name: str, entry: str, member: str) -> HandledView | None:
-    """Return a message of an entry of a queue's history by its id, or None if it is no longer kept.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    found = _history(name).get(entry, member)
-    return None if found is None else _view(found)
 
 
 def _history(name: str) -> MessageHistory:
     config = one_queue(name)
     return MessageHistory(config, open_wire("inspect", config.connection))
+
+
+def _handled(history: MessageHistory, where: Filter, after: str, limit: int) -> Rows:
+    for at, found in history.newest(after=after, limit=limit):
+        yield at, None if found is None or not where.matches(_Filterable(found)) else _handled_view(found)
 
 
 class _Filterable:
@@ -163,8 +210,10 @@ class _Filterable:
         self.id, self.name, self.key, self.published_ms = found.id, found.name, found.key, found.published_ms
 
 
-def _view(found: HandledMessage) -> HandledView:
-    message = MessageView(
+def _handled_view(found: HandledMessage) -> MessageView:
+    return MessageView(
+        state="handled",
+        ref=f"{found.entry}.{found.id}",
         id=found.id,
         name=found.name,
         # Secrets were replaced before it was written, if a consumer of ours has written it.
@@ -176,16 +225,11 @@ def _view(found: HandledMessage) -> HandledView:
         priority=found.priority,
         unique=found.unique,
         published_ms=found.published_ms,
-    )
-    return HandledView(
-        entry=found.entry,
-        member=found.id,
-        ending=found.ending,
-        message=message,
-        started_ms=found.started_ms,
-        finished_ms=found.finished_ms,
-        seconds=None if found.micros is None else found.micros / 1_000_000,
+        at_ms=found.finished_ms,
         consumer=found.consumer,
+        ending=found.ending,
+        started_ms=found.started_ms,
+        seconds=None if found.micros is None else found.micros / 1_000_000,
     )
 
 
@@ -197,7 +241,7 @@ def _view(found: HandledMessage) -> HandledView:
 #: The fewest entries of a partition that are read at a time.
 LEAST = 10
 
-Row = tuple[str, EntryView | None]
+Row = tuple[str, MessageView | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +256,7 @@ class LogRange:
     max_bytes: int = MAX_LISTED
 
 
-def log_rows(config: TopicConfig, wire: Wire, chosen: LogRange, *, after: str = "", limit: int) -> Rows[EntryView]:
+def log_rows(config: TopicConfig, wire: Wire, chosen: LogRange, *, after: str = "", limit: int) -> Rows:
     """Yield up to `limit` entries of a topic's log that follow a cursor, each with the cursor behind it.
 
     Raises:
@@ -277,30 +321,7 @@ class _Part:
     def _decoded(self, flat: Sequence[Any]) -> Iterator[Row]:
         for entry, fields in zip(flat[::2], flat[1::2], strict=True):
             name = f"{entry.decode()}{self._suffix}"
-            view = view_of_entry(self._config.name, "log", entry, fields, self._chosen.where)
-            yield name, None if view is None else replace(view, entry=name.encode())
-
-
-# Ready and pending messages, and the logs of topics, for display.
-
-
-def ready(name: str, where: Filter, *, after: str = "", limit: int, with_log: bool = True) -> Scanned[EntryView]:
-    """Return a page of the ready messages that match: prioritised ones first, then in order.
-
-    Those of a group include the ones in the log of its topic, unless `with_log` is False.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-        StoreError: cannot reach Redis.
-    """
-    read = open_reader(name, with_log=with_log).ready
-    return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
-
-
-def pending(name: str, where: Filter, *, after: str = "", limit: int) -> Scanned[EntryView]:
-    """Return a page of the pending messages that match, in the order of delivery."""
-    read = open_reader(name).pending
-    return scan(lambda cursor, count: read(where, after=cursor, limit=count), where, after=after, limit=limit)
+            yield name, view_of_entry(self._config.name, entry, fields, self._chosen.where, state="log", ref=name)
 
 
 def in_log(
@@ -312,27 +333,37 @@ def in_log(
     newest_first: bool = False,
     after: str = "",
     limit: int,
-) -> Scanned[EntryView]:
+) -> Scanned[MessageView]:
     """Return a page of the messages of a topic's log that match, between two offsets, both included.
 
     `after` is the cursor at the end of the previous page.
+
+    Args:
+        topic: its name.
+        where: which messages.
+        since: the first offset, or a time.
+        until: the last offset, or a time.
+        newest_first: the order.
+        after: the cursor at the end of the page before.
+        limit: the most messages.
 
     Raises:
         UnknownTopic: the topic is not configured.
         InvalidOffset: `since`, `until` or `after` is invalid.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     config = get_config().topic(topic)
     wire = open_wire("inspect", config.connection)
     chosen = LogRange(since=since, until=until, newest_first=newest_first, where=where)
 
-    def read(cursor: str, count: int) -> Rows[EntryView]:
+    def read(cursor: str, count: int) -> Rows:
         return log_rows(config, wire, chosen, after=cursor, limit=count)
 
     return scan(read, where, after=after, limit=limit)
 
 
-def get_in_log(topic: str, entry: str) -> EntryView | None:
+def get_in_log(topic: str, entry: str) -> MessageView | None:
     """Return a message of a topic's log with all fields, or None if it no longer exists.
 
     Args:
@@ -348,16 +379,3 @@ def get_in_log(topic: str, entry: str) -> EntryView | None:
         config, entry = get_config().topic(partition_name(topic, number)), entry.partition(SEPARATOR)[0]
     chosen = LogRange(since=entry, until=entry, max_bytes=MAX_ENTRY_BYTES)
     return next((view for _, view in log_rows(config, open_wire("inspect", config.connection), chosen, limit=1)), None)
-
-
-def get(name: str, source: EntrySource, entry: bytes) -> EntryView | None:
-    """Return a ready or pending message, or None if it is neither now."""
-    return open_reader(name).entry(source, entry)
-
-
-def find(name: str, text: str) -> EntryView | None:
-    """Return a ready or pending message by its id if it can be found without a scan, else None.
-
-    That is so for prioritised messages, for messages that were published without an id, and in RSMQ's format.
-    """
-    return open_reader(name).find_entry(text.encode())

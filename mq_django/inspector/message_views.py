@@ -5,8 +5,9 @@ A reader decodes and filters messages. It builds views only of those that match,
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, get_args
 
 from mq_django.conf import get_config
 from mq_django.core.attempts import Attempt, read_history
@@ -17,23 +18,21 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import class_name
-from mq_django.core.wire import decode_entry, entry_ms
+from mq_django.core.wire import decode_entry, entry_ms, moment
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
+from mq_django.stores.handled import Ending
 from mq_django.stores.progress_reports import read_progress_of
 from mq_django.transport.connections import open_wires
 
-#: The place of a waiting message.
-Room = Literal["delayed", "unhandled", "parked"]
+#: Where a message is, or "handled": what became of it. Only topics have "log".
+MessageState = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled", "log"]
 
-#: The place of a ready or pending message, in the order of reading. Only groups of topics have "log". Queues in RSMQ's
-#: format have only "priority", which is RSMQ's sorted set.
-EntrySource = Literal["urgent", "priority", "ready", "log"]
-
-V = TypeVar("V")
+#: The states of messages that wait, as sorted sets with bodies.
+WaitingState = Literal["delayed", "unhandled", "parked"]
 
 #: Messages that a reader scanned: the cursor and the view of each, None if it does not match.
-Rows = Iterator[tuple[str, V | None]]
+Rows = Iterator[tuple[str, "MessageView | None"]]
 
 
 class Matcher(Protocol):
@@ -44,8 +43,11 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message, with the secrets in its data, headers and names replaced."""
+    """A message, with the secrets in its texts replaced, and what its state says about it."""
 
+    state: MessageState = "ready"
+    #: What finds it in its state again. One that begins with `u:` is a unique key, which may hold data.
+    ref: str = ""
     id: str
     #: Empty when it is not known.
     name: str = ""
@@ -62,9 +64,28 @@ class MessageView:
     published_ms: int | None = None
     expires_ms: int | None = None
     #: Why it is not a valid message; empty if it is.
-    error: str = ""
+    problem: str = ""
     #: Attempts, the last one first.
     attempts: Sequence[Attempt] = ()
+    #: When it became ready, is due, was buried, ended, or was published into the log, in ms since 1970.
+    at_ms: int | None = None
+    #: The consumer that holds or has handled it; empty for others.
+    consumer: str = ""
+    #: Of a pending one: ms since it was delivered or its lease was extended, which is repeated while it is held.
+    held_ms: int = 0
+    #: Why it is dead: `attempts`, `error`, `undecodable`, `crashed`, `expired` or `uncertain`.
+    reason: str = ""
+    error: str = ""
+    #: Empty on a page with several.
+    traceback: str = ""
+    #: How many attempts a dead one had.
+    tries: int = 0
+    #: The raw bytes of a dead one that could not be decoded, with secrets replaced.
+    raw: bytes = b""
+    #: What became of a handled one, when its handler started, and how many seconds it ran; None if unknown.
+    ending: Ending | None = None
+    started_ms: int | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("id", "name", "unique"):
@@ -72,58 +93,54 @@ class MessageView:
                 object.__setattr__(self, name, redact_forms(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingView:
-    """A waiting message."""
-
-    #: Its member in Redis: its id, `u:` + its unique key, or `p:` + its position.
-    member: bytes
-    #: A reference that may be shown: its id or position; empty if only its unique key finds it.
-    handle: bytes
-    room: Room
-    message: MessageView
-    #: When a delayed message is due, in ms since 1970.
-    due_ms: int | None
+def name_of(ref: str) -> bytes:
+    """Return the bytes of a reference: those of a member need not be UTF-8."""
+    return ref.encode(errors="surrogateescape")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryView:
-    """A message that is ready or pending."""
-
-    source: EntrySource
-    #: The id of its stream entry, or its member of `priority`.
-    entry: bytes
-    message: MessageView
-    #: When it became ready, in ms since 1970; None if unknown.
-    ready_ms: int | None = None
-    #: The consumer that holds it; empty if it is ready.
-    consumer: str = ""
-    #: Milliseconds since it was delivered or its lease was extended, which is repeated while it is held.
-    held_ms: int = 0
+def ref_of(name: bytes) -> str:
+    """Return the reference of an entry or a member."""
+    return name.decode(errors="surrogateescape")
 
 
 def view_of(
-    message: Message, *, size: int, history: str = "", error: str = "", traceback: str | None = None
+    message: Message, *, size: int, history: str = "", failure: tuple[str, str] | None = None, **about: Any
 ) -> MessageView:
     """Return the view of a message; if it cannot be built, a view with the error.
 
-    See attempts_of() for `history`, `error` and `traceback`.
+    See attempts_of() for `history` and `failure`. `about` are the attributes that its state adds.
     """
     try:
-        return _view_of(message, size, attempts_of(history, error=error, traceback=traceback))
-    except Exception as found:  # noqa: BLE001 - any program may have written the message
+        attempts = attempts_of(history, failure)
         return MessageView(
-            id=message.id, name=message.name, size=size, error=f"cannot be shown: {class_name(type(found))}"
+            id=message.id,
+            name=message.name,
+            data=redact(message.data),
+            has_data=True,
+            size=size,
+            attempt=message.attempt,
+            key=message.key,
+            priority=message.priority,
+            unique=message.unique,
+            headers=redact(message.headers),
+            published_ms=message.published_ms,
+            expires_ms=message.expires_ms,
+            attempts=attempts,
+            **about,
         )
+    except Exception as found:  # noqa: BLE001 - any program may have written the message
+        problem = f"cannot be shown: {class_name(type(found))}"
+        return MessageView(id=message.id, name=message.name, size=size, problem=problem, **about)
 
 
-def attempts_of(history: str, *, error: str = "", traceback: str | None = None) -> tuple[Attempt, ...]:
+def attempts_of(history: str, failure: tuple[str, str] | None = None) -> tuple[Attempt, ...]:
     """Return the attempts of a history, the last one first, each with its traceback and without secrets.
 
-    `error` and `traceback` are those of the last attempt, if stored separately, as in a dead letter.
+    `failure` is the error and the traceback of the last attempt, if stored separately, as in a dead letter.
     """
     found = read_history(history)
-    if found and traceback is not None:
+    if found and failure is not None:
+        error, traceback = failure
         found[-1] = found[-1]._replace(error=error or found[-1].error, traceback=traceback)
     shown: list[Attempt] = []
     # None means: the same traceback as the attempt before, which may no longer be in the history.
@@ -134,61 +151,33 @@ def attempts_of(history: str, *, error: str = "", traceback: str | None = None) 
     return tuple(reversed(shown))
 
 
-def _view_of(message: Message, size: int, attempts: Sequence[Attempt]) -> MessageView:
-    return MessageView(
-        id=message.id,
-        name=message.name,
-        data=redact(message.data),
-        has_data=True,
-        size=size,
-        attempt=message.attempt,
-        key=message.key,
-        priority=message.priority,
-        unique=message.unique,
-        headers=redact(message.headers),
-        published_ms=message.published_ms,
-        expires_ms=message.expires_ms,
-        attempts=attempts,
-    )
-
-
-def view_if(where: Matcher, message: Message, *, size: int, history: str = "") -> MessageView | None:
+def view_if(where: Matcher, message: Message, *, size: int, history: str = "", **about: Any) -> MessageView | None:
     """Return the view of a message, or None if it does not match."""
-    return view_of(message, size=size, history=history) if where.matches(message) else None
+    return view_of(message, size=size, history=history, **about) if where.matches(message) else None
 
 
-def without_data(where: Matcher, message_id: str, *, size: int, name: str = "", why: str = "") -> MessageView | None:
+def without_data(
+    where: Matcher, message_id: str, *, size: int, name: str = "", why: str = "", **about: Any
+) -> MessageView | None:
     """Return the view of an invalid message with the reason; without a reason, of one that is too long for a page."""
-    view = MessageView(id=message_id, name=name, size=size, error=redact_text(why))
+    view = MessageView(id=message_id, name=name, size=size, problem=redact_text(why), **about)
     return view if where.matches(view) else None
 
 
 def view_of_entry(
-    queue: str,
-    source: EntrySource,
-    entry: bytes,
-    flat: list[Any],
-    where: Matcher = NOTHING,
-    *,
-    consumer: str = "",
-    held_ms: int = 0,
-) -> EntryView | None:
+    queue: str, entry: bytes, flat: list[Any], where: Matcher = NOTHING, **about: Any
+) -> MessageView | None:
     """Return the view of a stream entry from its fields in a script's reply; None if it does not match."""
     sizes = [value if isinstance(value, int) else len(value) for value in flat[1::2]]
     is_cut = any(isinstance(value, int) for value in flat[1::2])
     found = None if is_cut or not flat else decode_entry(flat, queue=queue, stream=READY, entry=entry)
+    about["at_ms"] = entry_ms(entry)
     if isinstance(found, Delivery):
-        view = view_if(where, found.message, size=sum(sizes), history=found.history)
-    else:
-        fields = fields_of(flat)
-        name, message_id = text_of(fields.get(b"type")), text_of(fields.get(b"id")) or entry.decode()
-        why = found.reason if found else "" if is_cut else "deleted while it was pending"
-        view = without_data(where, message_id, size=sum(sizes), name=name, why=why)
-    if view is None:
-        return None
-    return EntryView(
-        source=source, entry=entry, message=view, ready_ms=entry_ms(entry), consumer=consumer, held_ms=held_ms
-    )
+        return view_if(where, found.message, size=sum(sizes), history=found.history, **about)
+    fields = fields_of(flat)
+    name, message_id = text_of(fields.get(b"type")), text_of(fields.get(b"id")) or entry.decode()
+    why = found.reason if found else "" if is_cut else "deleted while it was pending"
+    return without_data(where, message_id, size=sum(sizes), name=name, why=why, **about)
 
 
 logger = get_logger(__name__)
@@ -229,3 +218,34 @@ def progress_line(done: float, total: float | None, note: str, **_: object) -> s
     if progress.fraction is not None:
         text += f", {math.floor(progress.fraction * 100)} %"
     return f"{text}: {note}" if note else text
+
+
+def moment_text(ms: int | None) -> str | None:
+    """Return a time as text; None without one, or if it is no date: any program may have written it."""
+    with suppress(ValueError, OverflowError, OSError):
+        return None if ms is None else moment(ms)
+    return None
+
+
+def exported(view: MessageView) -> dict[str, Any]:
+    """Return a message as JSON values for a file, with the names of the attributes in Redis."""
+    row: dict[str, Any] = {
+        "id": view.id,
+        "type": view.name,
+        "data": view.data,
+        "partitionkey": view.key and redact_forms(view.key),
+        "headers": dict(view.headers),
+    }
+    if view.state == "dead":
+        failed = {"reason": view.reason, "error": view.error, "traceback": view.traceback}
+        row |= {**failed, "attempts": view.tries, "buried_ms": view.at_ms}
+        raw = {"unreadable": view.problem, "raw": view.raw.decode(errors="backslashreplace")}
+        return row | (raw if view.problem else {})
+    row |= {"priority": view.priority, "unique": view.unique, "attempt": view.attempt}
+    row |= {"published_ms": view.published_ms, "expires_ms": view.expires_ms}
+    if view.state in get_args(WaitingState):
+        row["due_ms"] = view.at_ms
+    if view.state == "handled":
+        times = {"started_ms": view.started_ms, "finished_ms": view.at_ms}
+        row |= {"ending": view.ending, **times, "consumer": view.consumer}
+    return row | ({"unreadable": view.problem} if view.problem else {})

@@ -74,7 +74,19 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
 
 
 def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome:
-    """Move dead letters by their message ids; see move()."""
+    """Move dead letters to another queue, each at its first attempt; a message keeps all that the other can hold.
+
+    Args:
+        name: the queue.
+        target: the queue that gets them, or the group of a topic.
+        message_ids: the ids of their messages.
+
+    Raises:
+        UnknownQueue: a queue is not configured.
+        NotSupported: dead letters cannot be moved there.
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
+    """
     check_target(name, target)
     config, left, outcome = get_config().queue(name), list(dict.fromkeys(message_ids)), Outcome()
     wire = open_wire("inspect", config.connection)

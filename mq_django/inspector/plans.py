@@ -7,7 +7,7 @@ from typing import Any
 from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.numbers import whole
 from mq_django.core.schedules import NEVER
-from mq_django.inspector.key_lines import KeyShare, noisy_command, noisy_keys
+from mq_django.inspector.key_lines import KeyShare, noisy_keys
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.schedules import TAKEN, Origin, PlannedSchedule, Schedules, SkippedTick, Statuses, statuses
 from mq_django.transport.connections import open_wire, open_wires
@@ -46,8 +46,6 @@ class LimitUse:
     keys: int
     #: A page of these keys, in the order of their next checks.
     page: Sequence[KeyUse]
-    #: The keys with the most messages of those that were fetched in this hour.
-    noisiest: Sequence[KeyShare] = ()
 
 
 def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
@@ -59,14 +57,11 @@ def limit_uses(
     configs: Sequence[QueueConfig], wires: Sequence[Wire], *, start: int = 0, count: int = 50
 ) -> list[LimitUse]:
     """Return the same of several queues, each of which has its wire: one round trip per server."""
-    trips = [
-        [LineStore(config, wire).look_command(start, count), noisy_command(config)]
-        for config, wire in zip(configs, wires, strict=True)
-    ]
-    return [_use(config, *replies) for config, replies in zip(configs, fan_out(wires, trips), strict=True)]
+    trips = [[LineStore(config, wire).look_command(start, count)] for config, wire in zip(configs, wires, strict=True)]
+    return [_use(reply) for (reply,) in fan_out(wires, trips)]
 
 
-def _use(config: QueueConfig, reply: Any, sketch: Any) -> LimitUse:
+def _use(reply: Any) -> LimitUse:
     now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
         KeyUse(
@@ -86,15 +81,11 @@ def _use(config: QueueConfig, reply: Any, sketch: Any) -> LimitUse:
         parked=parked,
         keys=keys,
         page=page,
-        noisiest=noisy_keys(sketch) if config.limits.of_keys else (),
     )
 
 
 def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> LimitUse:
-    """Return the usage of the limits of a queue with partitions, without the most frequent keys.
-
-    The share of a key is that of its partition.
-    """
+    """Return the usage of the limits of a queue with partitions."""
     page = sorted((key for each in found for key in each.page), key=lambda key: key.next_check_ms)
     return LimitUse(
         now_ms=max(each.now_ms for each in found),
@@ -120,6 +111,7 @@ __all__ = [
     "forget",
     "limits",
     "next_ticks",
+    "noisiest",
     "schedules",
 ]
 
@@ -175,3 +167,11 @@ def limits(name: str, *, count: int) -> LimitUse | None:
     configs = [config] if not config.parts else [*config.parts, config]
     found = limit_uses(configs, open_wires("inspect", [each.connection for each in configs]), count=count)
     return found[0] if len(found) == 1 else summed_use(found[:-1], found[-1], count=count)
+
+
+def noisiest(name: str) -> Sequence[KeyShare]:
+    """Return the keys that have most of the parked messages of a queue; of one with partitions none."""
+    config = get_config().queue(name)
+    if config.parts or not config.limits.of_keys:
+        return ()
+    return noisy_keys(config, open_wire("inspect", config.connection))

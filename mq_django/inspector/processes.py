@@ -12,7 +12,7 @@ from mq_django.core.running_handler import Progress
 from mq_django.core.stacks import Stacks, read_stacks
 from mq_django.errors import StoreError
 from mq_django.inspector.consumers import ConsumerView, State
-from mq_django.inspector.message_views import EntryView, progress_of
+from mq_django.inspector.message_views import MessageView, progress_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import held
@@ -26,7 +26,7 @@ from mq_django.transport.connections import open_wire
 Ask = Literal["quiet", "stop"]
 
 #: By queue and receipt: a message, and what its handler has reported last.
-Known = Mapping[str, Mapping[Receipt, tuple[EntryView, Progress | None]]]
+Known = Mapping[str, Mapping[Receipt, tuple[MessageView, Progress | None]]]
 
 #: The most running deliveries of one queue whose messages are read.
 MAX_RUNNING = 200
@@ -39,8 +39,7 @@ class RunningMessage:
     queue: str
     #: How long its handler has run, in ms.
     ms: int
-    #: The message.
-    entry: EntryView
+    message: MessageView
     #: What its handler has reported last.
     progress: Progress | None = None
 
@@ -165,8 +164,16 @@ def ask(who: str, what: Ask) -> list[str]:
     It reads this with its next heartbeat. A consumer that was asked to stop is not replaced. A supervisor stops with
     its last consumer.
 
+    Args:
+        who: the id of a consumer or of a supervisor.
+        what: "quiet" or "stop".
+
     Returns:
         The queues and groups that it consumes; empty if it is gone.
+
+    Raises:
+        StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     return _public(
         view.name
@@ -196,12 +203,12 @@ def _receipts(view: QueueView) -> Sequence[Receipt]:
 def _known(views: Sequence[QueueView]) -> Known:
     """Return the messages that live consumers are handling, with what their handlers have reported."""
     found = held({view.name: _receipts(view) for view in views})
-    running = [(queue, receipt, entry) for queue, entries in found.items() for receipt, entry in entries.items()]
-    reported = progress_of([(queue, entry.message.id) for queue, _, entry in running])
-    known: dict[str, dict[Receipt, tuple[EntryView, Progress | None]]] = {view.name: {} for view in views}
-    for (queue, receipt, entry), progress in zip(running, reported, strict=True):
-        known[queue][receipt] = (entry, progress)
-    return known
+    running = [(queue, receipt, message) for queue, known in found.items() for receipt, message in known.items()]
+    reported = progress_of([(queue, message.id) for queue, _, message in running])
+    both: dict[str, dict[Receipt, tuple[MessageView, Progress | None]]] = {view.name: {} for view in views}
+    for (queue, receipt, message), progress in zip(running, reported, strict=True):
+        both[queue][receipt] = (message, progress)
+    return both
 
 
 def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str, ConsumerView]]]:
@@ -216,12 +223,12 @@ def _housekeeping(views: Sequence[QueueView]) -> Mapping[str, Sequence[tuple[str
 def _process(found: Sequence[tuple[str, ConsumerView]], known: Known) -> ProcessView:
     _, one = found[0]
     running = [
-        RunningMessage(queue=queue, ms=item.ms, entry=entry, progress=progress)
+        RunningMessage(queue=queue, ms=item.ms, message=message, progress=progress)
         for queue, consumer in found
         for item in consumer.running
         # The others have finished since the heartbeat.
         if (item.source, item.entry) in known[queue]
-        for entry, progress in [known[queue][item.source, item.entry]]
+        for message, progress in [known[queue][item.source, item.entry]]
     ]
     return ProcessView(
         id=one.id,

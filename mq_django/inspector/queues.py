@@ -74,6 +74,7 @@ def queue(name: str, *, of: str = "") -> QueueView:
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     config = get_config().queue(name)
     parts = config.each_part
@@ -89,6 +90,7 @@ def activity(name: str, *, hours: int, of: str = "") -> Activity:
     Raises:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     return activity_in(get_config().queue(name), hours=hours, of=of)
 
@@ -146,6 +148,7 @@ def totals() -> Totals:
 
     Raises:
         StoreError: cannot reach any server.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     configs, today = all_configs(), int(clock.now()) // 86400
     happened = dict.fromkeys(WHAT, 0)

@@ -10,9 +10,9 @@ from mq_django.core.filters import Filterable
 from mq_django.core.messages import Place
 from mq_django.core.numbers import score_ms
 from mq_django.errors import StoreError, UnknownQueue
-from mq_django.inspector.message_views import EntryView
+from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.rsmq_reader import RsmqReader
-from mq_django.inspector.stream_reader import GroupReader, Receipt, StreamReader, one_queue, place_in
+from mq_django.inspector.stream_reader import GroupReader, Receipt, StreamReader, one_queue
 from mq_django.stores.dead_letters import next_to, open_dead_letters
 from mq_django.transport.connections import open_wire, open_wires
 from mq_django.transport.scripts import Command
@@ -38,7 +38,7 @@ def open_reader(name: str, *, with_log: bool = True) -> Reader:
     return reader_of(config, open_wire("inspect", config.connection), with_log=with_log)
 
 
-def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, EntryView]]:
+def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, MessageView]]:
     """Return the messages of deliveries that still exist, by their receipts, for each queue; a round trip per server.
 
     Queues that are not configured here, or cannot be read, have none.
@@ -46,7 +46,7 @@ def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Rece
     Raises:
         StoreError: cannot reach Redis.
     """
-    found: dict[str, Mapping[Receipt, EntryView]] = {queue: {} for queue in receipts}
+    found: dict[str, Mapping[Receipt, MessageView]] = {queue: {} for queue in receipts}
     asked: list[tuple[str, Reader, Wire, Command]] = []
     configs = [config for queue in receipts if (config := _config(queue)) is not None]
     for config, wire in zip(configs, open_wires("inspect", [config.connection for config in configs]), strict=True):
@@ -69,8 +69,8 @@ def _config(queue: str) -> QueueConfig | None:
 
 # The ids of all messages of a queue, wherever they are.
 
-#: Where a message is.
-MessageState = Literal["delayed", "unhandled", "parked", "ready", "pending", "dead"]
+#: The states of messages that have not ended, in an order in which a message that moves on is seen.
+STATES: Sequence[MessageState] = ("delayed", "unhandled", "parked", "pending", "ready", "dead")
 
 #: Messages read at a time.
 BATCH = 500
@@ -123,18 +123,18 @@ def ids(name: str) -> Iterator[tuple[MessageState, list[str]]]:
         return
     wire = open_wire("inspect", config.connection)
     reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
-    reads: dict[MessageState, Callable[[_Ids, str], Iterable[tuple[str, Any]]]] = {
-        "delayed": lambda found, after: reader.waiting("delayed", found, start=place_in(after), limit=BATCH)[2],
-        "unhandled": lambda found, after: reader.waiting("unhandled", found, start=place_in(after), limit=BATCH)[2],
-        "parked": lambda found, after: reader.waiting("parked", found, start=place_in(after), limit=BATCH)[2],
-        "pending": lambda found, after: reader.pending(found, after=after, limit=BATCH),
-        "ready": lambda found, after: reader.ready(found, after=after, limit=BATCH),
-        "dead": lambda found, after: (
-            (letter.entry, found.matches(letter)) for letter in dead.traits(limit=BATCH, first=next_to(after, "-"))
-        ),
-    }
-    for place, read in reads.items():
-        yield from ((place, found) for found in _pages(read))
+
+    def dead_rows(found: _Ids, after: str) -> Iterable[tuple[str, Any]]:
+        letters = dead.traits(limit=BATCH, first=next_to(after, "-"))
+        return ((letter.entry, found.matches(letter)) for letter in letters)
+
+    for state in STATES:
+        rows = (
+            dead_rows
+            if state == "dead"
+            else lambda found, after, at=state: reader.rows(at, found, after=after, limit=BATCH)
+        )
+        yield from ((state, found) for found in _pages(rows))
 
 
 def _pages(read: Callable[[_Ids, str], Iterable[tuple[str, Any]]]) -> Iterator[list[str]]:

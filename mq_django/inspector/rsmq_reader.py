@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mq_django.conf import RsmqConfig
-from mq_django.core.filters import NOTHING
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import Message, Undecodable
 from mq_django.core.numbers import score_ms
 from mq_django.core.rsmq_format import decode
 from mq_django.core.texts import line
 from mq_django.errors import DecodeError
-from mq_django.inspector.message_views import EntrySource, EntryView, Matcher, Room, Rows, WaitingView
-from mq_django.inspector.stream_reader import MAX_LISTED, Body, Receipt, RoomReader, place_in
+from mq_django.inspector.message_views import Matcher, MessageView, Rows, WaitingState, name_of
+from mq_django.inspector.stream_reader import MAX_LISTED, Body, Receipt, RoomReader, Source, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, reply_or_raise
@@ -34,19 +33,13 @@ class RsmqReader(RoomReader):
         key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.jobs]
         return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
 
-    def ready(
-        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
-    ) -> Rows[EntryView]:
-        """See StreamReader.ready()."""
+    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
         return self._ranked(self._keys.zset, where, place_in(after), limit, max_bytes)
 
-    def _is_ready(self, score: bytes, now_ms: int) -> bool:
-        return float(score) <= now_ms
+    def _is_ready(self, score: bytes) -> bool:
+        return float(score) <= self.now_ms
 
-    def pending(
-        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
-    ) -> Rows[EntryView]:
-        """See StreamReader.pending()."""
+    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
         keys, start = self._keys, place_in(after)
         (reply,) = self._wire.trip([("HGETALL", keys.owners)])
         flat = reply_or_raise(reply)
@@ -62,8 +55,8 @@ class RsmqReader(RoomReader):
             view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=held_ms)
             yield f"priority.{place}", view
 
-    def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
-        """See StreamReader.entry()."""
+    def entry(self, source: Source, entry: bytes) -> MessageView | None:
+        """See RoomReader.entry()."""
         keys = self._keys
         score, body, history = self._stored(entry)
         if score is None:
@@ -77,13 +70,13 @@ class RsmqReader(RoomReader):
         held_ms = self._held_ms(score, now_us // 1000)
         return self._entry_view(entry, body, history=history, consumer=_owner(owner), held_ms=held_ms)
 
-    def find_entry(self, named: bytes) -> EntryView | None:
+    def find_entry(self, named: bytes) -> MessageView | None:
         """See StreamReader.find_entry()."""
         return self.entry("priority", named)
 
-    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
-        """See StreamReader.place_of()."""
-        return "priority", receipt[1].rpartition(":")[0].encode()
+    def ref_of(self, receipt: Receipt) -> str | None:
+        """See StreamReader.ref_of()."""
+        return f"priority.{receipt[1].rpartition(':')[0]}"
 
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
         """See RoomReader.held_command(): a receipt here is the id and the receive count."""
@@ -92,15 +85,17 @@ class RsmqReader(RoomReader):
             args += (source + 1, entry.rpartition(":")[0])
         return scripts.command("rsmq_read", keys=[self._keys.hash], args=args) if receipts else None
 
-    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
         """See RoomReader.held_views()."""
         held = zip(receipts, reply_or_raise(reply), strict=True)
-        views = {at: self._entry_view(at[1].rpartition(":")[0].encode(), body) for at, body in held if body}
+        views = {
+            at: self._entry_view(at[1].rpartition(":")[0].encode(), body, consumer="") for at, body in held if body
+        }
         return {receipt: view for receipt, view in views.items() if view}
 
-    def before(self, source: EntrySource, entry: bytes) -> int:
+    def before(self, ref: str) -> int:
         """See StreamReader.before()."""
-        (rank,) = self._wire.trip([("ZRANK", self._keys.zset, entry)])
+        (rank,) = self._wire.trip([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
         return int(reply_or_raise(rank) or 0)
 
     def find_command(self, named: str) -> Command:
@@ -111,18 +106,18 @@ class RsmqReader(RoomReader):
         """See RoomReader.length_commands(): all places have an index."""
         return []
 
-    def find_waiting(self, named: bytes) -> WaitingView | None:
-        """See StreamReader.find_waiting()."""
+    def find_waiting(self, named: bytes) -> MessageView | None:
+        """See RoomReader.find_waiting()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
         (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=key_names, args=[named])])
         if reply_or_raise(reply) == b"MISSING":
             return None
-        room: Room = "delayed" if reply[0] == b"DELAYED" else "unhandled"
+        state: WaitingState = "delayed" if reply[0] == b"DELAYED" else "unhandled"
         score, body, history = self._stored(named)
-        return None if score is None else self._waiting_view(room, named, named, score, body, history=history)
+        return None if score is None else self._waiting_view(state, named, named, score, body, history=history)
 
-    def _room_command(self, room: Room, start: int, limit: int, max_bytes: int) -> Command:
+    def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
         if room != "delayed":
             return super()._room_command(room, start, limit, max_bytes)
         keys = self._keys

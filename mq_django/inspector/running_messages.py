@@ -11,7 +11,7 @@ from mq_django.core.numbers import whole
 from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.consumers import LANE_KINDS, ConsumerView, FullLanes, LaneKind
-from mq_django.inspector.message_views import EntrySource, EntryView
+from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.queue_view import Blocker, QueueView
 from mq_django.inspector.readers import held, open_reader
 from mq_django.inspector.stream_reader import Receipt
@@ -128,25 +128,25 @@ def _oldest(view: QueueView, running: Mapping[str, int], entries: Collection[_En
 
 # For how long the handlers of pending messages have been running, as of the last heartbeats.
 
-#: Consumer, place and entry of a running message -> for how long it has been running, in ms.
-RunTimes = Mapping[tuple[str, EntrySource, bytes], int]
+#: Consumer and reference of a running message -> for how long it has been running, in ms.
+RunTimes = Mapping[tuple[str, str], int]
 
 
 def run_times(queue: QueueView) -> RunTimes:
     """Return the run times of the messages that live consumers are handling: of each consumer the longest 20."""
-    place_of = open_reader(queue.name).place_of
-    found = {
-        (consumer.id, place_of((item.source, item.entry))): item.ms
+    ref_of = open_reader(queue.name).ref_of
+    return {
+        (consumer.id, ref): item.ms
         for consumer in queue.consumers
         if consumer.alive
         for item in consumer.running
+        if (ref := ref_of((item.source, item.entry))) is not None
     }
-    return {(name, *place): ms for (name, place), ms in found.items() if place is not None}
 
 
-def run_time(view: EntryView, times: RunTimes) -> int | None:
+def run_time(view: MessageView, times: RunTimes) -> int | None:
     """Return for how long a message has been running, in ms; None if no consumer has announced that it runs."""
-    return times.get((view.consumer, view.source, view.entry))
+    return times.get((view.consumer, view.ref))
 
 
 # What holds all lanes of a queue's consumers, so that its messages wait.
@@ -201,7 +201,7 @@ def _names(lanes: Sequence[FullLanes]) -> Mapping[tuple[str, Receipt], str]:
     except StoreError:
         # The queues were read, and are shown without this.
         return {}
-    return {(queue, receipt): view.message.name for queue in found for receipt, view in found[queue].items()}
+    return {(queue, receipt): view.name for queue in found for receipt, view in found[queue].items()}
 
 
 def _place(lanes: FullLanes) -> tuple[str, Receipt]:

@@ -2,10 +2,10 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
@@ -15,13 +15,13 @@ from mq_django.core.numbers import score_ms
 from mq_django.core.wire import decode_body, history_of, message_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector.message_views import (
-    EntrySource,
-    EntryView,
     Matcher,
+    MessageState,
     MessageView,
-    Room,
     Rows,
-    WaitingView,
+    WaitingState,
+    name_of,
+    ref_of,
     view_if,
     view_of_entry,
     without_data,
@@ -38,6 +38,10 @@ MAX_LISTED = 32 * 1024
 
 #: The most messages that are counted before a message.
 MAX_BEFORE = 1000
+
+#: Where ready and pending messages are, in the order of reading: the first part of their references. Only groups of
+#: topics have "log". Queues in RSMQ's format have only "priority", which is RSMQ's sorted set.
+Source = Literal["urgent", "priority", "ready", "log"]
 
 #: A delivery as in a heartbeat: the number of its stream, and its entry.
 Receipt = tuple[int, str]
@@ -56,6 +60,8 @@ class RoomReader(ABC):
         self._queue = config.name
         self._keys = config.keys
         self._wire = wire
+        #: When waiting messages were read last, by the clock of Redis, in ms since 1970.
+        self.now_ms = 0
 
     @property
     def queue(self) -> str:
@@ -75,30 +81,66 @@ class RoomReader(ABC):
         """Return the command that reads the messages of deliveries; None if there is nothing to read."""
 
     @abstractmethod
-    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
         """Return the messages of the deliveries that still exist, from the reply to held_command()."""
 
-    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, EntryView]:
+    def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, MessageView]:
         """Return the messages of the deliveries that still exist, by their receipts."""
         command = self.held_command(receipts, max_bytes=max_bytes)
         return self.held_views(receipts, self._wire.trip([command])[0]) if command else {}
 
-    def waiting(
-        self, room: Room, where: Matcher = NOTHING, *, start: int, limit: int, max_bytes: int = MAX_LISTED
-    ) -> tuple[int, int, Rows[WaitingView]]:
-        """Return now, the number of waiting messages of one kind, and those from `start` on.
+    def rows(
+        self,
+        state: MessageState,
+        where: Matcher = NOTHING,
+        *,
+        after: str = "",
+        limit: int,
+        max_bytes: int = MAX_LISTED,
+    ) -> Rows:
+        """Yield up to `limit` messages after a cursor, of those that are ready, pending or wait.
 
-        Delayed ones are ordered by due time, unhandled ones by name, parked ones by key and position.
+        Ready ones are in the order of delivery: urgent ones, prioritised ones, then the others. Prioritised ones
+        include those with a negative priority, though they are delivered last. Delayed ones are ordered by due time,
+        unhandled ones by name, parked ones by key and position.
         """
-        now_ms, total, found = self._page(self._room_command(room, start, limit, max_bytes))
-        handles = self._handles([member for member, _, _ in found])
-        rows = (
-            (str(rank), self._waiting_view(room, handles.get(member, member), member, score, body, where))
-            for rank, (member, score, body) in enumerate(found, start + 1)
-        )
-        return now_ms, total, rows
+        if state == "ready":
+            return self._ready(where, after, limit, max_bytes)
+        if state == "pending":
+            return self._pending(where, after, limit, max_bytes)
+        for waiting in get_args(WaitingState):
+            if state == waiting:
+                return self._waiting(waiting, where, place_in(after), limit, max_bytes)
+        raise NotSupported(f"No queue has {state} messages here")
 
-    def _room_command(self, room: Room, start: int, limit: int, max_bytes: int) -> Command:
+    @abstractmethod
+    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows: ...
+
+    @abstractmethod
+    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows: ...
+
+    def _waiting(self, state: WaitingState, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows:
+        found = self._page(self._room_command(state, start, limit, max_bytes))
+        handles = self._handles([member for member, _, _ in found])
+        for rank, (member, score, body) in enumerate(found, start + 1):
+            yield str(rank), self._waiting_view(state, handles.get(member, member), member, score, body, where)
+
+    def get(self, state: MessageState, ref: str) -> MessageView | None:
+        """Return a message by its reference in the state that it has now, or None if it has ended or moved on."""
+        if state in get_args(WaitingState):
+            return self.find_waiting(name_of(ref))
+        source, _, name = ref.partition(".")
+        return next((self.entry(each, name_of(name)) for each in get_args(Source) if each == source), None)
+
+    @abstractmethod
+    def entry(self, source: Source, entry: bytes) -> MessageView | None:
+        """Return a ready or pending message, or None."""
+
+    @abstractmethod
+    def find_waiting(self, named: bytes) -> MessageView | None:
+        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
+
+    def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
         keys = {"delayed": self._keys.due, "unhandled": self._keys.unhandled, "parked": self._keys.parked}
         return self._page_command(keys[room], start, limit, max_bytes)
 
@@ -106,18 +148,18 @@ class RoomReader(ABC):
         args = [start, start + limit - 1, max_bytes]
         return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
-    def _page(self, command: Command) -> tuple[int, int, list[tuple[bytes, bytes, Body]]]:
-        now_ms, total, *flat = reply_or_raise(self._wire.trip([command])[0])
+    def _page(self, command: Command) -> list[tuple[bytes, bytes, Body]]:
+        self.now_ms, _total, *flat = reply_or_raise(self._wire.trip([command])[0])
         bodies = [None if body == -1 else body for body in flat[2::3]]
-        return now_ms, total, list(zip(flat[::3], flat[1::3], bodies, strict=True))
+        return list(zip(flat[::3], flat[1::3], bodies, strict=True))
 
     def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the handles of members that contain a unique key: see WaitingView.handle."""
+        """Return the handles of members that contain a unique key: empty if only the key finds the message."""
         return {}
 
     def _waiting_view(
         self,
-        room: Room,
+        state: WaitingState,
         handle: bytes,
         member: bytes,
         score: bytes,
@@ -125,43 +167,30 @@ class RoomReader(ABC):
         where: Matcher = NOTHING,
         *,
         history: str = "",
-    ) -> WaitingView | None:
-        view = self._view(member, body, where, history=history, handle=handle)
-        due_ms = score_ms(score) if room == "delayed" else None
-        return (
-            None if view is None else WaitingView(member=member, handle=handle, room=room, message=view, due_ms=due_ms)
-        )
+    ) -> MessageView | None:
+        due_ms = score_ms(score) if state == "delayed" else None
+        about = {"state": state, "ref": ref_of(handle or member), "at_ms": due_ms}
+        return self._view(member, body, where, history=history, handle=handle, **about)
 
     def _entry_view(
-        self,
-        member: bytes,
-        body: Body,
-        where: Matcher = NOTHING,
-        *,
-        history: str = "",
-        consumer: str = "",
-        held_ms: int = 0,
-    ) -> EntryView | None:
-        """Return a message of a sorted set that is ready or pending, or None if it does not match."""
-        view = self._view(member, body, where, history=history)
-        return (
-            None
-            if view is None
-            else EntryView(source="priority", entry=member, message=view, consumer=consumer, held_ms=held_ms)
-        )
+        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", **held: Any
+    ) -> MessageView | None:
+        """Return a message of a sorted set that is ready, or pending if it is `held`; None if it does not match."""
+        state = "pending" if held else "ready"
+        return self._view(member, body, where, history=history, state=state, ref=f"priority.{ref_of(member)}", **held)
 
-    def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows[EntryView]:
+    def _ranked(self, key: str, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows:
         """Yield the ready messages of a sorted set."""
-        now_ms, _, found = self._page(self._page_command(key, start, limit, max_bytes))
+        found = self._page(self._page_command(key, start, limit, max_bytes))
         for rank, (member, score, body) in enumerate(found, start + 1):
-            if self._is_ready(score, now_ms):
+            if self._is_ready(score):
                 yield f"priority.{rank}", self._entry_view(member, body, where)
 
-    def _is_ready(self, score: bytes, now_ms: int) -> bool:
+    def _is_ready(self, score: bytes) -> bool:
         return True
 
     def _view(
-        self, member: bytes, body: Body, where: Matcher = NOTHING, *, history: str = "", handle: bytes = b""
+        self, member: bytes, body: Body, where: Matcher, *, history: str = "", handle: bytes = b"", **about: Any
     ) -> MessageView | None:
         """Return the view of a message in a sorted set, or None if it does not match."""
         size, why = body if isinstance(body, int) else len(body or b""), ""
@@ -170,11 +199,11 @@ class RoomReader(ABC):
         if isinstance(body, bytes):
             try:
                 message, own_history = self._decoded(member, body)
-                return view_if(where, message, size=size, history=history or own_history)
+                return view_if(where, message, size=size, history=history or own_history, **about)
             except (DecodeError, UnicodeDecodeError) as error:
                 why = str(error)
         message_id = (handle or member).decode(errors="backslashreplace")
-        return without_data(where, message_id, size=size, why=why)
+        return without_data(where, message_id, size=size, why=why, **about)
 
     def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
         """Return the message in a body, and its history."""
@@ -190,17 +219,17 @@ def place_in(cursor: str) -> int:
 
 # Read queues and groups of topics: ready and pending messages in streams and in `priority`.
 
-SOURCES: tuple[EntrySource, ...] = get_args(EntrySource)
-_STREAMS: dict[EntrySource, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
+SOURCES: tuple[Source, ...] = get_args(Source)
+_STREAMS: dict[Source, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
 
 #: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
-_ROOMS: dict[int, Room] = {1: "delayed", 2: "unhandled", 4: "parked"}
+_WAITING: dict[int, WaitingState] = {1: "delayed", 2: "unhandled", 4: "parked"}
 
 
 class StreamReader(RoomReader):
     """Reads the messages of one queue. Read-only."""
 
-    sources: ClassVar[Sequence[EntrySource]] = SOURCES[:-1]
+    sources: ClassVar[Sequence[Source]] = SOURCES[:-1]
 
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
@@ -210,26 +239,20 @@ class StreamReader(RoomReader):
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
 
-    def ready(
-        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
-    ) -> Rows[EntryView]:
-        """Yield up to `limit` ready messages: urgent ones, prioritised ones, then the others in order.
+    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+        return self._by_source(partial(self._ready_in, where, max_bytes), after, limit)
 
-        Prioritised ones include those with a negative priority, though they are delivered last. `after` is the cursor
-        of the last message of the previous page.
-        """
-        return self._by_source(partial(self._ready, where, max_bytes), after, limit)
+    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+        return self._by_source(partial(self._pending_in, where, max_bytes), after, limit)
 
-    def _by_source(
-        self, read: Callable[[EntrySource, str, int], Rows[EntryView]], after: str, limit: int
-    ) -> Rows[EntryView]:
+    def _by_source(self, read: Callable[[Source, str, int], Rows], after: str, limit: int) -> Rows:
         begin, position = _cursor(after)
         for source in self.sources[SOURCES.index(begin) :]:
             for row in read(source, position if source == begin else "", limit) if limit > 0 else ():
                 limit -= 1
                 yield row
 
-    def _ready(self, where: Matcher, max_bytes: int, source: EntrySource, after: str, limit: int) -> Rows[EntryView]:
+    def _ready_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
             yield from self._ranked(self._keys.priority, where, place_in(after), limit, max_bytes)
             return
@@ -237,27 +260,21 @@ class StreamReader(RoomReader):
         command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, fields in zip(flat[::2], flat[1::2], strict=True):
-            yield f"{source}.{entry.decode()}", view_of_entry(self._queue, source, entry, fields, where)
+            ref = f"{source}.{entry.decode()}"
+            yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref)
 
-    def pending(
-        self, where: Matcher = NOTHING, *, after: str = "", limit: int, max_bytes: int = MAX_LISTED
-    ) -> Rows[EntryView]:
-        """Yield up to `limit` pending messages, with their consumers and for how long these hold them."""
-        return self._by_source(partial(self._pending, where, max_bytes), after, limit)
-
-    def _pending(self, where: Matcher, max_bytes: int, source: EntrySource, after: str, limit: int) -> Rows[EntryView]:
+    def _pending_in(self, where: Matcher, max_bytes: int, source: Source, after: str, limit: int) -> Rows:
         if source == "priority":
             return
         args: list[Argument] = [self._keys.group, f"({after}" if after else "-", limit, max_bytes]
         command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
         flat = reply_or_raise(self._wire.trip([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
-            holder = consumer.decode(errors="backslashreplace")
-            view = view_of_entry(self._queue, source, entry, fields, where, consumer=holder, held_ms=idle)
-            yield f"{source}.{entry.decode()}", view
+            ref = f"{source}.{entry.decode()}"
+            yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
 
-    def entry(self, source: EntrySource, entry: bytes) -> EntryView | None:
-        """Return a ready or pending message, or None."""
+    def entry(self, source: Source, entry: bytes) -> MessageView | None:
+        """See RoomReader.entry()."""
         keys, text = self._keys, entry.decode(errors="replace")
         if source == "priority":
             replies = self._wire.trip([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
@@ -271,24 +288,24 @@ class StreamReader(RoomReader):
         )
         if not reply_or_raise(found):
             return None
-        flat = found[0][1]
-        if isinstance(pending, Exception) or not pending:
-            return view_of_entry(self._queue, source, entry, flat)
-        _, consumer, idle, _ = pending[0]
-        holder = consumer.decode(errors="backslashreplace")
-        return view_of_entry(self._queue, source, entry, flat, consumer=holder, held_ms=idle)
+        is_held = not isinstance(pending, Exception) and pending
+        held = _held_by(*pending[0][1:3]) if is_held else {}
+        return view_of_entry(self._queue, entry, found[0][1], ref=f"{source}.{text}", **held)
 
-    def find_entry(self, named: bytes) -> EntryView | None:
-        """Return a message that can be found by its id without a scan, or None: see entries.find()."""
-        first: EntrySource = "priority"
+    def find_entry(self, named: bytes) -> MessageView | None:
+        """Return a ready or pending message that can be found by its id without a scan, or None.
+
+        Prioritised messages can, and messages that were published without an id.
+        """
+        first: Source = "priority"
         sources = (first, *(source for source in self.sources if source != first))
         return next((found for source in sources if (found := self.entry(source, named))), None)
 
-    def place_of(self, receipt: Receipt) -> tuple[EntrySource, bytes] | None:
-        """Return where the message of a delivery is, as in an EntryView; None if the receipt is not valid."""
+    def ref_of(self, receipt: Receipt) -> str | None:
+        """Return the reference of the message of a delivery; None if the receipt is not valid."""
         source = next((source for source in self.sources if _STREAMS.get(source) == receipt[0]), None)
         # The receipt of a log's entry ends with the group's generation.
-        return None if source is None else (source, receipt[1].partition("@")[0].encode())
+        return None if source is None else f"{source}.{receipt[1].partition('@')[0]}"
 
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
         """See RoomReader.held_command()."""
@@ -297,12 +314,14 @@ class StreamReader(RoomReader):
             args += (number + 1, entry)
         return scripts.command("entries_read", keys=list(self._keys.streams()), args=args) if args[1:] else None
 
-    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, EntryView]:
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
         """See RoomReader.held_views()."""
         names = {number: source for source, number in _STREAMS.items()}
         found = zip(self._held(receipts).items(), reply_or_raise(reply), strict=True)
         views = {
-            at: view_of_entry(self._queue, names[at[0]], entry.encode(), flat) for (at, entry), flat in found if flat
+            at: view_of_entry(self._queue, entry.encode(), flat, state="pending", ref=f"{names[at[0]]}.{entry}")
+            for (at, entry), flat in found
+            if flat
         }
         return {receipt: view for receipt, view in views.items() if view}
 
@@ -312,13 +331,15 @@ class StreamReader(RoomReader):
         entries = {receipt: receipt[1].partition("@")[0] for receipt in receipts if receipt[0] in numbers}
         return {receipt: entry for receipt, entry in entries.items() if is_entry(entry)}
 
-    def before(self, source: EntrySource, entry: bytes) -> int:
+    def before(self, ref: str) -> int:
         """Count the messages before a ready one, up to about `MAX_BEFORE`."""
         keys = self._keys
+        source, _, entry = ref.partition(".")
         return self._before([keys.ready, keys.urgent, keys.priority], source, entry)
 
-    def _before(self, key_names: Sequence[str], source: EntrySource, entry: bytes) -> int:
-        command = scripts.command("entries_before", keys=key_names, args=[self._keys.group, source, entry, MAX_BEFORE])
+    def _before(self, key_names: Sequence[str], source: str, entry: str) -> int:
+        args: list[Argument] = [self._keys.group, source, name_of(entry), MAX_BEFORE]
+        command = scripts.command("entries_before", keys=key_names, args=args)
         return int(reply_or_raise(self._wire.trip([command])[0]))
 
     def find_command(self, named: str) -> Command:
@@ -329,14 +350,14 @@ class StreamReader(RoomReader):
         """See RoomReader.length_commands()."""
         return [("XLEN", stream) for stream in self._keys.streams()]
 
-    def find_waiting(self, named: bytes) -> WaitingView | None:
-        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
+    def find_waiting(self, named: bytes) -> MessageView | None:
+        """See RoomReader.find_waiting()."""
         (reply,) = self._wire.trip([self._find_command(named)])
-        if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _ROOMS:
+        if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _WAITING:
             return None
         number, score, body, member = reply
         handle = self._handles([member]).get(member, member)
-        return self._waiting_view(_ROOMS[number], handle, member, score, body or None)
+        return self._waiting_view(_WAITING[number], handle, member, score, body or None)
 
     def _find_command(self, named: bytes) -> Command:
         keys = self._keys
@@ -357,7 +378,7 @@ class StreamReader(RoomReader):
         pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
         return {name: value for name, value in pairs if value is not None}
 
-    def _stream(self, source: EntrySource) -> str:
+    def _stream(self, source: Source) -> str:
         return self._keys.streams()[_STREAMS[source]]
 
 
@@ -371,14 +392,20 @@ class GroupReader(StreamReader):
         super().__init__(config, wire)
         self.topic = config.topic
 
-    def before(self, source: EntrySource, entry: bytes) -> int:
+    def before(self, ref: str) -> int:
         """See StreamReader.before(): a group reads its own messages before the log."""
+        source, _, entry = ref.partition(".")
         if source != "log":
-            return super().before(source, entry)
+            return super().before(ref)
         return self._before([self._stream("log"), self._keys.ready, self._keys.priority], "ready", entry)
 
 
-def _cursor(text: str) -> tuple[EntrySource, str]:
+def _held_by(consumer: bytes, held_ms: int) -> dict[str, Any]:
+    """Return what a view says of a pending message."""
+    return {"state": "pending", "consumer": consumer.decode(errors="backslashreplace"), "held_ms": held_ms}
+
+
+def _cursor(text: str) -> tuple[Source, str]:
     """Return the source and position of a cursor; the beginning if it is invalid."""
     source, _, position = text.partition(".")
     if source == "priority" and position.isdecimal() and len(position) < 16:
@@ -416,7 +443,9 @@ class Scanned(Generic[T]):
     after: str
 
 
-def scan(read: Callable[[str, int], Rows[T]], where: Filter, *, after: str, limit: int) -> Scanned[T]:
+def scan(
+    read: Callable[[str, int], Iterator[tuple[str, T | None]]], where: Filter, *, after: str, limit: int
+) -> Scanned[T]:
     """Return up to `limit` of the rows of `read` that match, and the cursor to continue from.
 
     `read` gets a cursor and the number of messages to scan. At most `MAX_SCANNED` are scanned.

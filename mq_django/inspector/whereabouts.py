@@ -16,10 +16,8 @@ from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.partitions import public_name
 from mq_django.errors import MQError, StoreError
-from mq_django.inspector import dead_letters, message_lists
-from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.message_lists import HandledView, find_handled, find_waiting
-from mq_django.inspector.message_views import EntryView, WaitingView
+from mq_django.inspector import message_lists
+from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.queues import all_configs, wires_of
 from mq_django.inspector.readers import Ended, Reader, ended, reader_of
 from mq_django.inspector.stream_reader import Scanned
@@ -29,9 +27,7 @@ from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import fan_out
 
 #: Where a message is, or what became of it. `log` is that of a topic.
-FoundIn = Literal[
-    "delayed", "unhandled", "parked", "ready", "pending", "dead", "handled", "expired", "replaced", "result", "log"
-]
+FoundIn = MessageState | Literal["expired", "replaced", "result"]
 
 #: The most places that are returned.
 MAX_FOUND = 50
@@ -55,12 +51,12 @@ class FoundMessageIn:
     #: A queue, a group as `topic:group`, or for its log a topic.
     queue: str
     place: FoundIn
-    view: WaitingView | EntryView | DeadLetterView | HandledView | Ended | TaskEnding
+    view: MessageView | Ended | TaskEnding
 
     @property
     def is_current(self) -> bool:
         """Return whether this is the latest that is known: it is not if the message may have been redriven since."""
-        return not isinstance(self.view, HandledView) or self.view.ending != "buried"
+        return not isinstance(self.view, MessageView) or self.view.ending != "buried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +75,13 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
 
     Ready and pending messages are scanned only if no other place has it, for up to `seconds` in total.
 
+    Args:
+        message_id: its id, or `u:` and its unique key.
+        seconds: for how long ready and pending messages are searched.
+
     Raises:
         StoreError: cannot reach Redis.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     deadline = time.monotonic() + seconds
     # An argument of a command line may have what UTF-8 cannot encode.
@@ -137,20 +138,15 @@ def _is_hit(reply: Any) -> bool:
 
 def _in_indexes(config: QueueConfig, message_id: str) -> Iterator[FoundMessageIn]:
     """Yield the places of a queue that have a message and an index."""
-    name = config.name
-    if (waiting := find_waiting(name, message_id.encode())) is not None:
-        yield FoundMessageIn(queue=name, place=waiting.room, view=waiting)
-    elif (entry := message_lists.find(name, message_id)) is not None:
-        yield _entry(name, entry)
-    if (dead := dead_letters.find(name, message_id)) is not None and (letter := dead_letters.get(name, dead)):
-        yield FoundMessageIn(queue=name, place="dead", view=letter)
-    handled = find_handled(name, message_id)
-    if handled is not None:
-        yield FoundMessageIn(queue=name, place="handled", view=handled)
+    name, is_handled = config.name, False
+    is_unique = message_id.startswith(UNIQUE_PREFIX)
+    for view in message_lists.in_indexes(name, message_id, by_unique=is_unique):
+        is_handled = view.state == "handled"
+        yield FoundMessageIn(queue=name, place=view.state, view=view)
     gone = ended(name, message_id)
     if gone is not None:
         yield FoundMessageIn(queue=name, place=_ENDED[gone.place.value], view=gone)
-    if handled is None and (task := _task(config, message_id)) is not None:
+    if not is_handled and (task := _task(config, message_id)) is not None:
         yield FoundMessageIn(queue=name, place="result", view=task)
 
 
@@ -166,8 +162,8 @@ def _task(config: QueueConfig, message_id: str) -> TaskEnding | None:
     return None
 
 
-def _entry(queue: str, view: EntryView) -> FoundMessageIn:
-    return FoundMessageIn(queue=queue, place="pending" if view.consumer else "ready", view=view)
+#: Reads a part of what is searched.
+_Read = Callable[..., Scanned[MessageView]]
 
 
 class _Scan:
@@ -180,15 +176,15 @@ class _Scan:
         self._topics = {public_name(reader.topic) for reader in readers if reader.topic}
         names = [reader.queue for reader in readers]
         # Nothing is pending for long, so these are short. Those of a group have what is pending in the log.
-        parts = [(name, partial(message_lists.pending, name)) for name in names]
-        parts += [(name, partial(message_lists.ready, name, with_log=False)) for name in names]
+        parts: list[tuple[str, _Read]] = [(name, partial(message_lists.messages, name, "pending")) for name in names]
+        parts += [(name, partial(message_lists.messages, name, "ready", with_log=False)) for name in names]
         parts += [(topic, partial(message_lists.in_log, topic)) for topic in sorted(self._topics)]
         self.not_searched = self._search([(name, read, "") for name, read in parts])
 
-    def _search(self, parts: list[tuple[str, Callable[..., Scanned[EntryView]], str]]) -> list[str]:
+    def _search(self, parts: list[tuple[str, _Read, str]]) -> list[str]:
         """Search until the message is found; return the names of what was not searched to its end."""
         while parts:
-            left: list[tuple[str, Callable[..., Scanned[EntryView]], str]] = []
+            left: list[tuple[str, _Read, str]] = []
             for place, (name, read, after) in enumerate(parts):
                 if time.monotonic() > self._deadline:
                     return sorted({each for each, *_ in (*left, *parts[place:])})
@@ -200,7 +196,7 @@ class _Scan:
             parts = left
         return []
 
-    def _step(self, name: str, read: Callable[..., Scanned[EntryView]], after: str) -> str:
+    def _step(self, name: str, read: _Read, after: str) -> str:
         """Read a part, and return the cursor behind it; "" at the end."""
         try:
             found = read(where=self._where, after=after, limit=1)
@@ -208,6 +204,5 @@ class _Scan:
             self.errors[name] = str(error)
             return ""
         for view in found.rows:
-            is_log = name in self._topics
-            self.found.append(FoundMessageIn(queue=name, place="log", view=view) if is_log else _entry(name, view))
+            self.found.append(FoundMessageIn(queue=name, place=view.state, view=view))
         return found.after

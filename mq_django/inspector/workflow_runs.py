@@ -240,6 +240,7 @@ def look_at_runs(*, state: str = "", name: str = "", after: str = "", limit: int
 
     Raises:
         StoreError: Redis cannot be reached.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     part = name.casefold()
 
@@ -301,8 +302,12 @@ def count_alive() -> int:
 def run(run_id: str) -> RunView | None:
     """Return a run, or None if there is none with this id.
 
+    Args:
+        run_id: its id.
+
     Raises:
         StoreError: Redis cannot be reached.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     if not is_run_id(run_id):
         return None
@@ -409,6 +414,7 @@ def look_at_steps(view: RunView, *, state: str = "", after: int = 0, limit: int)
 
     Raises:
         StoreError: Redis cannot be reached.
+        ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     reader, end = open_run_reader(view.id), min(view.last, after + MAX_STEPS_LOOKED)
     found: list[StepState] = []

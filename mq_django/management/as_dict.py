@@ -1,15 +1,11 @@
 """Values of the inspector as JSON, for the command `mq`."""
 
-from contextlib import suppress
 from typing import Any
 
 from mq_django.core.redaction import redact
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import moment
-from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.message_lists import HandledView
-from mq_django.inspector.message_views import EntryView, MessageView, WaitingView
+from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.processes import ProcessView, SupervisorView
 from mq_django.inspector.queue_view import Pause, QueueView
 from mq_django.inspector.topics import GroupStats
@@ -34,10 +30,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
             found = {"error": queue.error} if queue.error else {**states, **counts, **lanes}
             return {"queue": queue.name, **found, **_pause(queue.pause)}
         case [MessageView() as message]:
-            data = message.data if message.has_data else None
-            return {"id": message.id, "name": message.name, "attempt": message.attempt, "data": data}
-        case [WaitingView() | DeadLetterView() | HandledView() | EntryView() as view]:
-            return _placed(view)
+            return _message(message)
         case [GroupStats() as group]:
             return _group(group)
         case [ScheduleStatus() as schedule]:
@@ -49,33 +42,30 @@ def as_dict(*views: Any) -> dict[str, Any]:
     raise TypeError(f"mq cannot show {repr_of(views)}")
 
 
-def _placed(view: WaitingView | DeadLetterView | HandledView | EntryView) -> dict[str, Any]:
-    """Return a message with what its place says about it."""
-    row = as_dict(view.message)
-    match view:
-        case WaitingView():
-            return {**row, "due": moment_text(view.due_ms)}
-        case DeadLetterView():
-            return {**row, "reason": view.reason, "error": view.error}
-        case HandledView():
+def _message(view: MessageView) -> dict[str, Any]:
+    """Return a message with what its state says about it."""
+    data = view.data if view.has_data else None
+    if view.state == "log":
+        return {"entry": view.ref, "at": moment_text(view.at_ms), "id": view.id, "name": view.name, "data": data}
+    row = {"id": view.id, "name": view.name, "attempt": view.attempt, "data": data}
+    match view.state:
+        case "dead":
+            row |= {"reason": view.reason, "error": view.error}
+        case "handled":
             took = None if view.seconds is None else round(view.seconds, 6)
-            times = {"at": moment_text(view.finished_ms), "seconds": took}
-            return {**row, "ending": view.ending, **times, "consumer": view.consumer or None}
-    del row["attempt"]
-    return {"entry": view.entry.decode(), "at": moment_text(view.ready_ms), **row}
+            row |= {"ending": view.ending, "at": moment_text(view.at_ms), "seconds": took}
+            row["consumer"] = view.consumer or None
+        case "pending":
+            row |= {"consumer": view.consumer, "held_s": view.held_ms // 1000}
+        case "delayed" | "unhandled" | "parked":
+            row["due"] = moment_text(view.at_ms)
+    return row
 
 
 def _pause(found: Pause | None) -> dict[str, Any]:
     if found is None:
         return {}
     return {"paused_by": found.who, "paused_since": moment_text(found.since_ms), "paused_reason": found.reason}
-
-
-def moment_text(ms: int | None) -> str | None:
-    """Return a time as text; None without one, or if it is no date: any program may have written it."""
-    with suppress(ValueError, OverflowError, OSError):
-        return None if ms is None else moment(ms)
-    return None
 
 
 def progress_fields(progress: Progress | None) -> dict[str, Any]:
@@ -152,8 +142,8 @@ def _consumer(supervisor: SupervisorView, process: ProcessView) -> dict[str, Any
         "running": [
             {
                 "queue": item.queue,
-                "id": item.entry.message.id,
-                "name": item.entry.message.name,
+                "id": item.message.id,
+                "name": item.message.name,
                 "ms": item.ms,
                 **progress_fields(item.progress),
             }

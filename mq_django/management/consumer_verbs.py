@@ -95,8 +95,8 @@ def _running(process: ProcessView) -> list[dict[str, Any]]:
     return [
         {
             "queue": item.queue,
-            "id": item.entry.message.id,
-            "name": item.entry.message.name,
+            "id": item.message.id,
+            "name": item.message.name,
             "seconds": item.ms // 100 / 10,
         }
         for item in process.running

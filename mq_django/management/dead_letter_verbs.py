@@ -8,13 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import dead_letters, moves
-from mq_django.inspector.dead_letters import resubmit as put_back
-from mq_django.management.as_dict import moment_text
+from mq_django.inspector.dead_letters import resubmit_message
+from mq_django.inspector.message_views import moment_text
 from mq_django.management.job_verbs import add_job_options, preview, result_of, run_job
 from mq_django.management.listing import add_filter, filter_of, given
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
@@ -71,16 +70,10 @@ def add_resubmit(parser: argparse.ArgumentParser) -> None:
 def resubmit(options: Options, _: Terminal) -> VerbResult:
     """Put a dead letter back into its queue with other data, as a new message."""
     queue, message_id, written = options["queue"], options["id"], options["data"]
-    made = None
-    for part in get_config().queue(queue).places_of(message_id):
-        entry = dead_letters.find(part.name, message_id)
-        if entry is None:
-            continue
-        try:
-            made = put_back(part.name, entry, sys.stdin.read() if written == "-" else written)
-        except DecodeError as error:
-            raise CommandError(f"The data is {error}", returncode=2) from error
-        break
+    try:
+        made = resubmit_message(queue, message_id, sys.stdin.read() if written == "-" else written)
+    except DecodeError as error:
+        raise CommandError(f"The data is {error}", returncode=2) from error
     if made is None:
         raise CommandError(f"Queue {escape(queue)} has no dead letter {escape(message_id)} that can be resubmitted.")
     return VerbResult({"id": made}, [made])

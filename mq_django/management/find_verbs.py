@@ -2,29 +2,24 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from mq_django.conf import get_config
-from mq_django.core.filters import Filter
 from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import Place
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import escape
-from mq_django.inspector import dead_letters, explain, message_lists
-from mq_django.inspector.dead_letters import DeadLetterView
-from mq_django.inspector.explain import reason, why
-from mq_django.inspector.message_lists import HandledView, find_handled, search_waiting
-from mq_django.inspector.message_views import EntryView, MessageView, WaitingView, progress_line, progress_of
+from mq_django.inspector import explain, message_lists
+from mq_django.inspector.explain import why
+from mq_django.inspector.message_views import MessageView, moment_text, progress_line, progress_of
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.readers import Ended, ended
-from mq_django.inspector.stream_reader import Scanned
 from mq_django.inspector.whereabouts import FoundMessageIn, TaskEnding, Whereabouts, find_everywhere
-from mq_django.management.as_dict import as_dict, moment_text, progress_fields
-from mq_django.management.listing import View, whole
+from mq_django.management.as_dict import as_dict, progress_fields
 from mq_django.management.terminal import Heading, Options, Terminal, Verb, VerbResult, table
 
 # Find a message in all queues, for the verbs `find`, `why` and `show` of the command `mq`.
@@ -95,21 +90,13 @@ def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
 # The verbs `find`, `why` and `show` of the command `mq`: one message.
 
 #: A message, or what became of it.
-Found = View | Ended
+Found = MessageView | Ended
 
 
 #: What became of a message, as a sentence with the time.
 _ENDS = {
     Place.EXPIRED: "It was discarded at {}, because it had expired.",
     Place.REPLACED: "It was replaced at {} by another message with its unique key.",
-}
-
-#: What became of a message in the history of a queue, as a sentence with the time.
-HANDLED_ENDS = {
-    "handled": "It was handled at {}.",
-    "expired": "It was discarded at {}, because it had expired.",
-    "buried": "It became a dead letter at {}, which was deleted or redriven since.",
-    "cancelled": "It was cancelled at {}, when a consumer had it.",
 }
 
 
@@ -155,7 +142,7 @@ def show(options: Options, terminal: Terminal) -> VerbResult:
     place, found = _find(queue, options["id"])
     if isinstance(found, Ended):
         return find({**options, "queue": queue}, terminal)
-    found = whole(queue, found)
+    found = message_lists.get_message(queue, found.state, found.ref) or found
     row = {"place": place, "why": _cause(queue, found)["sentence"], **_facts(found), **_progress(queue, found)}
     return VerbResult(row, _page(row))
 
@@ -174,7 +161,7 @@ def _part_of(queue: str, message_id: str) -> str:
 
 def _progress(queue: str, found: Found) -> dict[str, Any]:
     """Return what the handler of a message has reported; nothing if it has not."""
-    return {} if isinstance(found, Ended) else progress_fields(progress_of([(queue, found.message.id)])[0])
+    return {} if isinstance(found, Ended) else progress_fields(progress_of([(queue, found.id)])[0])
 
 
 def _find(queue: str, message_id: str) -> tuple[str, Found]:
@@ -183,20 +170,9 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     Raises:
         CommandError: nothing is known of it.
     """
-    waiting = search_waiting(queue, message_id)
-    if waiting is not None:
-        return waiting.room, waiting
-    for place, read in (("ready", message_lists.ready), ("pending", message_lists.pending)):
-        view = _scanned(read, queue, Filter(id=message_id))
-        if view is not None:
-            return place, view
-    dead = dead_letters.find(queue, message_id)
-    letter = None if dead is None else dead_letters.get(queue, dead)
-    if letter is not None:
-        return "dead", letter
-    handled = find_handled(queue, message_id)
-    if handled is not None:
-        return "handled", handled
+    view = message_lists.find_message(queue, message_id)
+    if view is not None:
+        return view.state, view
     gone = ended(queue, message_id)
     if gone is not None:
         return gone.place.value, gone
@@ -207,50 +183,34 @@ def _find(queue: str, message_id: str) -> tuple[str, Found]:
     raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def _scanned(read: Callable[..., Scanned[EntryView]], queue: str, where: Filter) -> EntryView | None:
-    """Return the first message that matches, after as many scans as that takes."""
-    after = ""
-    while True:
-        found = read(queue, where, after=after, limit=1)
-        if found.rows or not found.after:
-            return found.rows[0] if found.rows else None
-        after = found.after
-
-
 def _cause(queue: str, found: Found) -> dict[str, Any]:
     """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
     if isinstance(found, Ended):
         return {"kind": found.place.value, "sentence": _ENDS[found.place].format(moment_text(found.ms))}
-    if isinstance(found, DeadLetterView):
-        error = f" Error: {escape(found.error)}" if found.error else ""
-        return {"kind": "dead", "sentence": f"It is a dead letter: {escape(reason(found.reason))}.{error}"}
-    if isinstance(found, HandledView):
-        sentence = HANDLED_ENDS[found.ending].format(moment_text(found.finished_ms) or "an unknown time")
-        return {"kind": found.ending, "sentence": sentence}
-    view = look_at(queue)
-    cause = explain.why_waiting(found, view) if isinstance(found, WaitingView) else explain.why_entry(found, view)
+    if found.state in ("dead", "handled"):
+        return {"kind": found.ending or "dead", "sentence": explain.ending_of(found)}
+    cause = explain.cause_of(found, look_at(queue))
     numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
     texts = {"consumer": cause.consumer, "key": redact_forms(cause.key)}
     return {
         "kind": cause.kind,
-        "sentence": why(cause, name=found.message.name, can_see_data=True),
+        "sentence": why(cause, name=found.name, can_see_data=True),
         **{name: value for name, value in {**numbers, **texts}.items() if value},
     }
 
 
-def _facts(found: View) -> dict[str, Any]:
-    message = found.message
-    row = {**_about(message)}
-    match found:
-        case WaitingView():
-            row["due"] = moment_text(found.due_ms)
-        case EntryView():
-            row |= {"ready": moment_text(found.ready_ms), "consumer": found.consumer or None}
-        case DeadLetterView():
-            row |= {"reason": found.reason, "error": found.error, "buried": moment_text(found.buried_ms)}
-        case HandledView():
-            times = {"started": moment_text(found.started_ms), "finished": moment_text(found.finished_ms)}
-            row |= {"ending": found.ending, **times, "consumer": found.consumer or None}
+def _facts(found: MessageView) -> dict[str, Any]:
+    row, at = _about(found), moment_text(found.at_ms)
+    match found.state:
+        case "dead":
+            row |= {"reason": found.reason, "error": found.error, "buried": at}
+        case "handled":
+            row |= {"ending": found.ending, "started": moment_text(found.started_ms), "finished": at}
+            row["consumer"] = found.consumer or None
+        case "ready" | "pending":
+            row |= {"ready": at, "consumer": found.consumer or None}
+        case _:
+            row["due"] = at
     attempts = [
         {
             "number": attempt.number,
@@ -260,11 +220,11 @@ def _facts(found: View) -> dict[str, Any]:
             "error": attempt.error,
             "traceback": attempt.traceback or None,
         }
-        for attempt in message.attempts
+        for attempt in found.attempts
     ]
-    if isinstance(found, DeadLetterView) and not attempts and found.traceback:
+    if not attempts and found.traceback:
         row["traceback"] = found.traceback
-    return {**row, "data": message.data if message.has_data else None, "attempts": attempts}
+    return {**row, "data": found.data if found.has_data else None, "attempts": attempts}
 
 
 def _about(message: MessageView) -> dict[str, Any]:
@@ -279,7 +239,7 @@ def _about(message: MessageView) -> dict[str, Any]:
         "expires": moment_text(message.expires_ms),
         "size": message.size,
         "headers": dict(message.headers) or None,
-        "problem": message.error or None,
+        "problem": message.problem or None,
     }
 
 

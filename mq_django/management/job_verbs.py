@@ -13,12 +13,11 @@ from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.dead_letters import DeadLetterView
 from mq_django.inspector.jobs import BackgroundJob, JobPlace
+from mq_django.inspector.message_views import MessageView, moment_text
 from mq_django.inspector.queues import quick_stats, require_queue
 from mq_django.management.argument_types import whole
-from mq_django.management.as_dict import moment_text
-from mq_django.management.listing import View, filter_of, scans
+from mq_django.management.listing import filter_of, scans
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
 
 #: Seconds between two looks at a job.
@@ -151,14 +150,14 @@ def add_job_options(parser: argparse.ArgumentParser, *, when: str = "") -> None:
 def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] | None = None) -> VerbResult:
     """Return how many messages match, and the first of them. Adds the names of those that were read to `names`."""
     queue, place, where = options["queue"], _place(options), filter_of(options)
-    total, examples, counted, more = quick_stats(queue).own(place), list[View](), 0, False
+    total, examples, counted, more = quick_stats(queue).own(place), list[MessageView](), 0, False
     names = set() if names is None else names
     scanned = 0
     for found in scans(queue, place, where, with_log=False):
         examples += found.rows[: EXAMPLES - len(examples)]
         counted, scanned = counted + len(found.rows), scanned + found.scanned
         more = bool(found.after)
-        names.update(view.message.name for view in found.rows)
+        names.update(view.name for view in found.rows)
         if where == NOTHING or counted >= MAX_COUNTED:
             break
         terminal.progress(scanned, total, f"{counted} found, {scanned} of {total} scanned")
@@ -171,9 +170,9 @@ def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] 
     return VerbResult({"dry_run": True, "count": counted, "at_least": more, "examples": rows}, lines)
 
 
-def _example(view: View) -> dict[str, str]:
-    error = {"error": view.error} if isinstance(view, DeadLetterView) else {}
-    return {"id": view.message.id, "name": view.message.name, **error}
+def _example(view: MessageView) -> dict[str, str]:
+    error = {"error": view.error} if view.state == "dead" else {}
+    return {"id": view.id, "name": view.name, **error}
 
 
 def _place(options: Options) -> JobPlace:

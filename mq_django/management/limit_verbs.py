@@ -14,14 +14,11 @@ from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import KeyLine, LineHead
+from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.plans import LimitUse
 from mq_django.management.argument_types import page_size
-from mq_django.management.as_dict import moment_text
 from mq_django.management.job_verbs import result_of
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
-
-#: The most noisy keys of a queue that are shown.
-MAX_NOISY = 5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +53,7 @@ def limits(options: Options, _: Terminal) -> VerbResult:
 def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
     if use is None:
         return {"queue": config.name, "limits": [], "parked": 0, "parked_keys": 0, "keys": [], "noisy": []}
-    found = config.limits
+    found, noisy = config.limits, plans.noisiest(config.name) if use.parked else ()
     counts = [
         _count("concurrency", found.concurrency, use.concurrent),
         *_of_keys(found),
@@ -77,7 +74,7 @@ def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
             }
             for key in use.page
         ],
-        "noisy": [{"key": redact_forms(each.key), "share": round(each.share, 3)} for each in use.noisiest[:MAX_NOISY]],
+        "noisy": [{"key": redact_forms(each.key), "share": round(each.share, 3)} for each in noisy],
     }
 
 
@@ -99,8 +96,8 @@ def _rate(name: str, rate: Rate | None, used: int | None = None) -> dict[str, An
 
 
 def share_words(share: float) -> str:
-    """Return the share of a key of the messages that were fetched in this hour."""
-    return f"about {share * 100:.0f} % of the messages fetched this hour"
+    """Return the share of a key of the parked messages."""
+    return f"about {share * 100:.0f} % of the parked messages"
 
 
 def _count(name: str, most: int | None, used: int | None = None) -> dict[str, Any]:
@@ -210,7 +207,6 @@ def _line_row(found: KeyLine) -> dict[str, Any]:
             }
             for head in found.heads
         ],
-        "share": None if found.share is None else round(found.share, 3),
     }
 
 
@@ -224,8 +220,6 @@ def _line_text(found: KeyLine) -> Iterator[str]:
         yield ""
     yield from table(row["first"])
     yield f"{found.parked} parked"
-    if found.share is not None:
-        yield f"The key has {share_words(found.share)}."
 
 
 VERBS = (

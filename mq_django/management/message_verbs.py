@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 from django.core.management.base import CommandError
 
@@ -13,14 +13,14 @@ from mq_django.core.jsontext import loads
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
 from mq_django.inspector import actions, dead_letters
-from mq_django.inspector.dead_letters import exported, exported_dead_letters
-from mq_django.inspector.message_lists import HandledView
-from mq_django.inspector.message_views import EntryView, WaitingView
+from mq_django.inspector.message_lists import get_message
+from mq_django.inspector.message_lists import messages as list_messages
+from mq_django.inspector.message_views import MessageState, MessageView, exported
 from mq_django.inspector.queues import quick_stats
 from mq_django.management.argument_types import cursor, page_size
 from mq_django.management.as_dict import as_dict
 from mq_django.management.job_verbs import add_job_options, preview, result_of, run_job
-from mq_django.management.listing import PLACES, View, add_filter, filter_of, filter_text, first, given, scans, whole
+from mq_django.management.listing import PLACES, add_filter, filter_of, filter_text, first, given, scans
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
 from mq_django.producers import queues
 
@@ -61,10 +61,9 @@ def cancel(options: Options, terminal: Terminal) -> VerbResult:
         return _remove(options, terminal, "cancelled")
     if given(options) or options["rate"] or options["background"] or options["dry_run"]:
         raise CommandError("A filter, --rate, --background and --dry-run need --place.", returncode=2)
-    members = [name.encode(errors="surrogateescape") for name in ids]
     if not options["running"]:
-        return result_of(actions.cancel(options["queue"], members), "cancelled", ids=len(ids))
-    outcome = actions.cancel(options["queue"], members, running=True, force=options["force"])
+        return result_of(actions.cancel(options["queue"], ids), "cancelled", ids=len(ids))
+    outcome = actions.cancel(options["queue"], ids, running=True, force=options["force"])
     result = result_of(outcome, "cancelled", ids=len(ids))
     lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
     return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
@@ -84,18 +83,16 @@ def purge(options: Options, terminal: Terminal) -> VerbResult:
 
 
 def _remove(options: Options, terminal: Terminal, done: str) -> VerbResult:
-    queue, place, criteria = options["queue"], options["place"], filter_of(options)
+    place = options["place"]
     if options["dry_run"]:
         return preview(options, terminal, done)
-    count = quick_stats(queue).own(place)
+    count = quick_stats(options["queue"]).own(place)
     if not options["yes"]:
         terms = filter_text(options)
         which = f"those of the {count} {place} messages that match {terms}" if terms else f"{count} messages"
         verb = "deletes" if done == "deleted" else "cancels"
         raise CommandError(f"This {verb} {escape(which)}. Confirm with --yes.", returncode=2)
-    if place == "dead" or criteria or options["rate"] or options["background"]:
-        return run_job(options, terminal, "delete", done)
-    return result_of(actions.purge(queue, place, at_most=count, seconds=float("inf")), done)
+    return run_job(options, terminal, "delete", done)
 
 
 def add_delete(parser: argparse.ArgumentParser) -> None:
@@ -125,18 +122,11 @@ def add_peek_options(parser: argparse.ArgumentParser) -> None:
 
 def peek(options: Options, _: Terminal) -> VerbResult:
     """Show the first messages of a place that match."""
-    where = filter_of(options)
-    page = first(options["queue"], options["place"], where, after=options["after"] or "", limit=options["limit"])
-    rows = [_peek_row(view) for view in page.rows]
+    read = partial(list_messages, options["queue"], options["place"], filter_of(options))
+    page = first(read, after=options["after"] or "", limit=options["limit"])
+    rows = list(map(as_dict, page.rows))
     note = f"There are more: --after {page.after}" if page.after and rows else ""
     return VerbResult(rows, table(rows) or ["No messages."], note=note)
-
-
-def _peek_row(view: View) -> dict[str, Any]:
-    if not isinstance(view, EntryView):
-        return as_dict(view)
-    held = {"consumer": view.consumer, "held_s": view.held_ms // 1000} if view.consumer else {}
-    return {**as_dict(view.message), **held}
 
 
 # The verb `export` of the command `mq`: messages as JSON lines.
@@ -151,36 +141,16 @@ def add_export_options(parser: argparse.ArgumentParser) -> None:
 def export(options: Options, terminal: Terminal) -> None:
     """Print the messages that match, one JSON object a line, as they are read."""
     queue, place, where = options["queue"], options["place"], filter_of(options)
-    rows = exported_dead_letters(queue, where) if place == "dead" else _messages(queue, place, where)
-    for row in rows:
-        terminal.write(json.dumps(row, ensure_ascii=True))
+    found = dead_letters.every(queue, where) if place == "dead" else _messages(queue, place, where)
+    for view in found:
+        terminal.write(json.dumps(exported(view), ensure_ascii=True))
 
 
-def _messages(queue: str, place: str, where: Filter) -> Iterator[dict[str, Any]]:
+def _messages(queue: str, state: MessageState, where: Filter) -> Iterator[MessageView]:
     for part in get_config().queue(queue).each_part:
-        for found in scans(part.name, place, where):
+        for found in scans(part.name, state, where):
             for view in found.rows:
-                yield _export_row(view if view.message.has_data else whole(part.name, view))
-
-
-def _export_row(view: View) -> dict[str, Any]:
-    message = view.message
-    row = {
-        **exported(message),
-        "priority": message.priority,
-        "unique": message.unique,
-        "attempt": message.attempt,
-        "published_ms": message.published_ms,
-        "expires_ms": message.expires_ms,
-    }
-    if isinstance(view, WaitingView):
-        row["due_ms"] = view.due_ms
-    if isinstance(view, HandledView):
-        ended = {"ending": view.ending, "started_ms": view.started_ms, "finished_ms": view.finished_ms}
-        row |= {**ended, "consumer": view.consumer}
-    if message.error:
-        row["unreadable"] = message.error
-    return row
+                yield view if view.has_data else get_message(part.name, state, view.ref) or view
 
 
 # The verb `publish` of the command `mq`.

@@ -14,12 +14,12 @@ from django.db import DEFAULT_DB_ALIAS
 
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.outbox_service import OutboxService, destinations_of, outbox_services
-from mq_django.core.texts import escape, repr_of
+from mq_django.core.texts import escape, listing, repr_of
 from mq_django.inspector import outbox_rows
+from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.outbox_rows import OutboxRow
 from mq_django.inspector.outbox_views import OutboxView, outbox_databases, outboxes
 from mq_django.management.argument_types import duration, page_size, whole
-from mq_django.management.as_dict import moment_text
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
 from mq_django.outbox.databases import outbox_aliases
 from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
@@ -88,7 +88,7 @@ def outbox(options: Options, _: Terminal) -> VerbResult:
 
 def _check_database(alias: str) -> None:
     if alias not in outbox_databases():
-        known = ", ".join(outbox_databases()) or "none"
+        known = listing(outbox_databases())
         message = f"The database {repr_of(escape(alias))} has no outbox. Databases with one: {known}."
         raise CommandError(message, returncode=2)
 

@@ -13,8 +13,9 @@ from mq_django.core.texts import escape
 from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.inspector import plans
+from mq_django.inspector.message_views import moment_text
 from mq_django.management.argument_types import page_size
-from mq_django.management.as_dict import as_dict, moment_text
+from mq_django.management.as_dict import as_dict
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
 from mq_django.producers.schedules import schedules
 

@@ -29,10 +29,11 @@ from mq_django.core.wire import moment
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import Activity, NameActivity, Spread
 from mq_django.inspector.found_problems import KINDS, problems
+from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.outbox_views import OutboxView, outboxes_of
 from mq_django.inspector.queue_view import RECENT, Problem, QueueView
 from mq_django.management.argument_types import address, count, period, whole
-from mq_django.management.as_dict import as_dict, moment_text
+from mq_django.management.as_dict import as_dict
 from mq_django.management.ports import open_port
 from mq_django.management.terminal import Heading, Options, Terminal, Verb, VerbResult, away_text, busy_with, table
 

@@ -3,6 +3,7 @@
 import argparse
 import re
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -13,10 +14,9 @@ from mq_django.core.offsets import Offset
 from mq_django.core.texts import escape
 from mq_django.inspector import message_lists
 from mq_django.inspector import topics as inspected
-from mq_django.inspector.message_views import EntryView
 from mq_django.management.argument_types import cursor, page_size
 from mq_django.management.as_dict import as_dict
-from mq_django.management.listing import filter_of
+from mq_django.management.listing import filter_of, first
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
 from mq_django.producers import topics
 
@@ -89,24 +89,17 @@ def show_topics(_options: Options, _: Terminal) -> VerbResult:
 def log(options: Options, _: Terminal) -> VerbResult:
     """Show the first messages of a range of a log that match."""
     since, until = place(options["since"]), place(options["until"])
-    where, limit, after = filter_of(options, ("name", "key")), options["limit"], options["after"] or ""
-    rows: list[EntryView] = []
-    while True:
-        page = message_lists.in_log(
-            options["topic"],
-            where,
-            since=since,
-            until=until,
-            newest_first=options["newest_first"],
-            after=after,
-            limit=limit - len(rows),
-        )
-        rows += page.rows
-        after = page.after
-        if len(rows) == limit or not after:
-            break
-    found = list(map(as_dict, rows))
-    note = f"There are more: --after {after}" if after and rows else ""
+    read = partial(
+        message_lists.in_log,
+        options["topic"],
+        filter_of(options, ("name", "key")),
+        since=since,
+        until=until,
+        newest_first=options["newest_first"],
+    )
+    page = first(read, after=options["after"] or "", limit=options["limit"])
+    found = list(map(as_dict, page.rows))
+    note = f"There are more: --after {page.after}" if page.after and found else ""
     return VerbResult(found, table(found) or ["No messages."], note=note)
 
 

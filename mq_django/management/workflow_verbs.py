@@ -8,10 +8,10 @@ from django.core.management.base import CommandError
 from mq_django.core.flow_graph import RunProblem, RunProblemKind
 from mq_django.core.texts import escape, repr_of
 from mq_django.inspector import workflow_runs
+from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.run_check import check_runs
 from mq_django.inspector.workflow_runs import RUN_STATES, STEP_STATES, RunView, StepLine
 from mq_django.management.argument_types import count, page_size
-from mq_django.management.as_dict import moment_text
 from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
 from mq_django.producers import workflow_run
 from mq_django.producers.workflow_run import REPAIRS, repair

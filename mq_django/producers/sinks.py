@@ -15,10 +15,10 @@ from django.utils.module_loading import import_string
 from mq_django.core.exactly_once import current_database, is_manual
 from mq_django.core.publication import Publication, uses_outbox, with_headers
 from mq_django.core.queue_configs import DeliveryOptions
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
-from mq_django.signals import message_published
+from mq_django.signals import message_published, send_signal
 from mq_django.transport import test_mode
 from mq_django.transport.connections import clients_closed, open_wire
 from mq_django.transport.sessions import REPLICA_MS, ReplicaWire, Wire
@@ -154,10 +154,10 @@ def announce(sender: type, publication: Publication, message_id: str) -> None:
     `message_id` is that of another message if that one keeps the unique key.
     """
     message = publication.message
-    message_published.send_robust(
-        sender, queue=message.queue, message_id=message_id, name=message.name, message=message
+    send_signal(
+        message_published, sender, queue=message.queue, message_id=message_id, name=message.name, message=message
     )
-    publication_sent.send_robust(sender, publication=publication, message_id=message_id)
+    send_signal(publication_sent, sender, publication=publication, message_id=message_id)
 
 
 class Publisher(Protocol):
@@ -296,7 +296,7 @@ def check_sending(using: object, *, on_commit: object, robust: object, outbox: o
     if not isinstance(robust, bool):
         raise InvalidMessage(f"robust must be True or False, not {repr_of(robust)}")
     if using is not None and using not in list(connections):
-        known = ", ".join(connections)
+        known = listing(connections)
         raise InvalidMessage(f"using must be the alias of a database, not {repr_of(using)}; DATABASES has {known}")
 
 

@@ -17,6 +17,7 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, MQError, UnknownQueue, UnknownRun
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.workflow_steps import RunFailure, StepCourier, advance, failure_of, open_home, publish_starts
+from mq_django.signals import send_signal
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import BATCH, KEPT_MS, Advanced, Event, LeftWork, Start, StepState, WorkflowHome
 from mq_django.transport.connections import open_wire
@@ -361,7 +362,7 @@ class PendingRun:
         if holder:
             self.run.id = holder
         else:
-            run_started.send_robust(Run, run=self.run)
+            send_signal(run_started, Run, run=self.run)
         return self.run
 
 

@@ -195,6 +195,16 @@ def _sources(config: QueueConfig, wire: Wire, place: JobPlace) -> Iterator[Sourc
         yield SortedSet(config, wire, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[place])
 
 
+def delete_found(
+    config: QueueConfig, wire: Wire, source: Source, found: Sequence[FoundMessage], step: JobStep
+) -> list[str]:
+    """Delete messages that a scan has found, and return the ids of those that were still there."""
+    words = source.delete([message.member for message in found], step)
+    deleted = [message.id for message, word in zip(found, words, strict=False) if word == "DELETED"]
+    note_ended(wire, config, deleted)
+    return deleted
+
+
 def _words(wire: Wire, script: str, keys: list[str], args: list[Argument]) -> list[str]:
     reply = reply_or_raise(wire.trip([scripts.command(script, keys=keys, args=args)])[0])
     return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
@@ -367,10 +377,9 @@ class BackgroundJobs:
             for message in found
             if (message.published_ms is None or message.published_ms < until_ms) and order.criteria.matches(message)
         ]
-        step = JobStep(worker, str(after), len(found), LEASE_MS, order.place)
-        words = source.delete([message.member for message in chosen], step)
-        deleted = [message.id for message, word in zip(chosen, words, strict=False) if word == "DELETED"]
-        note_ended(self._wire, self._config, deleted)
+        delete_found(
+            self._config, self._wire, source, chosen, JobStep(worker, str(after), len(found), LEASE_MS, order.place)
+        )
         return _pause(job, len(chosen))
 
     def _end(self, place: JobPlace, state: State, worker: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
@@ -155,9 +155,6 @@ class Store(Protocol):
 
     def find(self, id_or_unique: str) -> Lookup:
         """Find a waiting message."""
-
-    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """Delete about `limit` ready or waiting messages, in one place or all; return how many, 0 when none is left."""
 
     def held_by(self, consumer: str, *, limit: int) -> Sequence[Delivery | Undecodable]:
         """Return up to `limit` of the deliveries that a consumer holds. Counts no attempt and extends nothing."""

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 from mq_django.conf import QueueConfig
-from mq_django.core import clock
 from mq_django.core.limits import Rate, key_hash
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import whole
@@ -189,8 +188,6 @@ class LineStore(StreamStore):
         args = [*self._arguments(consumer), count, self._turn, _flag(limits.ordered), _flag(fair is not None)]
         args += self._weights
         key_names = [*self._key_names(), keys.due, keys.unhandled, keys.dead, keys.tags]
-        if limits.of_keys:
-            key_names.append(keys.noisy(clock.now_ms() // 3_600_000))
         return scripts.command("lines_fetch", keys=key_names, args=args)
 
     def _key_names(self) -> list[str]:

@@ -11,7 +11,7 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.numbers import whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import StoreError
-from mq_django.signals import message_cancelled
+from mq_django.signals import message_cancelled, send_signal
 from mq_django.stores.partition_wire import PUBLISH
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
@@ -206,7 +206,7 @@ def announce_cancelled(
     """Send the signal for messages that were deleted before they were handled. Errors of receivers are logged."""
     for each in message_ids if message_cancelled.receivers else ():
         message_id = each.decode(errors="replace") if isinstance(each, bytes) else each
-        message_cancelled.send_robust(CancelResult, queue=config.public_name, message_id=message_id, error=how)
+        send_signal(message_cancelled, CancelResult, queue=config.public_name, message_id=message_id, error=how)
 
 
 def note_rows(wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes]) -> None:

@@ -41,7 +41,7 @@ def disagreement(config: DeliveryOptions, found: str) -> str:
     what = config.counted_as.format(config=config)
     if found == CLOSED:
         return f"{what} accepts no messages while its number of partitions is changed"
-    known = "no partitions" if found == "1" else f"{truncate(line(found), 40)} partitions"
+    known = "no partitions" if found == "1" else f"{truncate(line(found), 40) or repr(found)} partitions"
     return (
         f"{what} has {known} in Redis, and PARTITIONS is {config.partitions} here: use the settings of the other "
         f"processes, or {config.other_count.format(config=config)}"
@@ -76,7 +76,6 @@ WAKE = frozenset(
         "dead_resubmit",
         "lines_skip",
         "stream_delete",
-        "stream_purge",
         "topic_seek",
         "waiting_cancel",
         "waiting_delete",

@@ -8,7 +8,7 @@ program receives a message after it became visible again, the count differs, and
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
@@ -243,16 +243,6 @@ class RsmqStore:
         found = self._decoded(id_or_unique.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
         return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
-
-    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge(); messages that other programs have received stay."""
-        keys = self._keys
-        key_names, rank = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried], 0
-        while True:
-            deleted, left, seen = self._run("rsmq_purge", key_names, [min(limit, BATCH), rank, place])
-            if deleted or not seen:
-                return int(deleted)
-            rank += left
 
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""

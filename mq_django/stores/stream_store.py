@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby
-from typing import Literal
 
 from mq_django.conf import QueueConfig
 from mq_django.core.logs import get_logger
@@ -14,7 +13,6 @@ from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, 
 from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.control import OrderSwitch
 from mq_django.stores.counters import Slots
-from mq_django.stores.outbox_marks import note_ended, wants_ended
 from mq_django.stores.requests import CancelRequests
 from mq_django.stores.results import ready_command
 from mq_django.stores.settling import Settling
@@ -182,19 +180,6 @@ class StreamStore:
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
         return self.waiting.find(id_or_unique)
-
-    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge()."""
-        keys = self.keys
-        places = [keys.ready, keys.urgent, keys.due, keys.priority, keys.unhandled, keys.parked]
-        index = [keys.waiting, keys.unique, keys.claims, keys.step_notes, keys.permits, keys.next_checks]
-        args: list[Argument] = [self.keys.group, limit, place, *(["1"] if wants_ended(self.config) else [])]
-        command = scripts.command("stream_purge", keys=[*places, *index], args=args)
-        deleted = reply_or_raise(self._wire.trip([command])[0])
-        if not isinstance(deleted, list):
-            return int(deleted)
-        note_ended(self._wire, self.config, deleted)
-        return len(deleted)
 
     def release_unhandled(self, names: Iterable[str] | None, *, limit: int) -> int:
         """See Store.release_unhandled()."""

@@ -5,7 +5,7 @@ are those of a queue. Other groups are not affected.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
@@ -15,12 +15,12 @@ from mq_django.core.messages import CancelResult, Delivery
 from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.errors import NotSupported
 from mq_django.stores.base import Depths
-from mq_django.stores.settling import BATCH, log_receipts, stream_receipts
+from mq_django.stores.settling import log_receipts, stream_receipts
 from mq_django.stores.sources import Source, Taken
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_stats import stats_of_group
 from mq_django.transport import scripts
-from mq_django.transport.scripts import Argument, Command
+from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
 
 logger = get_logger(__name__)
@@ -133,15 +133,6 @@ class TopicStore(StreamStore):
     def cancel_requests(self) -> Mapping[str, bool]:
         """See Store.cancel_requests()."""
         return {}
-
-    def purge(self, *, limit: int, place: Literal["", "ready", "delayed", "unhandled", "parked"] = "") -> int:
-        """See Store.purge(); entries of the log stay there for other groups, and this group skips them."""
-        deleted = super().purge(limit=limit, place=place)
-        if deleted or place not in ("", "ready"):
-            return deleted
-        args: list[Argument] = [self.keys.group, f"skip-{token()}", min(limit, BATCH)]
-        (reply,) = self._wire.trip([scripts.command("topic_skip", keys=[self._log], args=args)])
-        return 0 if is_gone(reply) else int(reply_or_raise(reply))
 
     def depths(self) -> Depths:
         """See Store.depths(): ready are the undelivered entries of the log and the group's own ready messages."""

@@ -1,21 +1,23 @@
 """Django's tasks on our queues: the backend, and the tasks it runs."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
-from mq_django.conf import QueueConfig, get_config, get_config_if_valid, read
+from mq_django.conf import QueueConfig, get_config, read
 from mq_django.core.handler_options import yields
 from mq_django.core.ids import STEP_NAME
+from mq_django.core.keys import instead_of
 from mq_django.core.publication import check_priority
 from mq_django.core.retries import RetryPolicy
-from mq_django.core.texts import line, repr_of, text_of
+from mq_django.core.texts import line, listing, repr_of, text_of
 from mq_django.core.wire import MAX_PRIORITY
 from mq_django.discovery import import_declaring
 from mq_django.errors import InvalidMessage
@@ -96,11 +98,13 @@ class TaskBackend(Base):
     def validate_task(self, task: AnyTask) -> None:
         """Refuse a task that could not run. Register any other as the handler of its messages.
 
+        Whether `MQ_DJANGO` has its queue, `enqueue()` and `manage.py check` say: modules are imported before the check.
+
         Args:
             task: a task made by Django's or our decorator.
 
         Raises:
-            InvalidTask: its function, priority, queue or time cannot be used.
+            InvalidTask: its function, priority or time cannot be used, or `TASKS` does not have its queue.
             ConfigurationError: its path is the name of another handler.
         """
         # Django compares and asks these as numbers and datetimes.
@@ -116,33 +120,36 @@ class TaskBackend(Base):
             raise self._api.invalid_task(
                 f"A task must not contain `yield`: a call of {task.func.__qualname__} runs nothing"
             )
+        if not isinstance(task.queue_name, str):
+            raise self._api.invalid_task(f"Queue {repr_of(task.queue_name)} is not valid for backend: it is no text")
         # Before Django, which does not say where a queue is missing.
-        self._check_queue(task.queue_name)
+        self._check_allowed(task.queue_name)
         super().validate_task(task)
         if not _is_known(task):
-            register(handler_of(task, self._api))
+            check = partial(self._check_settings, task.queue_name)
+            register(replace(handler_of(task, self._api), check_settings=check))
             register(step_handler_of(task, self._api))
             _tasks[task.module_path] = task
 
-    def _check_queue(self, name: object) -> None:
-        text = name if isinstance(name, str) else ""
-        if self.queues and text not in self.queues:
-            allowed = ", ".join(sorted(self.queues))
+    def _check_allowed(self, queue: str) -> None:
+        if self.queues:
+            self._check_queue(queue, f"TASKS[{self.alias!r}]['QUEUES']", self.queues)
+
+    def _check_settings(self, queue: str) -> None:
+        self._check_queue(queue, 'MQ_DJANGO["QUEUES"]', get_config().queues)
+
+    def _check_queue(self, queue: str, setting: str, known: Collection[str]) -> None:
+        if queue not in known:
             raise self._api.invalid_task(
-                f"Queue {repr_of(name)} is not valid for backend. TASKS[{self.alias!r}]['QUEUES'] has {allowed}."
-            )
-        config = get_config_if_valid()
-        if config is not None and text not in config.queues:
-            raise self._api.invalid_task(
-                f"Queue {repr_of(name)} is not valid for backend. "
-                f'MQ_DJANGO["QUEUES"] has {", ".join(sorted(config.queues))}.'
+                f"Queue {repr_of(queue)} is not valid for backend. {setting} has {listing(known)}{instead_of(queue)}."
             )
 
     def _check_task(self, task: AnyTask) -> None:
         if _is_known(task):
-            self._check_queue(task.queue_name)
+            self._check_allowed(task.queue_name)
         else:  # it was made for another backend before TASKS was changed
             self.validate_task(task)
+        self._check_settings(task.queue_name)
 
     def enqueue(  # type: ignore[override]  # typed by the function's parameters there
         self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from mq_django import registry
-from mq_django.conf import get_config_if_valid
 from mq_django.core.clock import Duration
 from mq_django.core.handler_options import parse_timeout
 from mq_django.core.retries import RetryPolicy
@@ -22,9 +21,6 @@ def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
         check_call(task, (), {})
     except TypeError as error:
         raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
-    config = get_config_if_valid()
-    if config is not None and not config.queue(task.queue_name).has_schedules:
-        raise InvalidTask(f"Queue '{task.queue_name}' has RSMQ's format, which has no schedules.")
     path = task.module_path
     return Scheduled(
         name=path,
@@ -79,7 +75,7 @@ def task(
     Args:
         function: for `@task` without parentheses.
         priority: -100 to 100; higher runs sooner.
-        queue_name: one of MQ_DJANGO["QUEUES"].
+        queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` and `manage.py check` look up.
         takes_context: the function takes a `TaskContext` as its first argument, `context`.
         retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
@@ -91,7 +87,8 @@ def task(
 
     Raises:
         InvalidTask: the task could not run with these options.
-        ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy.
+        ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, or another function has the
+            same path, or a handler that name.
     """
 
     def decorate(function: Function) -> MQTask:

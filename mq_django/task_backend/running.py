@@ -54,6 +54,7 @@ def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> H
         is_async=is_async,
         keeps_result=True,
         where=task.module_path,
+        function=task.func,
         ended=_ended(task, api),
         aended=_async_ended(task, api) if is_async else None,
         accepts=partial(check_call, task),
@@ -99,7 +100,7 @@ def _ended(task: AnyTask, api: TaskAPI) -> Any:
                 with end_of(message):
                     api.finished.send(_sender(task), finished, error)
         except BaseException:
-            logger.exception(RECEIVER_FAILED)
+            logger.exception("A receiver of a signal failed")
 
     return ended
 
@@ -113,12 +114,11 @@ def _async_ended(task: AnyTask, api: TaskAPI) -> Any:
                 with end_of(message):
                     await api.finished.asend(_sender(task), finished, error)
         except BaseException:
-            logger.exception(RECEIVER_FAILED)
+            logger.exception("A receiver of a signal failed")
 
     return ended
 
 
-RECEIVER_FAILED = "A receiver of task_finished failed"
 MALFORMED = Bury('The data of a task\'s message is {"args": [...], "kwargs": {...}}')
 
 

@@ -7,11 +7,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
 
+from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from mq_django.core.ids import correlation_id_in
 from mq_django.core.messages import Message
 from mq_django.core.texts import object_of, repr_of
+from mq_django.signals import send_signal
 from mq_django.task_backend import compat
 from mq_django.task_backend.compat import AnyResult, TaskError
 
@@ -77,30 +79,26 @@ class TaskSignal:
         return self.signal.receivers != self.djangos or self.logger.isEnabledFor(level)
 
     def send(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
-        """Send the signal. With an `error` it is sent inside `except`, as Django does: receivers may report it."""
+        """Send the signal. With an `error` it is sent inside `except`, as Django does: receivers may report it.
+
+        Django's own receiver logs, and so runs filters of the project, which may raise: see send_signal().
+        """
         if error is None:
-            self.signal.send(sender, task_result=result)
+            send_signal(self.signal, sender, task_result=result)
             return
         found = error.__traceback__
         try:
             raise error  # noqa: TRY301 - there is nothing to call
         except BaseException:  # noqa: BLE001 - it ends here
             error.__traceback__ = found
-            self.signal.send(sender, task_result=result)
+            send_signal(self.signal, sender, task_result=result)
 
     async def asend(self, sender: type, result: AnyResult, error: BaseException | None = None) -> None:
         """Send the signal on an event loop. Receivers that are not coroutine functions run in a thread."""
         if self.signal.receivers == self.djangos:
             self.send(sender, result, error)
-        elif error is None:
-            await self.signal.asend(sender, task_result=result)
         else:
-            found = error.__traceback__
-            try:
-                raise error  # noqa: TRY301 - there is nothing to call
-            except BaseException:  # noqa: BLE001 - it ends here
-                error.__traceback__ = found
-                await self.signal.asend(sender, task_result=result)
+            await sync_to_async(self.send)(sender, result, error)
 
 
 # Failed attempts in the form of Django's task API.

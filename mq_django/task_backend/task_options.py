@@ -160,7 +160,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
 
         Args:
             priority: -100 to 100; higher runs sooner.
-            queue_name: one of MQ_DJANGO["QUEUES"].
+            queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` looks up.
             run_after: a datetime; replaces `delay`.
             backend: an alias in TASKS. Another text raises the error of Django's tasks for it.
             delay: a timedelta or seconds from the sending; replaces `run_after`.
@@ -172,7 +172,7 @@ class TaskOptions(Base):  # type: ignore[type-arg]  # Django's own has no parame
 
         Raises:
             InvalidArguments: there is no such option. The error says what to write instead of one of others.
-            InvalidTask: `priority`, `queue_name` or `run_after` cannot be used.
+            InvalidTask: `priority` or `run_after` cannot be used, or `queue_name` is no text, or not in `TASKS`.
             ConfigurationError: the timeout is not above zero, or `retry` is not a RetryPolicy; a class that extends
                 RetryPolicy cannot be sent with a message.
             InvalidMessage: another option cannot be used, or `delay` and `run_after` are given. What two options need

@@ -167,7 +167,7 @@ class DyingExecutor(Executor):
     ) -> Outcome:
         """See Executor.settle_ended()."""
         # What is for the test, such as pytest.fail(), must come out.
-        if raised is None or isinstance(raised, HANDLED_LIKE_EXCEPTIONS):
+        if raised is None or issubclass(type(raised), HANDLED_LIKE_EXCEPTIONS):
             raise ProcessDied
         return super().settle_ended(delivery, handler, outcome, seconds, raised, together=together)
 

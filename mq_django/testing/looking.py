@@ -18,7 +18,7 @@ from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
 from mq_django.core.wire import entry_ms
 from mq_django.errors import TestKitError
-from mq_django.inspector.message_views import Room, Rows
+from mq_django.inspector.message_views import MessageView, Rows
 from mq_django.inspector.readers import Reader, open_reader
 from mq_django.producers.topics import topics
 from mq_django.stores import open_log
@@ -200,38 +200,19 @@ def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
     return sorted(public, key=lambda each: each.due.timestamp() if each.due is not None else 0.0)
 
 
-def _in_state(queue: str, reader: Reader, state: Literal["ready", "pending"] | Room) -> Iterator[Queued]:
-    what = f"Queue {repr_of(queue)} has {state} messages:"
-    if state == "ready" or state == "pending":
-        yield from _up_to_limit(_entries(reader, state), what)
-    else:
-        yield from _up_to_limit(_waiting(reader, state), what)
+def _in_state(queue: str, reader: Reader, state: State) -> Iterator[Queued]:
+    seen = _Unredacted()
+
+    def page(after: str) -> Rows:
+        return reader.rows(state, seen, after=after, limit=BATCH, max_bytes=WHOLE)
+
+    for view in _up_to_limit(_pages(page), f"Queue {repr_of(queue)} has {state} messages:"):
+        due_ms = view.at_ms if state == "delayed" else None
+        delay = None if due_ms is None else timedelta(milliseconds=due_ms - reader.now_ms)
+        yield Queued(message=seen.message, state=state, due=utc(due_ms), delay=delay, problem=view.problem)
 
 
-def _entries(reader: Reader, state: Literal["ready", "pending"]) -> Iterator[Queued]:
-    read, seen = reader.ready if state == "ready" else reader.pending, _Unredacted()
-
-    def page(after: str) -> Rows[Any]:
-        return read(seen, after=after, limit=BATCH, max_bytes=WHOLE)
-
-    for view in _pages(page):
-        yield Queued(message=seen.message, state=state, problem=view.message.error)
-
-
-def _waiting(reader: Reader, room: Room) -> Iterator[Queued]:
-    seen, now_ms = _Unredacted(), 0
-
-    def page(after: str) -> Rows[Any]:
-        nonlocal now_ms
-        now_ms, _total, rows = reader.waiting(room, seen, start=int(after or 0), limit=BATCH, max_bytes=WHOLE)
-        return rows
-
-    for view in _pages(page):
-        delay = None if view.due_ms is None else timedelta(milliseconds=view.due_ms - now_ms)
-        yield Queued(message=seen.message, state=room, due=utc(view.due_ms), delay=delay, problem=view.message.error)
-
-
-def _pages(read: Callable[[str], Rows[T]]) -> Iterator[T]:
+def _pages(read: Callable[[str], Rows]) -> Iterator[MessageView]:
     """Yield the rows of all pages. `read` gets the cursor of the last row before."""
     after, left = "", 0
     while left == 0:

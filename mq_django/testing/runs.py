@@ -31,7 +31,7 @@ from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome, SetAside
-from mq_django.core.texts import repr_of
+from mq_django.core.texts import listing, repr_of
 from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import publication_sent
@@ -341,8 +341,7 @@ class QueueRun:
     def _refuse_unhandled(self, handled: Sequence[Handled]) -> None:
         name = next((each.message.name for each in handled if each.message and each.outcome == SetAside()), None)
         if name is not None:
-            listed = sorted(each for each in names(self._name) if not each.startswith(STEP_NAME))
-            known = ", ".join(listed) or "none"
+            known = listing(each for each in names(self._name) if not each.startswith(STEP_NAME))
             raise TestKitError(
                 f"Queue {self._name!r} has no handler of {repr_of(name, 300)}. Known: {known:.1000}. With "
                 "raise_errors=False it is set aside, as by a consumer"
@@ -405,7 +404,7 @@ class QueueRun:
             raise
         raised, self._raised = self._raised, {}
         for error in raised.values():
-            if raise_errors or not isinstance(error, HANDLED_LIKE_EXCEPTIONS):
+            if raise_errors or not issubclass(type(error), HANDLED_LIKE_EXCEPTIONS):
                 self._settler.pop_added()
                 raise error
         return [self._handled(each, raised) for each in self._settler.pop_added()]
@@ -546,7 +545,7 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
         if not isinstance(name, str):
             raise TestKitError(f"A queue is named by a string, not {repr_of(name)}")
         if GROUP_SEPARATOR in name and name not in registry.groups() and not registry.own_names(name):
-            known = ", ".join(registry.groups()) or "none"
+            known = listing(registry.groups())
             raise UnknownQueue(f"No subscriber has the group {repr_of(name)}; known: {known}")
         found += registry.groups(name) if name in config.topics else [name]
     return _parts([config.queue(name) for name in dict.fromkeys(found)])

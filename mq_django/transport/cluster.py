@@ -19,6 +19,7 @@ from redis.connection import parse_url
 from mq_django.core.options import CLUSTER_SCHEMES
 from mq_django.errors import ConfigurationError, ConnectionLost, ConnectionRejected, StoreError
 from mq_django.transport.failures import translate, translate_connecting
+from mq_django.transport.forks import NotedPool
 from mq_django.transport.sentinel_urls import TOPOLOGY_OPTIONS
 from mq_django.transport.sessions import interrupt
 
@@ -137,7 +138,7 @@ class Cluster:
         return client
 
     def _pool(self, address: Address, options: Mapping[str, Any]) -> redis.ConnectionPool:
-        return redis.ConnectionPool(host=address[0], port=address[1], **{**self._where, **options})
+        return NotedPool(host=address[0], port=address[1], **{**self._where, **options})
 
     def _look(self) -> None:
         """Read the topology, unless another thread does, or it was read a moment ago."""
@@ -171,7 +172,9 @@ class Cluster:
             nodes = [ClusterNode(host, port) for host, port in self.nodes]  # type: ignore[no-untyped-call]
             # A cluster that lacks some slots serves the others.
             options: dict[str, Any] = {**self._where, **TOPOLOGY_OPTIONS, "client_name": self._ours.get("client_name")}
-            self._manager = NodesManager(nodes, from_url=True, require_full_coverage=False, **options)
+            self._manager = NodesManager(
+                nodes, from_url=True, require_full_coverage=False, connection_pool_class=NotedPool, **options
+            )
         else:
             self._manager.initialize()
         return self._manager.slots_cache

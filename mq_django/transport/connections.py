@@ -17,9 +17,10 @@ from mq_django.transport import test_mode
 from mq_django.transport.cluster import Cluster, is_cluster
 from mq_django.transport.cluster_wires import AnySession, ClusterSession, ClusterWire
 from mq_django.transport.failures import address
+from mq_django.transport.forks import note
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.locations import make_cluster, make_pool
-from mq_django.transport.sessions import Pooled, Session, Wire, budgets_now, close_inherited
+from mq_django.transport.sessions import Pooled, Session, Wire, budgets_now
 from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
@@ -90,10 +91,10 @@ def _make_server(role: Role, connection: str) -> redis.Redis | Cluster:
     config = get_config()
     # No test reaches a configured server: this is the only place where clients are made.
     if test_mode.is_on():
-        return redis.Redis(connection_pool=make_test_pool(config, _options(role)))
+        return redis.Redis(connection_pool=note(make_test_pool(config, _options(role))))
     if is_cluster(connection or config.connection):
         return make_cluster(config, _options(role), connection, patience=PATIENCE[role])
-    return redis.Redis(connection_pool=make_pool(config, _options(role), connection))
+    return redis.Redis(connection_pool=note(make_pool(config, _options(role), connection)))
 
 
 def get_clients(role: Role, connection: str = "") -> list[redis.Redis]:
@@ -163,8 +164,7 @@ def close_clients() -> None:
 
 
 def _after_fork() -> None:
-    """Close the parent's connections. Let a process that a test runner has forked find the server of its own worker."""
-    close_inherited()
+    """Let a process that a test runner has forked find the server of its own worker."""
     global _lock  # noqa: PLW0603 - a thread of the parent may hold it during the fork
     _lock = threading.Lock()
     if test_mode.is_on():

@@ -5,7 +5,6 @@ The first process starts the server and a guard process that stops it. guard_pro
 
 import hashlib
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import redis
 
 from mq_django.errors import ConfigurationError, ConnectionLost
 from mq_django.transport import guard_process
+from mq_django.transport.forks import Noted
 from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
 
 #: Seconds until a server that does not reply counts as unreachable. One that loads its data replies, and gets more.
@@ -51,21 +51,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class EmbeddedConnection(redis.UnixDomainSocketConnection):
+class EmbeddedConnection(Noted, redis.UnixDomainSocketConnection):
     """A connection that starts its server if there is none, so reconnecting is enough after a loss."""
 
     def __init__(self, *, directory: Path, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
         self.directory = directory
 
-    def _connect(self) -> socket.socket:
+    def _connect(self) -> Any:
         try:
             self.path = _server_socket(self.directory)
         except ConnectionLost as error:
             # Callers inside redis-py expect its own errors.
             raise redis.ConnectionError(str(error)) from error
-        connection: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
-        return connection
+        return super()._connect()
 
 
 def connection_pool(directory: Path, **options: Any) -> redis.ConnectionPool:

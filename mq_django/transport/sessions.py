@@ -14,7 +14,6 @@ from contextvars import ContextVar, copy_context
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
-from weakref import WeakSet
 
 import redis
 from redis import exceptions
@@ -144,19 +143,6 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-#: The connections that sessions have opened.
-_opened: WeakSet[Any] = WeakSet()
-
-
-def close_inherited() -> None:
-    """Close the sockets that a forked child has of its parent, without telling Redis, which serves the parent."""
-    for connection in list(_opened):
-        sock = getattr(connection, "_sock", None)
-        if sock is not None:
-            sock.close()
-    _opened.clear()
-
-
 class Session(Wire):
     """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
@@ -211,13 +197,11 @@ class Session(Wire):
     def _connect(self) -> Any:
         during = sys.exception()
         try:
-            connection = self._pool.get_connection()
+            return self._pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
             failure = translate_connecting(error, self._pool, during=during)
             failure.was_sent = False
             raise failure from error
-        _opened.add(connection)
-        return connection
 
     def _packed(self, commands: Sequence[Command]) -> list[bytes]:
         # As one bytes object. redis-py itself checks each argument, and sends long commands in several pieces.

@@ -1,6 +1,6 @@
 """Workflows that can be started."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import TracebackType
@@ -14,10 +14,11 @@ from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import after_commit
 from mq_django.producers.workflow_run import PendingRun, Run
 from mq_django.producers.workflow_steps import FAILURE
+from mq_django.registry import note_composed
 from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask, Task
 from mq_django.transport.scripts import Argument
-from mq_django.workflows.flow import Flow, Step, Steps, body_of, check_task, headers_of
+from mq_django.workflows.flow import Flow, Step, Steps, body_of, check_queue, check_task, headers_of
 
 #: What happens to the other steps when one has failed.
 POLICIES = ("stop", "continue")
@@ -50,9 +51,23 @@ class Workflow:
         self._flow: Flow | None = None
         #: After a `with` block: the run that it has started.
         self.run: Run | None = None
+        note_composed(self, self.name, Workflow._check_settings)
 
     def __repr__(self) -> str:
         return f"<{class_name(type(self))} {self.name}>"
+
+    def _check_settings(self) -> None:
+        """Check that the queues of its tasks can have steps, as far as tasks are known before it is started.
+
+        Raises:
+            InvalidWorkflow: one is not in the settings, or is in RSMQ's format.
+            ConfigurationError: the settings cannot be used.
+        """
+        for task in self._tasks():
+            check_queue(task)
+
+    def _tasks(self) -> Iterable[AnyTask]:
+        return self._callbacks.values()
 
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         """Add the steps to the flow of another workflow, and return what the function returns.
@@ -107,6 +122,7 @@ class Workflow:
     astart = asynchronous(start)
 
     def _start(self, flow: Flow, *, unique: str | None, using: str | None, on_commit: bool) -> Run:
+        self._check_settings()
         if not len(flow):
             raise InvalidWorkflow(f"Workflow {self.name!r} has no steps")
         key = None if unique is None else f"{self.name}:{_text('unique', unique)}"
@@ -282,6 +298,9 @@ class Shape(Workflow):
             raise InvalidWorkflow(f"{name}() needs at least one task")
         super().__init__(name)
         self._members = [_member(name, member) for member in members]
+
+    def _tasks(self) -> Iterable[AnyTask]:
+        return [what for what, _args in self._members if isinstance(what, Task)]
 
     def __enter__(self) -> Flow:
         raise InvalidWorkflow(f"{self.name}() cannot be used in a with statement: it has steps already")

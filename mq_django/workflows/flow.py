@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self, overload
 
-from mq_django.conf import get_config_if_valid
+from mq_django.conf import get_config
 from mq_django.core.flow_graph import MAX_STEPS, FlowGraph, StepRecord, ranges, values_taken
 from mq_django.core.ids import STEP_NAME, message_id_of
 from mq_django.core.jsontext import dumps
@@ -33,17 +33,25 @@ def check_task(task: object) -> None:
         raise InvalidWorkflow(
             f"{repr_of(task, 200)} is not a task of mq_django: use @mq_django.task, or MQBackend in TASKS"
         )
-    config = get_config_if_valid()
-    try:
-        if config is not None:
-            check_supported(config.queue(task.queue_name), "step")
-    except MQError as error:
-        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
     options: Publishing = getattr(task, "publishing", DEFAULT)
     if options.unique is not None or options.unique_for is not None:
         raise InvalidWorkflow(f"Task {task.module_path} has a unique key: give unique= to start() instead")
     if options.expires is not None:
         raise InvalidWorkflow(f"Task {task.module_path} expires: give expires= to the workflow instead")
+
+
+def check_queue(task: AnyTask) -> None:
+    """Check that the queue of a task is in the settings, and can have steps.
+
+    Raises:
+        InvalidWorkflow: it is not, or it is in RSMQ's format.
+        ConfigurationError: the settings cannot be used.
+    """
+    config = get_config()
+    try:
+        check_supported(config.queue(task.queue_name), "step")
+    except MQError as error:
+        raise InvalidWorkflow(f"Task {task.module_path} cannot be a step: {error}") from error
 
 
 def headers_of(task: AnyTask, message_id: str) -> Mapping[str, str]:
@@ -229,6 +237,7 @@ class Flow:
     def _add(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
         self._check_open()
         check_task(task)
+        check_queue(task)
         if len(self._planned) >= MAX_STEPS:
             raise InvalidWorkflow(f"A workflow has at most {MAX_STEPS} steps")
         references: dict[str, int | str] = {}

@@ -69,3 +69,8 @@ def _patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a request the time to end what it began, also on a busy machine."""
     for limit in LIMITS:
         monkeypatch.setattr(limit, 30.0)
+
+
+def url_of_all(page, what):
+    """Return the address that a list offers for an action on all its messages, or on all that match."""
+    return next(url for url, _ in page.context["all_actions"] if f"/all/{what}/" in url)

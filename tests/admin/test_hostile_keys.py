@@ -45,7 +45,7 @@ OF_A_QUEUE = (
     "emails/change/",
     "emails/ready/",
     "emails/handled/",
-    "emails/waiting/delayed/",
+    "emails/delayed/",
     "emails/dead/",
     "emails/dead/job/",
 )
@@ -114,8 +114,8 @@ def test_every_moment_can_be_told(operator):
                 assert text.date(ms)
                 assert text.moment(ms)
             # A message of the last day is a row.
-            assert found in operator.get(f"{BASE}emails/waiting/delayed/").content.decode()
-            assert operator.get(f"{BASE}emails/waiting/delayed/{found}/").status_code == 200
+            assert found in operator.get(f"{BASE}emails/delayed/").content.decode()
+            assert operator.get(f"{BASE}emails/message/delayed/{found}/").status_code == 200
 
 
 def test_an_export_has_every_dead_letter(operator, redis_client):
@@ -136,7 +136,7 @@ def test_a_dead_letter_with_deep_data_can_be_edited(operator, redis_client):
     keys = get_config().queue("emails").keys
     PLACES["a dead letter with deep data"](redis_client, keys)
     ((entry, _),) = redis_client.xrange(keys.dead)
-    address = f"{BASE}emails/dead/{entry.decode()}/"
+    address = f"{BASE}emails/message/dead/{entry.decode()}/"
     assert operator.get(address).status_code == 200
     (edit,) = [visit for visit in VISITS if visit.name == "dead_edit" and visit.method == "get"]
     assert operator.get(BASE + edit.path.format(dead=entry.decode())).status_code in (200, 302)

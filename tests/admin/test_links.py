@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.inspector import jobs
-from mq_django.inspector.message_lists import waiting
+from mq_django.inspector.message_lists import messages
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES
 from tests.seeding import bury, publish
@@ -17,7 +17,7 @@ QUERY = "?name=welc"
 
 
 def test_each_list_links_back_to_its_queue_or_topic(viewer):
-    lists = ("ready/", "pending/", "waiting/delayed/", "dead/", "dead/groups/", "figures/")
+    lists = ("ready/", "pending/", "delayed/", "dead/", "dead/groups/", "figures/")
     for path in (*(f"emails/{path}" for path in lists), "orders/log/"):
         page = viewer.get(BASE + path).content.decode()
         crumbs = page[page.index('class="breadcrumbs"') : page.index('id="content-main"')]
@@ -30,7 +30,7 @@ def test_dead_letters_stay_filtered_after_an_action(operator):
         bury("emails", "welcome")
         shown = operator.get(f"{BASE}emails/dead/", FILTER)
         (row,) = shown.context["rows"]
-        chosen = {"action": action, "_selected_action": row["entry"]}
+        chosen = {"action": action, "_selected_action": row["ref"]}
 
         asked = operator.post(shown.context["act_url"], chosen)
         assert asked.context["back_url"] == f"{BASE}emails/dead/{QUERY}"
@@ -45,7 +45,7 @@ def test_a_dead_letter_found_by_a_filter_leads_back_to_it(operator):
     (row,) = operator.get(f"{BASE}emails/dead/", FILTER).context["rows"]
 
     letter = operator.get(row["url"])
-    done = operator.post(letter.context["act_url"], {"action": "redrive", "_selected_action": row["entry"], **YES})
+    done = operator.post(letter.context["act_url"], {"action": "redrive", "_selected_action": row["ref"], **YES})
 
     assert done.url == f"{BASE}emails/dead/{QUERY}"
 
@@ -53,16 +53,16 @@ def test_a_dead_letter_found_by_a_filter_leads_back_to_it(operator):
 def test_delayed_messages_stay_filtered_after_one_is_cancelled(operator):
     publish("emails", "welcome", 1, delay=60)
     publish("emails", "other", 1, delay=60)
-    shown = operator.get(f"{BASE}emails/waiting/delayed/", FILTER)
+    shown = operator.get(f"{BASE}emails/delayed/", FILTER)
     (row,) = shown.context["rows"]
-    chosen = {"room": "delayed", "_selected_action": row["member"]}
+    chosen = {"action": "cancel", "_selected_action": row["ref"]}
 
     asked = operator.post(shown.context["act_url"], chosen)
-    assert asked.context["back_url"] == f"{BASE}emails/waiting/delayed/{QUERY}"
+    assert asked.context["back_url"] == f"{BASE}emails/delayed/{QUERY}"
     done = operator.post(asked.context["act_url"], {**chosen, **YES})
 
-    assert done.url == f"{BASE}emails/waiting/delayed/{QUERY}"
-    assert waiting("emails", "delayed", start=0, limit=5).total == 1
+    assert done.url == f"{BASE}emails/delayed/{QUERY}"
+    assert len(messages("emails", "delayed", limit=5).rows) == 1
 
 
 def test_a_group_that_does_not_exist_has_no_page_and_is_not_paused(operator, redis_client, namespace):
@@ -80,7 +80,7 @@ def test_a_group_in_redis_alone_has_a_page_also_when_its_log_is_gone(operator, r
     publish("orders:forgotten", "welcome", 1, delay=60)
     redis_client.delete(get_config().queue("orders:forgotten").keys.topic.log)
 
-    assert operator.get(f"{BASE}orders:forgotten/waiting/delayed/").status_code == 200
+    assert operator.get(f"{BASE}orders:forgotten/delayed/").status_code == 200
 
 
 def test_the_history_says_how_many_were_confirmed(operator):

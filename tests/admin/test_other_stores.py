@@ -36,21 +36,21 @@ def held(name):
 def test_every_page_of_it_is_there(operator, name, held):
     assert name in operator.get(BASE).content.decode()
     assert operator.get(f"{BASE}{name.replace(':', '_3A')}/change/").status_code == 200
-    for where in ("stats.json", "figures/", "ready/", "pending/", "dead/", "waiting/delayed/"):
+    for where in ("stats.json", "figures/", "ready/", "pending/", "dead/", "delayed/"):
         assert operator.get(f"{BASE}{name}/{where}").status_code == 200, where
 
 
 def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operator, name, held):
     dead, delayed, _ = held
     entry = dead_letters.find(name, dead.id)
-    assert dead.id in operator.get(f"{BASE}{name}/dead/{entry}/").content.decode()
-    assert delayed.id in operator.get(f"{BASE}{name}/waiting/delayed/").content.decode()
+    assert dead.id in operator.get(f"{BASE}{name}/message/dead/{entry}/").content.decode()
+    assert delayed.id in operator.get(f"{BASE}{name}/delayed/").content.decode()
     store = opened(name)
     assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (1, 1, 1)
     chosen = {"action": "redrive", "_selected_action": [entry], "confirmed": "yes"}
     assert operator.post(f"{BASE}{name}/dead/chosen/", chosen).status_code == 302
-    chosen = {"_selected_action": [to_url(delayed.id.encode())], "confirmed": "yes"}
-    assert operator.post(f"{BASE}{name}/cancel/", chosen).status_code == 302
+    chosen = {"action": "cancel", "_selected_action": [to_url(delayed.id.encode())], "confirmed": "yes"}
+    assert operator.post(f"{BASE}{name}/delayed/chosen/", chosen).status_code == 302
     assert (store.depths().ready, store.depths().delayed, store.depths().dead) == (2, 0, 0)
 
 
@@ -82,8 +82,8 @@ def test_many_dead_letters_of_it_are_redriven_in_the_background(operator, name, 
 
 def test_its_messages_tell_of_their_attempts_and_who_holds_them(operator, name, held):
     dead, delayed, pending = held
-    assert ME in operator.get(f"{BASE}{name}/dead/{dead_letters.find(name, dead.id)}/").content.decode()
-    assert ME in operator.get(f"{BASE}{name}/waiting/delayed/{to_url(delayed.id.encode())}/").content.decode()
+    assert ME in operator.get(f"{BASE}{name}/message/dead/{dead_letters.find(name, dead.id)}/").content.decode()
+    assert ME in operator.get(f"{BASE}{name}/message/delayed/{to_url(delayed.id.encode())}/").content.decode()
 
     (row,) = operator.get(f"{BASE}{name}/pending/").context["rows"]
     page = operator.get(row["url"]).content.decode()
@@ -101,9 +101,9 @@ def test_its_dead_letters_are_exported(operator, name, held):
 
 def test_each_message_is_found_by_its_id_where_it_is(operator, name, held):
     dead, delayed, pending = held
-    for message, place in ((dead, "/dead/"), (delayed, "/waiting/delayed/"), (pending, "/entry/")):
+    for message, place in ((dead, "/dead/"), (delayed, "/delayed/"), (pending, "/pending/")):
         found = operator.get(f"{BASE}{name}/dead/", {"id": message.id})
-        if place == "/entry/" and name != "jobs":
+        if place == "/pending/" and name != "jobs":
             # Of a log one has to look through what it holds.
             assert found.status_code == 200
             found = operator.get(f"{BASE}{name}/pending/", {"id": message.id})

@@ -37,7 +37,7 @@ def test_a_get_changes_nothing(operator):
     for path in ("dead/all/redrive/", "dead/all/delete/"):
         response = operator.get(f"{BASE}emails/{path}", {"confirmed": "yes", "until": dead_entry("emails")})
         assert response.status_code == 200
-    for path in ("dead/chosen/", "cancel/"):
+    for path in ("dead/chosen/", "delayed/chosen/"):
         fields = {"confirmed": "yes", "action": "delete", "_selected_action": dead_entry("emails")}
         assert operator.get(f"{BASE}emails/{path}", fields).status_code == 405
 

@@ -19,11 +19,11 @@ from tests.chaos.flow_checker import FlowEnding, check_flows
 from tests.chaos.flow_operator import Operator
 from tests.chaos.flows import plans
 from tests.chaos.points import OF_FLOWS, arm
-from tests.chaos.purging import purge
 from tests.chaos.settings import FLOW_QUEUE, FLOW_QUEUE_BESIDE, FLOWS, VISIBILITY_SECONDS
 from tests.chaos.stage import DRAIN, Stage
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree, kill, send
+from tests.purging import purge
 from tests.waiting import becomes_true, wait_until
 
 #: Runs in the CI tier, and in each round of the nightly one.
@@ -157,10 +157,8 @@ def _kill_redis(stage: Stage) -> None:
 
 def _purge(stage: Stage) -> None:
     """Delete some messages of a queue, and note their ids."""
-    keys = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE))).keys
-    with stage.client as client:
-        ids = purge(client, keys, limit=PURGED)
-    stage.history.note("purged", ids=ids)
+    config = get_config().queue(stage.rng.choice((FLOW_QUEUE, FLOW_QUEUE_BESIDE)))
+    stage.history.note("purged", ids=purge(config, limit=PURGED))
 
 
 def _delete(stage: Stage) -> None:

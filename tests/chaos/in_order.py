@@ -15,18 +15,19 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
+from mq_django.stores.background_jobs import MessagePlace
 from mq_django.stores.control import Control
 from mq_django.transport.connections import open_wire
 from mq_django.transport.servers import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
 from tests.chaos.points import arm
-from tests.chaos.purging import purge
 from tests.chaos.sequences import Sequences
 from tests.chaos.settings import IN_ORDER, QUEUE, VISIBILITY_SECONDS
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.trees import Tree, kill, send
+from tests.purging import purge
 from tests.waiting import becomes_true, wait_until
 
 #: Messages, keys, and messages a second at most, in the CI tier and in each round of the nightly one.
@@ -47,7 +48,7 @@ POINTS_OF_ROUND = 4
 REACHED = 4.0
 #: Messages that one purge deletes at most from each place.
 PURGED = 4
-PLACES = ("", "ready", "delayed", "parked")
+PLACES: tuple[tuple[MessagePlace, ...], ...] = ((), ("ready",), ("delayed",), ("parked",))
 
 
 @contextmanager
@@ -227,8 +228,7 @@ class Troubles:
         self._stage.heal(name)
 
     def _purge(self) -> None:
-        with self._stage.client as client:
-            ids = purge(client, self._stage.keys, limit=PURGED, place=self._stage.rng.choice(PLACES))
+        ids = purge(get_config().queue(QUEUE), *self._stage.rng.choice(PLACES), limit=PURGED)
         self._stage.history.note("removed", ids=ids)
 
     def _cancel(self) -> None:

@@ -174,7 +174,7 @@ def _strange(client: redis.Redis, keys: QueueKeys) -> list[str]:
         known |= {keys.topic.log, keys.topic.control, keys.topic.published}
     if isinstance(keys, RsmqKeys):
         known |= {keys.zset, keys.hash, keys.names, *keys.own()}
-    counters = [keys.minutes(0).removesuffix("m:0"), keys.noisy(0).removesuffix("0")]
+    counters = [keys.minutes(0).removesuffix("m:0")]
     if isinstance(keys, GroupKeys):
         counters.append(keys.topic.minutes(0).removesuffix("m:0"))
     found = [key.decode(errors="replace") for key in _bytes(client.scan_iter(count=1000))]

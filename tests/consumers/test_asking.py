@@ -31,7 +31,7 @@ def test_a_consumer_tells_what_it_handles_and_a_quiet_one_takes_nothing_more(tre
     message_id = publish(["wait", str(tmp_path / "go")])
 
     (item,) = wait_until(running)
-    assert (item.queue, item.entry.message.id, item.entry.message.name) == ("default", message_id, "act")
+    assert (item.queue, item.message.id, item.message.name) == ("default", message_id, "act")
     assert 0 <= item.ms < 60_000
     before = item.ms
     wait_until(lambda: (running() or [item])[0].ms > before + 200)
@@ -133,7 +133,7 @@ def test_other_stores_tell_and_obey_as_well(trees, history, namespace, tmp_path)
     for where in (queues["default"], topics["news"]):
         where.publish("act", {"do": [["wait", str(tmp_path / "go")]]})
 
-    wait_until(lambda: [item.entry.message.name for item in running()] == ["act"] * 2)
+    wait_until(lambda: [item.message.name for item in running()] == ["act"] * 2)
     (one,) = living(1)
     processes.ask(one.id, "stop")
     wait_until(lambda: living(1) and living(1)[0].state == "stopping")

@@ -8,7 +8,7 @@ import pytest
 from mq_django import inspector, queues, topics
 from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.errors import ConnectionLost
-from mq_django.inspector import dead_letters, plans, processes
+from mq_django.inspector import message_lists, plans, processes
 from mq_django.rsmq import RSMQ
 from mq_django.transport.connections import get_client
 from mq_django.transport.private_server import PrivateServer
@@ -109,7 +109,7 @@ def test_the_read_side_shows_the_queues_of_all_servers(mq_settings, apart, other
     shown = {view.name: view for view in inspector.overview()}
     assert {shown[name].ready for name in ("default", APART)} == {1}
     assert [view.length for view in inspector.topics.topics()] == [1]
-    assert dead_letters.page(APART, limit=5).total == 0
+    assert message_lists.messages(APART, "dead", limit=5).rows == []
     assert plans.schedules(APART)[1] == []
     assert inspector.queue(APART).delayed == 1
     other.kill()

@@ -10,11 +10,10 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.worker.settler import Settler
-from mq_django.core.filters import NOTHING
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
-from mq_django.inspector.message_lists import look_among_handled
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -22,6 +21,7 @@ from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
+from tests.purging import purge
 from tests.seeding import opened
 from tests.signal_docs import arguments_of
 
@@ -150,7 +150,7 @@ def test_a_process_that_dies_while_it_sends_outcomes_is_counted_once(store, redi
     found = {}
     for sent in range(6):
         # What the last ones have tried again.
-        store.purge(limit=10)
+        purge(store.config)
         settlements = [settlement._replace(micros=100) for settlement in outcomes(hold(store, redis_client))]
         before = counted(redis_client, store)
         with pytest.raises(ConnectionLost):
@@ -233,5 +233,5 @@ def test_what_a_history_has_is_what_ended(mq_settings, settle):
     settle(
         store, [Settlement(one, ACK), Settlement(two, Bury("no")), Settlement(three, Retry()), Settlement(lost, ACK)]
     )
-    rows = look_among_handled("default", NOTHING, limit=10).rows
-    assert {(row.member, row.ending) for row in rows} == {(one.message.id, "handled"), (two.message.id, "buried")}
+    rows = list_messages("default", "handled", limit=10).rows
+    assert {(row.id, row.ending) for row in rows} == {(one.message.id, "handled"), (two.message.id, "buried")}

@@ -11,7 +11,7 @@ import redis
 from tests.golden.normal import Normal, minutes
 
 #: The hour or day in a counter's key; its field's minute or hour; and the bucket of the time that a handler took.
-_HOURS = re.compile(r"(:counters:[mh]|:noisy):\d+$")
+_HOURS = re.compile(r"(:counters:[mh]):\d+$")
 _SLOT, _BUCKET = re.compile(r"^\d+(?=\|)"), re.compile(r"(?<=\|t)\d+(?=\|)")
 
 #: How many entries a group has read, which Redis tells from 7 on.
@@ -141,10 +141,8 @@ class _Keyspace:
 
     def _count(self, key: bytes, totals: Counter[str]) -> None:
         for field, value in self._fields(key).items():
-            # A noisy key has its text behind its count.
-            count, _, more = value.partition(b" ")
+            count = value
             name = _BUCKET.sub("<bucket>", _SLOT.sub("<slot>", self.text(field)))
-            name += f" ({self.text(more)})" if more else ""
             # Each key says which names it knows, and how many.
             totals[name] = max(totals[name], int(count)) if name.startswith("n|") else totals[name] + int(count)
 

@@ -18,14 +18,13 @@ from django.dispatch import Signal
 from django.test.utils import override_settings
 
 import mq_django
-from mq_django import errors, inspector, middleware, rsmq, signals, task_backend, testing, workflows
+from mq_django import errors, middleware, rsmq, signals, task_backend, testing, workflows
+from mq_django import inspect as reads
 from mq_django.conf import get_config
 from tests.syntax_trees import nodes_of
 
 #: Modules whose `__all__` is public.
-MODULES = (mq_django, inspector, middleware, rsmq, task_backend, testing, workflows)
-#: What is public of a module whose other names are not.
-PARTLY = {inspector: ("QueueProblem", "Thresholds", "ping", "problems")}
+MODULES = (mq_django, reads, middleware, rsmq, task_backend, testing, workflows)
 #: What a class may have beside names without an underscore.
 _SPECIAL = {"__getitem__", "__iter__", "__len__", "__contains__", "__bool__", "__call__"}
 #: Python 3.11 writes `Unpack[Options]` so.
@@ -41,7 +40,7 @@ def public_things() -> Iterator[tuple[str, Any]]:
     told: set[type] = set()
     waiting: list[type] = []
     for module in MODULES:
-        for name in sorted(PARTLY.get(module, module.__all__)):
+        for name in sorted(module.__all__):
             thing = getattr(module, name)
             yield f"{module.__name__}.{name}", thing
             waiting += _classes_of(thing)

@@ -5,7 +5,7 @@ import pytest
 from mq_django import inspector, topics
 from mq_django.conf import get_config
 from mq_django.errors import WrongKeyType
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import actions, dead_letters, message_lists
 from mq_django.inspector.queue_view import Pause
 from tests.seeding import bury_garbage, bury_many
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
 def entries() -> list[str]:
-    return [letter.entry for letter in dead_letters.page("emails", limit=500).letters]
+    return [letter.ref for letter in message_lists.messages("emails", "dead", limit=500).rows]
 
 
 def test_redriving_some_counts_what_went_and_what_did_not(redis_client):

@@ -8,7 +8,7 @@ from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import actions, message_lists
-from mq_django.inspector.explain import why_entry
+from mq_django.inspector.explain import cause_of
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores import open_members
 from mq_django.transport.connections import get_client
@@ -40,9 +40,9 @@ def held(queue="imports", name="crunch"):
 
 
 def why(message_id, queue="payments"):
-    for read in (message_lists.ready, message_lists.pending):
-        for view in read(queue, Filter(id=message_id), limit=1).rows:
-            return why_entry(view, inspector.queue(queue))
+    for state in ("ready", "pending"):
+        for view in message_lists.messages(queue, state, Filter(id=message_id), limit=1).rows:
+            return cause_of(view, inspector.queue(queue))
     raise LookupError(message_id)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.filters import Filter
 from mq_django.inspector import message_lists
 from mq_django.inspector import stream_reader as scanning
 from tests.seeding import publish, publish_many, take
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 
 def ids(some):
-    return [view.message.id for view in some.rows]
+    return [view.id for view in some.rows]
 
 
 def test_pages_follow_one_another_over_all_places():
@@ -24,7 +24,7 @@ def test_pages_follow_one_another_over_all_places():
 
     seen, after = [], ""
     while True:
-        some = message_lists.ready("emails", NOTHING, after=after, limit=2)
+        some = message_lists.messages("emails", "ready", after=after, limit=2)
         seen += ids(some)
         after = some.after
         if not after:
@@ -36,17 +36,17 @@ def test_pages_follow_one_another_over_all_places():
 
 def test_a_page_goes_on_where_consumers_have_come_to():
     found = publish_many("emails", [("welcome", n) for n in range(6)])
-    some = message_lists.ready("emails", NOTHING, limit=2)
+    some = message_lists.messages("emails", "ready", limit=2)
     take("emails", 4)
 
-    assert ids(message_lists.ready("emails", NOTHING, after=some.after, limit=10)) == found[4:]
+    assert ids(message_lists.messages("emails", "ready", after=some.after, limit=10)) == found[4:]
 
 
 def test_a_cursor_that_makes_no_sense_is_the_beginning():
     publish("emails", "welcome", 1)
 
     cursors = ["nonsense", "ready.", "priority.x", "urgent.1-1-1", "ready.99999999999999999999-1"]
-    found = [len(message_lists.ready("emails", NOTHING, after=cursor, limit=5).rows) for cursor in cursors]
+    found = [len(message_lists.messages("emails", "ready", after=cursor, limit=5).rows) for cursor in cursors]
     assert found == [1] * len(cursors)
 
 
@@ -56,8 +56,8 @@ def test_a_look_ends_after_so_many_and_goes_on_from_there(monkeypatch):
     publish_many("emails", [("welcome", n) for n in range(9)])
     meant = publish("emails", "remind", 1)
 
-    first = message_lists.ready("emails", Filter(name="remind"), limit=5)
-    second = message_lists.ready("emails", Filter(name="remind"), after=first.after, limit=5)
+    first = message_lists.messages("emails", "ready", Filter(name="remind"), limit=5)
+    second = message_lists.messages("emails", "ready", Filter(name="remind"), after=first.after, limit=5)
 
     assert (first.rows, first.scanned) == ([], 7)
     assert (ids(second), second.scanned, second.after) == ([meant], 3, "")
@@ -68,8 +68,8 @@ def test_a_look_ends_when_its_time_is_over_and_goes_on_from_there(monkeypatch):
     monkeypatch.setattr(scanning, "SECONDS", -1.0)
     publish_many("emails", [("welcome", n) for n in range(4)])
 
-    first = message_lists.ready("emails", Filter(name="remind"), limit=5)
-    second = message_lists.ready("emails", Filter(name="remind"), after=first.after, limit=5)
+    first = message_lists.messages("emails", "ready", Filter(name="remind"), limit=5)
+    second = message_lists.messages("emails", "ready", Filter(name="remind"), after=first.after, limit=5)
 
     assert (first.scanned, second.scanned, second.after) == (3, 1, "")
 
@@ -77,6 +77,6 @@ def test_a_look_ends_when_its_time_is_over_and_goes_on_from_there(monkeypatch):
 def test_what_is_no_message_is_shown_as_such(redis_client):
     redis_client.xadd(get_config().queue("emails").keys.ready, {"x": b"\xff"})
 
-    (view,) = message_lists.ready("emails", NOTHING, limit=5).rows
+    (view,) = message_lists.messages("emails", "ready", limit=5).rows
 
-    assert view.message.error
+    assert view.problem

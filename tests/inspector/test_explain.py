@@ -11,8 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import ACK
 from mq_django.inspector import actions, message_lists
-from mq_django.inspector.explain import why_entry, why_waiting
-from mq_django.inspector.message_lists import find_waiting
+from mq_django.inspector.explain import cause_of
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
 from mq_django.transport.connections import open_wire
@@ -23,12 +22,9 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 def why(message_id):
     queue = inspector.queue("emails")
-    waiting = find_waiting("emails", message_id.encode())
-    if waiting is not None:
-        return why_waiting(waiting, queue)
-    for read in (message_lists.ready, message_lists.pending):
-        for view in read("emails", Filter(id=message_id), limit=1).rows:
-            return why_entry(view, queue)
+    for state in ("ready", "pending", "delayed", "unhandled", "parked"):
+        for view in message_lists.messages("emails", state, Filter(id=message_id), limit=1).rows:
+            return cause_of(view, queue)
     raise LookupError(message_id)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from mq_django import inspector
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
-from mq_django.inspector.explain import Cause, why, why_waiting
+from mq_django.inspector import explain
+from mq_django.inspector.explain import Cause, why
 from mq_django.inspector.key_lines import LineHead
 from mq_django.inspector.message_lists import find_waiting
 from mq_django.stores.base import Settlement
@@ -15,7 +16,7 @@ __all__ = ["opened"]
 
 
 def cause_of(message_id):
-    return why_waiting(find_waiting("emails", message_id.encode()), inspector.queue("emails"))
+    return explain.cause_of(find_waiting("emails", message_id), inspector.queue("emails"))
 
 
 def sentence(message_id):

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.inspector.message_lists import find_handled, waiting
+from mq_django.inspector.message_lists import find_handled, messages
 from tests.seeding import bury_garbage, bury_many, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -17,10 +17,10 @@ def test_what_waits_and_is_no_message_is_shown_as_that(redis_client):
     redis_client.zadd(keys.due, {"bare": 1, "broken": 2})
     redis_client.hset(keys.waiting, "broken", b"\xff{")
 
-    bare, broken = (view.message for view in waiting("emails", "delayed", start=0, limit=10).waiting)
+    bare, broken = messages("emails", "delayed", limit=10).rows
 
-    assert "no body" in bare.error
-    assert "not JSON" in broken.error
+    assert "no body" in bare.problem
+    assert "not JSON" in broken.problem
     assert not broken.has_data
 
 

@@ -6,7 +6,7 @@ from mq_django import inspector
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
-from mq_django.inspector import dead_letters, jobs, moves
+from mq_django.inspector import dead_letters, jobs, message_lists, moves
 from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.moving import Mover
 from tests.seeding import bury, bury_garbage, bury_many
@@ -41,6 +41,7 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
         ("orders:typo", UnknownQueue, "has no group 'typo'"),
         ("nope", UnknownQueue, "No queue 'nope'"),
         ("", UnknownQueue, "No queue ''"),
+        ("mail.out", UnknownQueue, "A dot is for partitions: write 'mail-out'"),
     ]:
         for number, act in enumerate(acts):
             with subtests.test(target=target, act=number), pytest.raises(error, match=sentence):
@@ -53,8 +54,8 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
 def test_some_are_moved_and_each_is_counted(redis_client):
     first, second, third = bury_many("emails", 3)
     bury_garbage(redis_client, "emails", {"x": "y"})
-    letters = dead_letters.page("emails", limit=9).letters
-    chosen = [letter.entry for letter in letters if letter.message.id != third]
+    letters = message_lists.messages("emails", "dead", limit=9).rows
+    chosen = [letter.ref for letter in letters if letter.id != third]
 
     outcome = moves.move("emails", "default", [*chosen, chosen[0], "5-5", "nonsense"])
 

@@ -6,9 +6,8 @@ import pytest
 
 from mq_django import inspector, queues, topics
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
-from mq_django.inspector import dead_letters, message_lists
+from mq_django.inspector import message_lists
 from mq_django.inspector.dead_letters import resubmit
-from mq_django.inspector.stream_reader import NOTHING
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from tests import on_cluster
@@ -56,8 +55,8 @@ def test_every_message_of_an_rsmq_queue_is_in_one_place(jobs, ns):
     view = inspector.queue("jobs")
     assert (view.ready, view.pending, view.delayed, view.unhandled, view.dead) == (2, 2, 3, 1, 1)
     for start in range(4):
-        page = message_lists.waiting("jobs", "delayed", start=start, limit=2)
-        assert (page.total, [row.message.id for row in page.waiting]) == (3, delayed[start : start + 2])
+        page = message_lists.messages("jobs", "delayed", after=str(start), limit=2)
+        assert [row.id for row in page.rows] == delayed[start : start + 2]
 
 
 def test_what_another_program_sent_is_shown_as_its_handler_gets_it(jobs, ns):
@@ -65,11 +64,11 @@ def test_what_another_program_sent_is_shown_as_its_handler_gets_it(jobs, ns):
     rsmq.create_queue("jobs")
     rsmq.send("jobs", "just text")
     named = rsmq.send("jobs", '{"type": "welcome", "data": {"password": "x"}, "id": "other"}', delay=5)
-    (row,) = message_lists.ready("jobs", NOTHING, limit=5).rows
-    assert (row.message.name, row.message.data, row.message.error) == ("message", "just text", "")
-    (waiting,) = message_lists.waiting("jobs", "delayed", start=0, limit=5).waiting
-    assert (waiting.message.id, waiting.message.name) == (named, "welcome")
-    assert waiting.message.data == {"password": "[redacted]"}
+    (row,) = message_lists.messages("jobs", "ready", limit=5).rows
+    assert (row.name, row.data, row.problem) == ("message", "just text", "")
+    (waiting,) = message_lists.messages("jobs", "delayed", limit=5).rows
+    assert (waiting.id, waiting.name) == (named, "welcome")
+    assert waiting.data == {"password": "[redacted]"}
 
 
 def test_every_message_of_a_group_is_in_one_place(jobs):
@@ -96,10 +95,10 @@ def test_a_dead_letter_of_rsmq_is_resubmitted_where_other_programs_read(jobs, ns
     dead = rsmq.send("jobs", sent)
     store = opened("jobs")
     settle(store, store.take(ME, count=1)[0], Bury("no"))
-    (letter,) = dead_letters.page("jobs", limit=5).letters
+    (letter,) = message_lists.messages("jobs", "dead", limit=5).rows
     written = '{"n":2}' if sent.startswith("{") else '"mended"'
-    message_id = resubmit("jobs", letter.entry, written)
-    assert resubmit("jobs", letter.entry, written) is None
+    message_id = resubmit("jobs", letter.ref, written)
+    assert resubmit("jobs", letter.ref, written) is None
     found = rsmq.receive("jobs", vt=0)
     assert (found.id, found.rc) == (message_id, 1)
     assert message_id != dead

@@ -172,7 +172,7 @@ def test_the_log_is_read_between_offsets_and_moments(events, redis_client):
     at = entries_of(events, redis_client)
 
     def between(since, until):
-        return [row.message.data for row in message_lists.in_log("events", since=since, until=until, limit=10).rows]
+        return [row.data for row in message_lists.in_log("events", since=since, until=until, limit=10).rows]
 
     assert between(at[1], at[3]) == [1, 2, 3]
     assert between(moment, "end") == [3, 4, 5]
@@ -186,10 +186,10 @@ def test_the_log_is_filtered_and_its_secrets_are_hidden(events):
     events.publish_many([("paid", {"password": "x", "n": 1}), ("sent", 2)])
     events.publish("paid", 3, key="order:3")
     rows = message_lists.in_log("events", Filter(name="paid"), limit=10).rows
-    assert [row.message.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
+    assert [row.data for row in rows] == [{"password": REDACTED, "n": 1}, 3]
     (row,) = message_lists.in_log("events", Filter(key="order:3"), limit=10).rows
-    whole = message_lists.get_in_log("events", row.entry.decode())
-    assert (whole.message.data, whole.source, whole.consumer) == (3, "log", "")
+    whole = message_lists.get_in_log("events", row.ref)
+    assert (whole.data, whole.state, whole.consumer) == (3, "log", "")
     assert message_lists.get_in_log("events", "5-5") is None
 
 
@@ -197,9 +197,9 @@ def test_long_messages_and_what_is_no_message_do_not_stop_a_page(events, redis_c
     events.publish("long", "x" * 100_000)
     redis_client.xadd(events.config.keys.log, {"type": "t", "data": b"\xff"})
     long, garbage = message_lists.in_log("events", limit=10).rows
-    assert (long.message.name, long.message.has_data, long.message.size > 100_000) == ("long", False, True)
-    assert garbage.message.error
-    assert message_lists.get_in_log("events", long.entry.decode()).message.data == "x" * 100_000
+    assert (long.name, long.has_data, long.size > 100_000) == ("long", False, True)
+    assert garbage.problem
+    assert message_lists.get_in_log("events", long.ref).data == "x" * 100_000
 
 
 def test_a_lag_that_redis_cannot_tell_is_counted_up_to_a_number(events, redis_client, monkeypatch):

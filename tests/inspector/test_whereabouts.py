@@ -51,7 +51,7 @@ def test_a_dead_letter_is_found():
     message_id = bury("emails")
     assert found(message_id) == [("emails", "dead")]
     (one,) = find_everywhere(message_id, seconds=30).found
-    assert one.view.entry == dead_entry("emails")
+    assert one.view.ref == dead_entry("emails")
 
 
 def test_what_was_handled_expired_or_replaced_is_found():

@@ -16,7 +16,9 @@ PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def server(mq_settings):
+def server(mq_settings, monkeypatch):
+    # The settings do not fit what other tests have imported.
+    monkeypatch.setattr("mq_django.checks.declared", list)
     with PrivateServer(tcp=True, settings={"appendonly": "yes", "tcp-keepalive": "0"}) as found:
         mq_settings(CONNECTION=found.url, QUEUES={})
         yield found

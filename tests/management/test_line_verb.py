@@ -1,9 +1,8 @@
-"""`manage.py mq line`, and what `mq limits` says about order, turns and noisy keys."""
+"""`manage.py mq line`, and what `mq limits` says about order, turns and the keys with the most messages."""
 
 import pytest
 from django.core.management import CommandError
 
-from mq_django.core import clock
 from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.inspector import dead_letters, key_lines
@@ -140,15 +139,12 @@ def test_limits_shows_order(store):
     ]
 
 
-def test_limits_shows_turns_and_the_keys_with_the_most_messages(opened, monkeypatch):
-    this_hour = clock.now_ms()
-    monkeypatch.setattr(clock, "now_ms", lambda: this_hour)
-    store = opened(FAIR={"big": 5})
+def test_limits_shows_turns_and_the_keys_with_the_most_messages(opened):
+    store = opened(FAIR={"big": 5}, CONCURRENCY={"key": 1})
     for n in range(27):
         publish("emails", "sms", n, key="a" if n % 9 else "b")
-        take(store, 1)
+    take(store, 2)
     (found,) = mq_json("limits", "emails")
-    assert [limit["limit"] for limit in found["limits"]] == ["keys take turns (big: 5)"]
-    assert found["noisy"][0] == {"key": "a", "share": 0.889}
-    assert "emails: key a has about 89 % of the messages fetched this hour." in mq("limits")
-    assert "The key has about 11 % of the messages fetched this hour." in mq("line", "emails", "b")
+    assert [limit["limit"] for limit in found["limits"]] == ["concurrency of each key", "keys take turns (big: 5)"]
+    assert found["noisy"][0] == {"key": "a", "share": 0.92}
+    assert "emails: key a has about 92 % of the parked messages." in mq("limits")

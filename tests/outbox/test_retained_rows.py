@@ -8,13 +8,14 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.messages import CancelResult
 from mq_django.core.outcomes import ACK, Bury, Expire, Retry
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import resubmit
 from mq_django.outbox.claims import RETAINED
 from mq_django.outbox.relay import forget, republish, retained_count
 from mq_django.stores.base import Settlement
 from tests.outbox.conftest import on_each_database
 from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run
+from tests.purging import purge
 from tests.seeding import opened
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -124,7 +125,7 @@ def test_a_message_that_expires_is_cancelled_deleted_or_replaced_needs_its_row_n
     (cancelled,) = published(sqlite, 1, delay=60)
     assert queues["mails"].cancel(cancelled, using=sqlite) is CancelResult.CANCELLED
     published(sqlite, 1)
-    actions.purge("mails", "ready", at_most=10)
+    purge(get_config().queue("mails"), "ready")
     queues["mails"].publish("name", 1, delay=60, unique="u", using=sqlite)
     run(relay(sqlite))
     latest = queues["mails"].publish("name", 2, delay=60, unique="u", using=sqlite)

@@ -12,6 +12,7 @@ from mq_django.stores.moving import Mover
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.pages.boxes import text_of
+from tests.purging import purge
 
 CONSUMER = "c1"
 
@@ -128,7 +129,7 @@ def cancelled_while_it_runs(key):
 
 def deleted(key):
     key.settle(Retry(), delay_ms=60_000)
-    key.store.purge(limit=1, place="delayed")
+    purge(key.store.config, "delayed", limit=1)
 
 
 def moved(key):

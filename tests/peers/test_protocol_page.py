@@ -261,9 +261,9 @@ def test_a_consumer_buries_with_plain_commands(type_in, emails, redis_client, ke
     type_in("bury", [(ENTRY, entry)])
     dead = open_dead_letters(emails.config, Pooled(get_client("inspect")))
     letter = dead_letters.get("emails", *dead.find([entry]))
-    assert (letter.message.id, letter.reason, letter.error, letter.attempts) == (entry, "attempts", "no such user", 25)
-    assert letter.message.data == {"user_id": 7}
-    assert dead.redrive([letter.entry]) == ["REDRIVEN"]
+    assert (letter.id, letter.reason, letter.error, letter.tries) == (entry, "attempts", "no such user", 25)
+    assert letter.data == {"user_id": 7}
+    assert dead.redrive([letter.ref]) == ["REDRIVEN"]
     assert handled(emails.config) == [(entry, "welcome", {"user_id": 7})]
 
 
@@ -379,7 +379,7 @@ def test_a_consumer_settles_in_every_way(type_in, emails, redis_client, keys):
     assert [line for line in type_in("settle", given) if line] == []
     letters = open_dead_letters(emails.config, Pooled(get_client("inspect")))
     letter = dead_letters.get("emails", *letters.find(["5f2d"]))
-    assert (letter.reason, letter.error, letter.attempts) == ("attempts", "NoSuchUser: 7", 25)
+    assert (letter.reason, letter.error, letter.tries) == ("attempts", "NoSuchUser: 7", 25)
     assert redis_client.hkeys(keys.dead_groups) == [b"NoSuchUser|welcome"]
     assert (emails.find("5f2f").place, emails.find("5f2f").message.data) == (Place.UNHANDLED, {"user_id": 9})
     (again,) = opened(emails.config).take("python", count=5)

@@ -125,7 +125,7 @@ def test_what_fails_for_good_is_a_dead_letter_by_its_receives(jobs, ns):
     assert [each["attempt"] for each in told] == [1, 2, 3]
     entry = wait_until(lambda: dead_letters.find("jobs", message_id))
     letter = dead_letters.get("jobs", entry)
-    assert (letter.reason, letter.attempts, letter.message.data) == ("attempts", 3, {"n": 1})
+    assert (letter.reason, letter.tries, letter.data) == ("attempts", 3, {"n": 1})
     assert "as asked" in letter.error
     assert RSMQ(ns).get_queue_attributes("jobs").msgs == 0
 

@@ -112,7 +112,7 @@ def test_what_is_accepted_can_be_buried_and_redriven(subtests):
             settle("emails", take("emails", 10), Bury(error="ValueError: no", traceback="\x01" * 5000))
             entry = dead_letters.find("emails", message_id)
 
-            assert dead_letters.get("emails", entry).can_go_back
+            assert not dead_letters.get("emails", entry).problem
             letters = open_dead_letters(get_config().queue("emails"), Pooled(get_client("inspect")))
             assert letters.redrive([entry]) == ["REDRIVEN"]
             (delivery,) = take("emails", 10)

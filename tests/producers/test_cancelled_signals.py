@@ -6,9 +6,8 @@ from mq_django import CancelResult, queues
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.signals import message_cancelled
-from mq_django.stores import open_store
-from mq_django.transport.connections import open_wire
 from tests.hearing import hears
+from tests.purging import purge
 from tests.signal_docs import arguments_of
 
 CANCELLED, REPLACED = "Cancelled while it waited", "Replaced under its unique key"
@@ -41,7 +40,7 @@ def test_each_way_to_delete_a_waiting_message_is_signalled(told, mq_settings, na
             first, second = (queue.publish("remind", delay=60) for _ in range(2))
             queue.cancel(first)
             queue.cancel(first)
-            actions.cancel(name, [second.encode()])
+            actions.cancel(name, [second])
             assert told == [(name, each, CANCELLED) for each in (first, second)]
         told.clear()
     with subtests.test("under a unique key"):
@@ -51,7 +50,7 @@ def test_each_way_to_delete_a_waiting_message_is_signalled(told, mq_settings, na
     told.clear()
     with subtests.test("purged"):
         ids = [queues["plain"].publish("remind", delay=delay) for delay in (None, 60)]
-        open_store(get_config().queue("plain"), open_wire("chores", "")).purge(limit=10)
+        purge(get_config().queue("plain"))
         assert sorted(told) == sorted(("plain", each, CANCELLED) for each in ids)
 
 

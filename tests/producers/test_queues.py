@@ -1,4 +1,5 @@
 import asyncio
+import logging
 import time
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,6 +10,7 @@ from mq_django.core.messages import NO_HEADERS
 from mq_django.errors import (
     AlreadyPublished,
     ConnectionLost,
+    HandlerTimeout,
     InvalidMessage,
     MessageTooLarge,
     UnknownQueue,
@@ -197,6 +199,26 @@ def test_whoever_listens_gets_the_message_also_one_that_a_unique_key_kept_out(em
     assert (holder, left_out.data) == (first, {"n": 2})
     assert left_out.id != first
     assert (third.id, third.data, third.headers) == (last, 3, {"tenant": "b"})
+
+
+def test_nothing_but_a_timeout_of_the_handler_comes_out_of_a_listener(mq_settings, caplog):
+    """Nor what the logging of a project does with its error."""
+
+    def unusable(record):
+        raise AttributeError("request")
+
+    mq_settings(QUEUES={"emails": {}})
+    log = logging.getLogger("django.dispatch")
+    for raises, filters in ((SystemExit("no"), []), (RuntimeError("no"), [unusable])):
+        log.filters += filters
+        try:
+            with hears(message_published, raises=raises):
+                queues["emails"].publish("welcome")
+        finally:
+            log.filters[:] = []
+    assert caplog.messages == ["A receiver of a signal failed"] * 2
+    with hears(message_published, raises=HandlerTimeout("late")), pytest.raises(HandlerTimeout):
+        queues["emails"].publish("welcome")
 
 
 def test_a_listener_that_fails_does_not_fail_the_publish(mq_settings, caplog):

@@ -24,7 +24,7 @@ TURNS = 2
 
 _HASH = re.compile(
     r":(waiting|unique|claims|control|dead-(ids|groups)|(?<=[q}]:)jobs|consumers|limits|handled-ids|(runtime-)?schedules"
-    r"|owners|notes|Q|counters:([mh]:\d+|total)|noisy:\d+|progress:.+|step-notes|outbox|(run|steps|bodies|after|values):0run|unique)$"
+    r"|owners|notes|Q|counters:([mh]:\d+|total)|progress:.+|step-notes|outbox|(run|steps|bodies|after|values):0run|unique)$"
 )
 _STREAM = re.compile(r":(ready|urgent|log|dead|freed|handled|ended|starts)$")
 

@@ -10,6 +10,7 @@ from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
 from mq_django.errors import WrongKeyType
 from mq_django.inspector import dead_letters
+from mq_django.inspector.message_lists import messages
 from mq_django.stores.dead_letters import DeadLetters, is_entry, open_dead_letters
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -34,13 +35,13 @@ def test_a_dead_letter_is_found_by_its_messages_id(dead):
 
     letter = dead_letters.get("emails", dead_letters.find("emails", message_id))
 
-    assert letter.message.id == message_id
-    assert letter.message.data == {"user_id": 7}
-    assert letter.message.key == "user:7"
+    assert letter.id == message_id
+    assert letter.data == {"user_id": 7}
+    assert letter.key == "user:7"
     assert letter.reason == "attempts"
     assert letter.error == "SMTPError: gone"
     assert "Traceback" in letter.traceback
-    assert letter.attempts == 1
+    assert letter.tries == 1
 
 
 def test_redriving_makes_the_same_message_ready_at_its_first_attempt(dead, redis_client, keys):
@@ -72,7 +73,7 @@ def test_an_attempt_does_not_come_back(dead, redis_client, keys):
 
 def test_a_message_that_expired_while_it_was_dead_is_handled_all_the_same(dead, redis_client, keys):
     entry = dead_letters.find("emails", bury("emails", expires=timedelta(hours=1)))
-    assert dead_letters.get("emails", entry).message.expires_ms is not None
+    assert dead_letters.get("emails", entry).expires_ms is not None
 
     dead.redrive([entry])
 
@@ -90,7 +91,7 @@ def test_a_class_of_another_language_is_counted_and_found_by_its_whole_name(dead
 
             assert counted.group == FailureGroup("welcome", counted_as)
             assert Filter(group=counted.group).matches(
-                dead_letters.get("emails", dead_letters.find("emails", message_id)).message, error
+                dead_letters.get("emails", dead_letters.find("emails", message_id)), error
             )
             assert dead.redrive([dead_letters.find("emails", message_id)]) == ["REDRIVEN"]
             assert not redis_client.exists(keys.dead_groups)
@@ -111,7 +112,7 @@ def test_what_is_no_message_stays_dead_with_its_bytes(dead, redis_client, keys):
     assert dead.redrive([entry]) == ["UNDECODABLE"]
 
     letter = dead_letters.get("emails", entry)
-    assert not letter.can_go_back
+    assert letter.problem
     assert letter.reason == "undecodable"
     assert b"\\xff" in letter.raw
     assert redis_client.xlen(keys.ready) == 0
@@ -139,26 +140,23 @@ def test_deleting_the_first_of_two_under_one_id_keeps_the_second_findable(dead):
     assert dead_letters.find("emails", "twice") == second
 
 
-def test_pages_go_from_the_newest_to_the_oldest_and_back():
+def test_pages_go_from_the_newest_to_the_oldest():
     bury_many("emails", 5)
 
-    newest = dead_letters.page("emails", limit=2)
-    older = dead_letters.page("emails", limit=2, before=newest.letters[-1].entry)
-    newer = dead_letters.page("emails", limit=2, after=older.letters[0].entry)
+    newest = messages("emails", "dead", limit=2)
+    older = messages("emails", "dead", after=newest.after, limit=2)
 
-    assert newest.total == 5
-    assert [letter.message.data["n"] for letter in newest.letters] == [4, 3]
-    assert [letter.message.data["n"] for letter in older.letters] == [2, 1]
-    assert newer.letters == newest.letters
+    assert [letter.data["n"] for letter in newest.rows] == [4, 3]
+    assert [letter.data["n"] for letter in older.rows] == [2, 1]
 
 
 def test_a_page_leaves_out_what_is_long_and_says_how_long_it_is():
     bury("emails", "welcome", "x" * 100_000)
 
-    (letter,) = dead_letters.page("emails", limit=1).letters
+    (letter,) = messages("emails", "dead", limit=1).rows
 
-    assert (letter.message.size, letter.message.has_data, letter.message.name) == (100_002, False, "welcome")
-    assert letter.can_go_back
+    assert (letter.size, letter.has_data, letter.name) == (100_002, False, "welcome")
+    assert not letter.problem
 
 
 def test_a_key_that_holds_something_else_is_left_alone(dead, redis_client, keys):

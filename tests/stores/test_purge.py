@@ -1,5 +1,6 @@
 from mq_django.core.outcomes import ACK
 from mq_django.stores.base import Settlement
+from tests.purging import purge
 
 
 def test_a_purge_deletes_what_is_ready_and_what_waits_and_leaves_the_rest(emails, keys, store, redis_client):
@@ -12,23 +13,14 @@ def test_a_purge_deletes_what_is_ready_and_what_waits_and_leaves_the_rest(emails
     emails.publish_many([("welcome", n) for n in range(30)], delay=60)
     emails.publish("welcome", 5, priority=5)
     emails.publish("welcome", 6, priority=-5)
+    redis_client.xadd(keys.ready, {"type": "without an id"})
     redis_client.xadd(keys.dead, {"type": "old"})
     redis_client.zadd(keys.unhandled, {"a1": 7})
-    deleted = 0
-    while some := store.purge(limit=20):
-        deleted += some
-    assert deleted == 66
+    assert len(purge(store.config)) == 67
     assert not redis_client.exists(keys.claims, keys.waiting, keys.due, keys.unique, keys.priority, keys.unhandled)
     assert redis_client.xlen(keys.dead) == 1
     assert store.depths().depth == store.depths().pending == 1
     assert store.settle("c1", [Settlement(held, ACK)]) == []
-
-
-def test_entries_without_an_id_are_purged_whether_results_are_kept_or_not(emails, keys, store, redis_client):
-    for number in range(30):
-        redis_client.xadd(keys.ready, {"type": "welcome", "data": number})
-    deleted = [store.purge(limit=20), store.purge(limit=20), store.purge(limit=20)]
-    assert deleted == [20, 10, 0]
 
 
 def test_each_place_is_counted_once(emails, keys, store, redis_client):
@@ -43,20 +35,3 @@ def test_each_place_is_counted_once(emails, keys, store, redis_client):
     depths = store.depths()
     assert (depths.ready, depths.delayed, depths.unhandled, depths.parked, depths.pending) == (3, 1, 1, 1, 1)
     assert depths.depth == 7
-
-
-def test_a_purge_of_one_place_leaves_the_others(emails, keys, store, redis_client, subtests, forget):
-    for place, left in (("ready", (0, 2, 1)), ("delayed", (3, 0, 1)), ("unhandled", (3, 2, 0))):
-        with subtests.test(place=place, left=left):
-            forget()
-            store.create_groups()
-            emails.publish_many([("welcome", n) for n in range(2)])
-            emails.publish("welcome", 3, priority=-5)
-            emails.publish_many([("welcome", n) for n in range(2)], delay=60)
-            redis_client.zadd(keys.unhandled, {"a1": 7})
-
-            while store.purge(limit=1, place=place):
-                pass
-
-            depths = store.depths()
-            assert (depths.ready, depths.delayed, depths.unhandled) == left

@@ -213,23 +213,6 @@ def test_a_seek_acks_what_was_pending_and_leaves_the_other_groups(log):
     assert stock.depths().pending == 2
 
 
-def test_what_a_group_is_purged_of_stays_for_the_others(log, redis_client):
-    billing, stock = group("billing"), group("stock")
-    publish(log, *range(1200))
-    held = billing.take(ME, count=1)
-    purged = 0
-    while some := billing.purge(limit=500, place="ready"):
-        purged += some
-    assert purged == 1199
-    assert (place_of(log).lag, place_of(log).pending) == (0, 1)
-    assert [row["name"] for row in redis_client.xinfo_consumers(log.keys.log, "billing")] == [ME.encode()]
-    assert redis_client.xlen(log.keys.log) == 1200
-    assert len(stock.take(ME, count=1000)) == 1000
-    publish(log, 7)
-    assert numbers(billing.take(ME, count=10)) == [7]
-    assert settle(billing, *held) == []
-
-
 def late_and_early(store, me, seen, end):
     """Take and settle for a while, now and then much later than was taken."""
     rng, held = random.Random(me), []

@@ -7,12 +7,12 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.errors import InvalidArguments, UnknownRun
 from mq_django.inspector import workflow_runs
-from mq_django.producers.queues import queues
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import chain, get_run, parallel, workflow
 from tests.consumers.trees import kill
+from tests.purging import purge
 from tests.waiting import wait_until
 
 PLAIN = {"default": {}}
@@ -145,7 +145,7 @@ def test_runs_end_as_their_steps_do(trees, history, tasks, tmp_path, options):
 
 def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
     run = chain((tasks.add, 1), (tasks.add, 2)).start()
-    assert queues["default"].sink.store.purge(limit=10) == 1
+    assert len(purge(get_config().queue("default"))) == 1
     trees()
     ended(run, "failed")
     assert run.retry() == 1

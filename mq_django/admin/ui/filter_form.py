@@ -22,8 +22,8 @@ from mq_django.core.filters import FailureGroup, Filter, is_exception
 from mq_django.core.messages import Place
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
-from mq_django.inspector import dead_letters, message_lists, readers
-from mq_django.inspector.message_lists import HandledView, find_handled, search_waiting
+from mq_django.inspector import message_lists, readers
+from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.stream_reader import Scanned
 
 #: Fields of the form.
@@ -193,26 +193,16 @@ def progress(page: Page, found: "Scanned[Any]", *, message_id: str = "") -> dict
 # Find a message by its id without a scan.
 
 
-def handled_url(page: Page, name: str, view: HandledView) -> str:
-    """Return the URL of the page of a message in the history of its queue."""
-    return page.url("handled_message", name, view.entry, text.to_url(view.member.encode(errors="replace")))
+def found_at_once(page: Page, name: str, message_id: str, *, first: MessageState) -> str:
+    """Return the URL of a message's page; empty if it can only be found by a scan. Tells what became of it.
 
-
-def found_at_once(page: Page, name: str, message_id: str) -> str:
-    """Return the URL of a message's page; empty if it can only be found by a scan. Tells what became of it."""
-    waiting = search_waiting(name, message_id, by_unique=page.can(SEE_DATA))
-    if waiting is not None:
-        return page.url("message", name, waiting.room, references.handle(page, waiting))
-    dead = dead_letters.find(name, message_id)
-    if dead is not None:
-        return page.url("dead_letter", name, dead)
-    found = message_lists.find(name, message_id)
-    if found is not None:
-        return page.url("entry", name, found.source, text.to_url(found.entry))
-    handled = find_handled(name, message_id)
-    # One that was buried may be ready again, since it was redriven.
-    if handled is not None and handled.ending != "buried":
-        return handled_url(page, name, handled)
+    One that is in the state `first` comes before others with its id.
+    """
+    found = list(message_lists.in_indexes(name, message_id, by_unique=page.can(SEE_DATA)))
+    for view in sorted(found, key=lambda view: view.state != first):
+        # One that was buried may be ready again, since it was redriven.
+        if view.ending != "buried" or first == "handled":
+            return references.message_url(page, name, view)
     ended = readers.ended(name, message_id)
     if ended is not None:
         sentences = {

@@ -138,11 +138,6 @@ def place_of(word: str) -> JobPlace:
     raise Http404
 
 
-def list_url(page: Page, name: str, place: JobPlace) -> str:
-    """Return the URL of the list of messages that a job is on."""
-    return page.url(place, name) if place in ("dead", "ready") else page.url("waiting", name, place)
-
-
 def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
     """Return the running jobs of a queue, for the overview and the queue's page."""
     return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.place)} for job in found]
@@ -212,7 +207,7 @@ def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
     frame = {
         "queue": name,
         "tabs": tabs(page, name, place, view),
-        "list_url": list_url(page, name, place),
+        "list_url": page.url("messages", name, place),
         "list_label": _("Back to the dead letters") if place == "dead" else _("Back to the messages"),
     }
     if found is None:

@@ -251,14 +251,14 @@ def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[
     """Return the tab of parked messages if keys are limited or messages are parked."""
     if not (view.parked or current == "parked" or get_config().queue(name).limits.of_keys):
         return []
-    return [("parked", _("Parked"), page.url("waiting", name, "parked"), view.parked)]
+    return [("parked", _("Parked"), page.url("messages", name, "parked"), view.parked)]
 
 
 def _handled(page: Page, name: str, current: str) -> list[tuple[str, str, str, None]]:
     """Return the tab of handled messages if the queue keeps what became of them."""
     if current != "handled" and get_config().queue(name).keep_handled is None:
         return []
-    return [("handled", _("Handled"), page.url("handled", name), None)]
+    return [("handled", _("Handled"), page.url("messages", name, "handled"), None)]
 
 
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
@@ -266,12 +266,12 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
     view = view or quick_stats(name)
     found = [
         ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
-        ("ready", _("Ready"), page.url("ready", name), view.ready),
-        ("pending", _("Pending"), page.url("pending", name), view.pending),
-        ("delayed", _("Delayed"), page.url("waiting", name, "delayed"), view.delayed),
-        ("unhandled", _("Unhandled"), page.url("waiting", name, "unhandled"), view.unhandled),
+        ("ready", _("Ready"), page.url("messages", name, "ready"), view.ready),
+        ("pending", _("Pending"), page.url("messages", name, "pending"), view.pending),
+        ("delayed", _("Delayed"), page.url("messages", name, "delayed"), view.delayed),
+        ("unhandled", _("Unhandled"), page.url("messages", name, "unhandled"), view.unhandled),
         *_parked(page, name, current, view),
-        ("dead", _("Dead letters"), page.url("dead", name), view.dead),
+        ("dead", _("Dead letters"), page.url("messages", name, "dead"), view.dead),
         *_handled(page, name, current),
         ("history", _("History"), page.url("history", quote(name)), None),
     ]
@@ -281,7 +281,7 @@ def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> 
 def waiting_url(page: Page, view: QueueView) -> str:
     """Return the URL of the first list of waiting messages that is not empty."""
     room = "unhandled" if view.unhandled else "parked" if view.parked else "delayed"
-    return page.url("waiting", view.name, "delayed" if view.delayed else room)
+    return page.url("messages", view.name, "delayed" if view.delayed else room)
 
 
 def topic_tabs(page: Page, view: TopicView, current: str) -> list[dict[str, Any]]:

@@ -8,16 +8,25 @@ from django.core.exceptions import PermissionDenied
 from mq_django.admin.ui import text
 from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.inspector.message_views import WaitingView
+from mq_django.inspector.message_views import MessageView, name_of
 
 #: Placeholder for hidden text.
 HIDDEN = "…"
 
 
-def handle(page: Page, view: WaitingView) -> str:
-    """Return the reference of a waiting message for a URL; empty if only its unique key, which is hidden, finds it."""
-    found = view.handle or (view.member if page.can(SEE_DATA) else b"")
-    return text.to_url(found) if found else ""
+def handle(page: Page, view: MessageView) -> str:
+    """Return the reference of a message for a URL or form; empty if only its unique key, which is hidden, finds it."""
+    if view.ref.startswith(UNIQUE_PREFIX) and not page.can(SEE_DATA):
+        return ""
+    return text.to_url(name_of(view.ref))
+
+
+def message_url(page: Page, queue: str, view: MessageView) -> str:
+    """Return the address of the page of a message; empty if only its unique key finds it, which is hidden."""
+    if view.state == "log":
+        return page.url("log_entry", queue, view.ref)
+    ref = handle(page, view)
+    return page.url("message", queue, view.state, ref) if ref else ""
 
 
 def named(page: Page, handle: str) -> bytes:

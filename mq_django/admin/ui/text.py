@@ -41,7 +41,7 @@ __all__ = [
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
 
-_PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~")
+_PLAIN_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-~.")
 
 
 def visible(text: str, *, limit: int = LONGEST, lines: bool = False) -> SafeString:
@@ -139,7 +139,9 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
 
 def to_url(member: bytes) -> str:
     """Encode bytes as text that is safe in URLs and forms. Empty bytes become `_-`."""
-    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member) or "_-"
+    found = "".join(chr(byte) if byte in _PLAIN_BYTES else f"_{byte:02X}" for byte in member) or "_-"
+    # "." and ".." are no names in a path.
+    return f"_2E{found[1:]}" if found.startswith(".") else found
 
 
 def from_url(text: str) -> bytes:

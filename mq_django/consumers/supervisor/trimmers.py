@@ -11,7 +11,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.inbox.once import delete_old
 from mq_django.inbox.passes import databases_of
-from mq_django.signals import retention_alarm
+from mq_django.signals import retention_alarm, send_signal
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.topic_stats import GroupStats
@@ -81,7 +81,7 @@ class Trimmer(Service):
                 "Group %s of topic %s is %d messages and %d s behind: %d %% of the retention",
                 *(group.name, topic, group.behind, group.behind_ms // 1000, round((share or 0) * 100)),
             )
-            retention_alarm.send_robust(Trimmer, queue=topic, group=group.name, share=share, lag=group.lag)
+            send_signal(retention_alarm, Trimmer, queue=topic, group=group.name, share=share, lag=group.lag)
         elif change == "CLEARED":
             logger.info("Group %s of topic %s has caught up", group.name, topic)
 

@@ -14,7 +14,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Outcome, Retry
 from mq_django.core.running_handler import ReportSlot, running
-from mq_django.core.texts import repr_of, summary_of, traceback_of
+from mq_django.core.texts import is_a, repr_of, summary_of, traceback_of
 from mq_django.errors import NotInHandler
 from mq_django.middleware import Handling
 from mq_django.registry import Handler
@@ -68,7 +68,7 @@ def judge_batch_error(
     count: int,
 ) -> BatchEnd:
     """Return the end of a call that has raised. `delivery`: the first of the `count` messages."""
-    if isinstance(error, Retry | Bury):
+    if is_a(error, Retry) or is_a(error, Bury):
         return judge_batch(executor, handler, error, count)
     return BatchEnd(None, executor.judge_error(lane, delivery, handler, error), error)
 

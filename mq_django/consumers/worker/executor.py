@@ -21,7 +21,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry, outcome_of, with_texts
 from mq_django.core.running_handler import ReportSlot, running
-from mq_django.core.texts import path_of, repr_of, summary_of, traceback_of
+from mq_django.core.texts import is_a, path_of, repr_of, summary_of, traceback_of
 from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
 from mq_django.registry import Handler
 from mq_django.signals import handler_finished
@@ -94,7 +94,7 @@ _new = tuple.__new__
 
 def shown(error: BaseException) -> BaseException | None:
     """Return what a handler has raised, for logs and signals; None if that is an outcome, which it may also return."""
-    return None if isinstance(error, Retry | Bury) else error
+    return None if is_a(error, Retry) or is_a(error, Bury) else error
 
 
 class Executor:
@@ -293,9 +293,9 @@ class Executor:
         if lane.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL
-        if isinstance(error, Postponed) or self.reports.is_interrupt(error):
+        if is_a(error, Postponed) or self.reports.is_interrupt(error):
             return POSTPONED
-        if isinstance(error, Retry | Bury):
+        if is_a(error, Retry) or is_a(error, Bury):
             return with_texts(error)
         policy = handler.retry or self.config.retry
         try:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from mq_django.conf import get_config
+from mq_django.consumers import hangups
 from mq_django.consumers.by_server import by_server
-from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.machine import is_reloaded, resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.settlements import send
@@ -121,7 +121,7 @@ class ChildProcess:
         signal.signal(signal.SIGINT, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
-        release_hangups()
+        hangups.release()
         lanes.close_in_children(self._close_in_child)
 
     def _close_in_child(self) -> None:

@@ -18,8 +18,9 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
 from mq_django.core.running_handler import Interrupted, Report, ReportSlot
+from mq_django.core.texts import is_a
 from mq_django.errors import StoreError
-from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried
+from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
 from mq_django.stores.base import Also, Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
 from mq_django.stores.progress_reports import ended_command
@@ -57,7 +58,7 @@ class ReportBook:
 
     def is_interrupt(self, error: BaseException) -> bool:
         """Return whether a handler was interrupted because the process stops."""
-        return isinstance(error, Interrupted) and self.stopping.is_set()
+        return is_a(error, Interrupted) and self.stopping.is_set()
 
     def changed(self) -> list[Report]:
         """Return the reports of running handlers that are not saved."""
@@ -403,7 +404,7 @@ class Settler:
             logger.warning(
                 "Ignored the outcome of message %s of queue %s: this consumer no longer holds it", stale_id, self.queue
             )
-            delivery_stale.send_robust(Settler, queue=self._public_name, message_id=stale_id)
+            send_signal(delivery_stale, Settler, queue=self._public_name, message_id=stale_id)
 
 
 def _latency_of(batch: Sequence[Settlement], ended: float) -> dict[tuple[str, str], int]:

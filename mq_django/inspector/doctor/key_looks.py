@@ -34,7 +34,7 @@ _KINDS = {
 _TOPIC = TopicKeys("", "")
 _TOPIC_KINDS = {key.removeprefix(_OWN) for key in (_TOPIC.log, _TOPIC.control, _TOPIC.published)}
 #: The last parts of those whose number is not bounded.
-_COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)|noisy:\d+")
+_COUNTERS = re.compile(r"counters:(?:[mh]:\d+|total)")
 _OF_MESSAGE = re.compile(r"(?:result|progress|stacks):.+", re.DOTALL)
 #: Those of the runs of workflows, with what stands in braces: no queue can have this name.
 _OF_RUNS = re.compile(

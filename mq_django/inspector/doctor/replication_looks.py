@@ -1,42 +1,14 @@
 """Looks at the replication of a Redis server: its role, its replicas, and the Sentinels that name it."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from mq_django.core.numbers import whole
-from mq_django.inspector.doctor.findings import DoctorFinding, Look, mib, named
+from mq_django.inspector.doctor.findings import DoctorFinding, Look, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.sentinel_urls import sentinel_address
-
-#: Seconds without a reply of a replica that are too many: it replies each second. By default such a replica does not
-#: count for min-replicas-to-write either (min-replicas-max-lag).
-SILENT = 10
-#: Bytes of writes that a replica does not have yet. Redis learns only once a second how many it has.
-BEHIND = 64 * 2**20
-
-
-class Replica(NamedTuple):
-    """A replica as its master sees it."""
-
-    address: str
-    state: str
-    #: Seconds since its last reply, and bytes of writes that it has not confirmed.
-    silent: int
-    behind: int
-
-
-def replicas_of(server: ServerFacts) -> Iterator[Replica]:
-    """Yield the replicas that are connected to a server."""
-    written = server.number("master_repl_offset")
-    for number in range(server.number("connected_slaves")):
-        found = dict(part.partition("=")[::2] for part in server.info.get(f"slave{number}", "").split(","))
-        if "state" in found:
-            behind = written - (whole(found.get("offset")) or 0)
-            address = f"{found.get('ip')}:{found.get('port')}"
-            yield Replica(address, found["state"], whole(found.get("lag")) or 0, max(0, behind))
 
 
 def _of_role(server: ServerFacts) -> Iterator[DoctorFinding]:
@@ -77,32 +49,6 @@ def _of_number(server: ServerFacts) -> Iterator[DoctorFinding]:
             advice="Start one more replica, or CONFIG SET min-replicas-to-write to a lower number.",
             where=server.where,
         )
-
-
-def _of_lag(server: ServerFacts) -> Iterator[DoctorFinding]:
-    late = [shown for replica in replicas_of(server) if (shown := _lateness(replica))]
-    if late:
-        yield DoctorFinding(
-            code="D117",
-            level="warning",
-            seen=f"Replicas are not up to date: {named(late)}. If one of them becomes the master now, messages are "
-            "lost.",
-            advice="See the log of these replicas, their load and their network; INFO replication shows when they "
-            "have caught up.",
-            where=server.where,
-        )
-
-
-def _lateness(replica: Replica) -> str:
-    """Return what is wrong with a replica; "" if it is up to date."""
-    if replica.state != "online":
-        return f"{replica.address} does not have the data yet ({replica.state})"
-    what = []
-    if replica.silent >= SILENT:
-        what.append(f"has not replied for {replica.silent} s")
-    if replica.behind >= BEHIND:
-        what.append(f"is {mib(replica.behind)} behind")
-    return f"{replica.address} {' and '.join(what)}" if what else ""
 
 
 def _of_sentinels(server: ServerFacts) -> Iterator[DoctorFinding]:
@@ -152,6 +98,5 @@ def _text(host: object) -> str:
 REPLICATION_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("role", ("D110",), _of_role),
     Look("replicas", ("D111",), _of_number),
-    Look("lag of replicas", ("D117",), _of_lag),
     Look("Sentinels", ("D118",), _of_sentinels),
 )

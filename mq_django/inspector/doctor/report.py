@@ -10,7 +10,6 @@ from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
-from mq_django.inspector.doctor.machine_looks import MACHINE_LOOKS, process_facts
 from mq_django.inspector.doctor.project_looks import (
     CONTRADICTION_LOOKS,
     OUTBOX_LOOKS,
@@ -25,7 +24,7 @@ from mq_django.transport.connections import get_clients
 from mq_django.transport.sessions import within
 
 #: The first digit of a code -> what the findings are about.
-AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "5": "This machine", "6": "Outbox"}
+AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code", "6": "Outbox"}
 
 #: The finding that a server cannot be used. It needs no look: without a connection there is nothing to look at.
 UNREACHABLE = "D100"
@@ -35,7 +34,7 @@ _OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS, *OUT
 
 #: The looks that need a server.
 _OF_SERVER = (*SERVER_LOOKS, *RETENTION_LOOKS, *PARTITION_LOOKS)
-_OF_SERVERS: tuple[Look[Any], ...] = (*_OF_SERVER, *KEY_LOOKS, *QUEUE_LOOKS, *MACHINE_LOOKS)
+_OF_SERVERS: tuple[Look[Any], ...] = (*_OF_SERVER, *KEY_LOOKS, *QUEUE_LOOKS)
 
 #: All codes of findings.
 CODES = frozenset(code for look in (*_OF_PROJECT, *_OF_SERVERS) for code in look.codes) | {UNREACHABLE}
@@ -104,7 +103,7 @@ def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lamb
     if project.is_readable and (UNREACHABLE in codes or report.asks(_OF_SERVERS)):
         with within(SECONDS):
             reached = [_look_at_servers(report, connection, progress) for connection in get_config().connections()]
-            if any(reached) and report.asks((*QUEUE_LOOKS, *MACHINE_LOOKS)):
+            if any(reached) and report.asks(QUEUE_LOOKS):
                 _look_at_queues(report)
     return report
 
@@ -143,7 +142,6 @@ def _look_at_queues(report: DoctorReport) -> None:
         report.add(_not_looked("queues and consumers", error, ""))
         return
     report.take(QUEUE_LOOKS, queues)
-    report.take(MACHINE_LOOKS, process_facts(queues))
 
 
 def _unreachable(connection: str, error: MQError) -> DoctorFinding:

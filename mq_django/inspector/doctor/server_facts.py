@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, NamedTuple
 
 import redis
@@ -21,21 +20,11 @@ from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 
 #: Round trips that are measured.
 PINGS = 9
-#: Entries of the slow log that are read.
-SLOW_ENTRIES = 128
 #: Settings that are read.
-SETTINGS = ("tcp-keepalive", "maxclients", "min-replicas-to-write", "timeout", "client-output-buffer-limit")
+SETTINGS = ("tcp-keepalive", "min-replicas-to-write", "timeout", "client-output-buffer-limit")
 
 #: Commands whose second word says what they do.
-_CONTAINERS = ("CONFIG", "SLOWLOG", "CLUSTER")
-
-
-class SlowCommand(NamedTuple):
-    """An entry of the slow log: seconds since 1970, microseconds, and the arguments that the log keeps."""
-
-    at: int
-    us: int
-    args: Sequence[bytes]
+_CONTAINERS = ("CONFIG", "CLUSTER")
 
 
 class UsedMemory(NamedTuple):
@@ -61,14 +50,12 @@ class ServerFacts:
     #: The fields of INFO, and settings of CONFIG; empty if refused.
     info: Mapping[str, str]
     settings: Mapping[str, str]
-    slow: Sequence[SlowCommand]
     cluster: Mapping[str, str]
     #: What `runconsumer` would say about it at its start.
     risks: Sequence[Finding]
     #: Command -> why the server has refused it.
     refused: Mapping[str, str]
-    #: Seconds: the median of some round trips, and how far the server's clock is ahead of the one of this machine.
-    round_trip: float
+    #: Seconds by which the server's clock is ahead of the one of this machine.
     ahead: float
 
     def number(self, field: str) -> int:
@@ -99,9 +86,8 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
     of_groups = [part for topic in config.topics for name in groups(topic) for part in config.queue(name).each_part]
     topics = [part for topic in config.topics.values() for part in topic.each_part]
     refused: dict[str, str] = {}
-    round_trip, ahead = _clocks(wire, refused)
+    ahead = _ahead(wire, refused)
     info = _fields(_ask(wire, ("INFO",), refused) or b"")
-    slow = _ask(wire, ("SLOWLOG", "GET", SLOW_ENTRIES), refused) or ()
     is_cluster = info.get("cluster_enabled") == "1"
     return ServerFacts(
         connection=connection,
@@ -113,12 +99,10 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
         topics=[topic.name for topic in topics if _is_on(client, topic, topic.keys.log)],
         info=info,
         settings=_settings(wire, refused),
-        slow=[SlowCommand(at=entry[1], us=entry[2], args=entry[3]) for entry in slow],
         cluster=_fields(_ask(wire, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
         # INFO is needed for all of it.
         risks=examine(client) if info else (),
         refused=refused,
-        round_trip=round_trip,
         ahead=ahead,
     )
 
@@ -128,17 +112,16 @@ def _is_on(client: redis.Redis, config: DeliveryOptions, key: str) -> bool:
     return get_client("inspect", config.connection, key=key) is client
 
 
-def _clocks(wire: Wire, refused: dict[str, str]) -> tuple[float, float]:
-    """Return the median of the round trips, and how far the server's clock is ahead by the fastest of them."""
-    took: list[float] = []
+def _ahead(wire: Wire, refused: dict[str, str]) -> float:
+    """Return how far the server's clock is ahead, by the fastest of some round trips."""
     clocks: list[tuple[float, float]] = []
     for _ in range(PINGS):
         began, at = time.monotonic(), clock.now()
-        reply = _ask(wire, ("TIME",), refused) if "TIME" not in refused else _ask(wire, ("PING",), refused)
-        took.append(time.monotonic() - began)
+        reply = None if "TIME" in refused else _ask(wire, ("TIME",), refused)
+        took = time.monotonic() - began
         if isinstance(reply, list):
-            clocks.append((took[-1], _seconds(*reply) - (at + took[-1] / 2)))
-    return median(took), min(clocks, default=(0.0, 0.0))[1]
+            clocks.append((took, _seconds(*reply) - (at + took / 2)))
+    return min(clocks, default=(0.0, 0.0))[1]
 
 
 def _seconds(seconds: bytes, micros: bytes) -> float:

@@ -4,20 +4,16 @@ from collections.abc import Iterator
 from functools import partial
 
 from mq_django.conf import get_config
-from mq_django.core import clock
 from mq_django.core.numbers import whole
 from mq_django.errors import WrongNode
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, counted, mib, named
-from mq_django.inspector.doctor.memory_trend import memory_trend
+from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, Level, Look, mib, named
 from mq_django.inspector.doctor.replication_looks import REPLICATION_LOOKS
 from mq_django.inspector.doctor.rights import missing_rights
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.failures import translate
 
-# Looks at the settings of a Redis server that end connections of its clients, or refuse new ones.
+# Looks at the settings of a Redis server that end connections of its clients.
 
-#: The share of the clients from which there is a warning.
-NEARLY_ALL = 0.8
 #: Seconds after which no connection of a consumer may be closed for being idle: it sends heartbeats every 3 s at most.
 SHORTEST_TIMEOUT = 5
 #: The messages that a process with the default number of threads fetches at once.
@@ -32,20 +28,6 @@ def _of_keepalive(server: ServerFacts) -> Iterator[DoctorFinding]:
             seen="Redis never checks whether a client that is silent still exists (tcp-keepalive 0): messages may be "
             "handed to a consumer whose machine has gone.",
             advice="CONFIG SET tcp-keepalive 300, and the same in redis.conf.",
-            where=server.where,
-        )
-
-
-def _of_clients(server: ServerFacts) -> Iterator[DoctorFinding]:
-    connected = server.number("connected_clients")
-    most = whole(server.settings.get("maxclients")) or server.number("maxclients")
-    if most and connected >= most * NEARLY_ALL:
-        yield DoctorFinding(
-            code="D114",
-            level="warning",
-            seen=f"{connected} of at most {most} clients are connected (maxclients). Redis refuses further ones.",
-            advice="CONFIG SET maxclients to a higher number, and raise the limit of open files of Redis if needed. "
-            "CLIENT LIST shows who is connected.",
             where=server.where,
         )
 
@@ -97,7 +79,6 @@ def _largest_message(server: ServerFacts) -> int:
 
 CONNECTION_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("tcp-keepalive", ("D113",), _of_keepalive),
-    Look("clients", ("D114",), _of_clients),
     Look("timeout", ("D119",), _of_timeout),
     Look("limits for replies", ("D120",), _of_buffers),
 )
@@ -106,10 +87,8 @@ CONNECTION_LOOKS: tuple[Look[ServerFacts], ...] = (
 
 #: The shares of the memory from which there is a warning, and an error.
 NEARLY_FULL, FULL = 0.8, 0.95
-#: Seconds of a round trip, and between the clocks, that are too much.
-SLOW_TRIP, CLOCKS_APART = 0.02, 1.0
-#: Microseconds of a script that is slow, and for how long such a script is reported, in seconds.
-SLOW_SCRIPT_US, RECENTLY = 50_000, 3600
+#: Seconds between the clocks that are too much.
+CLOCKS_APART = 1.0
 
 #: The findings that `runconsumer` logs at its start, too: by their ids the code, the level, and what to do.
 _RISKS: dict[str, tuple[str, Level, str]] = {
@@ -162,42 +141,6 @@ def _of_memory(server: ServerFacts) -> Findings:
         "messages of topics.",
         where=server.where,
     )
-
-
-def _of_latency(server: ServerFacts) -> Findings:
-    if server.round_trip >= SLOW_TRIP:
-        yield DoctorFinding(
-            code="D107",
-            level="warning",
-            seen=f"A round trip to Redis takes {server.round_trip * 1000:.0f} ms.",
-            advice="Run consumers and web processes near Redis, in the same zone; see if the server is overloaded with "
-            "redis-cli --latency.",
-            where=server.where,
-        )
-
-
-def _of_slow_scripts(server: ServerFacts) -> Findings:
-    # The arguments have data of messages, so they are not shown.
-    now = clock.now() + server.ahead
-    names = [queue.keys.ready.rpartition(":")[0] for queue in server.queues]
-    names += [get_config().topic(name).keys.log for name in server.topics]
-    slow = [
-        entry.us
-        for entry in server.slow
-        if entry.us >= SLOW_SCRIPT_US
-        and now - entry.at <= RECENTLY
-        and entry.args[0].upper() in (b"EVAL", b"EVALSHA")
-        and any(arg.decode(errors="replace").startswith(tuple(names)) for arg in entry.args[3:])
-    ]
-    if slow:
-        yield DoctorFinding(
-            code="D108",
-            level="warning",
-            seen=f"{counted(len(slow), 'call')} of scripts took {SLOW_SCRIPT_US // 1000} ms or more in the last hour, "
-            f"the slowest {max(slow) / 1000:.0f} ms. Redis serves no other client meanwhile.",
-            advice="See whether the server is short of CPU or swaps, and what SLOWLOG GET and LATENCY DOCTOR show.",
-            where=server.where,
-        )
 
 
 def _of_clock(server: ServerFacts) -> Findings:
@@ -259,9 +202,6 @@ SERVER_LOOKS: tuple[Look[ServerFacts], ...] = (
     Look("known bugs", ("D104",), partial(_of_risk, "files")),
     Look("writes to disk", ("D105",), _of_saves),
     Look("memory", ("D106",), _of_memory),
-    Look("trend of memory", ("D116",), memory_trend),
-    Look("round trip", ("D107",), _of_latency),
-    Look("slow scripts", ("D108",), _of_slow_scripts),
     Look("clock", ("D109",), _of_clock),
     *REPLICATION_LOOKS,
     Look("cluster", ("D112",), _of_cluster),

@@ -13,8 +13,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from mq_django.conf import Config, QueueConfig, get_config
+from mq_django.consumers import hangups
 from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
-from mq_django.consumers.hangups import release_hangups
 from mq_django.consumers.log_formats import LogStream, configure_logs
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.health import Health
@@ -37,6 +37,7 @@ from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
+from mq_django.core.texts import listing
 from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
@@ -152,7 +153,7 @@ class Command(BaseCommand):
             if options["fingerprint"]:
                 self.stdout.write(show(queues))
             elif options["autoreload"]:
-                release_hangups()
+                hangups.release()
                 # The reloader shows errors of its thread as tracebacks.
                 check_ports(options)
                 run_with_reloader(self._run, queues, options)
@@ -195,7 +196,7 @@ class Command(BaseCommand):
     def _config(config: Config, name: str, *, housekeeping: bool) -> QueueConfig:
         found, (topic, _, group) = config.queue(name), name.partition(GROUP_SEPARATOR)
         if not housekeeping and _is_foreign_group(name):
-            known = ", ".join(groups(topic)) or "none"
+            known = listing(groups(topic))
             raise UnknownGroup(f"Topic {topic!r} has no subscriber with the group {group!r}; known: {known}")
         return found
 

@@ -10,7 +10,6 @@
 -- KEYS[7..12]  limits, rates, permits, lines, checks, freed: see parts/line_keys
 -- KEYS[13..15]  due, unhandled, dead
 -- KEYS[16] tags     {queue}:tags   ZSET   hashes of the keys whose lines may go on, by their turn; only with FAIR
--- KEYS[17] noisy    {queue}:noisy:<hour>   HASH   see parts/noisy_keys; optional
 -- ARGV[1..8]        see parts/line_keys
 -- ARGV[9]  count    messages, at most 1000; 0: only put what is ready into lines, with FAIR
 -- ARGV[10] turn     when the last reply told the consumer to ask again, microseconds since 1970, or 0
@@ -31,7 +30,6 @@
 -- with line_permits
 -- with lines
 -- with line_turns
--- with noisy_keys
 local state = redis.call('hmget', control, 'paused', 'ranked', 'ordered')
 if (state[3] or '0') ~= ARGV[11] then
   return 'OTHER'
@@ -93,9 +91,6 @@ if words and found > 0 then
   redis.call('hset', limits, 'r', granted(words, found, rate, width, now))
 end
 keep_taken(taking, settle_waiters, found, left, concurrent)
-if KEYS[17] and found > 0 then
-  note_one(KEYS[17], taking.taken, found, now, hash_of)
-end
 local next_check = keep_taken(taking, redis.call, 'zrange', checks, 0, 0, 'withscores')
 local next_ms = next_check and next_check[2] and math.min(9e15, math.max(1, math.ceil(next_check[2] - ms))) or -1
 local taken, ranked = taking.taken, state[2] and 1 or 0

@@ -55,7 +55,7 @@ def test_what_a_consumer_handles_leads_to_the_message(operator):
     work()
 
     page = operator.get(f"{BASE}consumers/").content.decode()
-    (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
+    (link,) = re.findall(rf'<li><a href="({BASE}emails/message/[^"]*)"', page)
 
     page = operator.get(link).content.decode()
     assert "for 12 min" in page
@@ -157,7 +157,7 @@ def test_starvation_names_the_handler_that_holds_all_threads_on_every_page(viewe
     overview = words(viewer.get(BASE).content.decode())
     queue = words(viewer.get(f"{BASE}emails/change/").content.decode())
     listed = viewer.get(f"{BASE}emails/ready/").content.decode()
-    (link,) = set(re.findall(rf'href="({BASE}emails/entry/[^"]*)"', listed))
+    (link,) = set(re.findall(rf'href="({BASE}emails/message/[^"]*)"', listed))
 
     assert f"emails makes no progress. {said}" in overview
     assert "1 queue needs attention." in overview
@@ -179,7 +179,7 @@ def test_the_progress_of_what_it_handles_is_a_bar_with_its_text(operator, viewer
     assert "30 of 120" in words(page)
     assert "&lt;b&gt;cups&lt;/b&gt;" in page
 
-    (link,) = re.findall(rf'<li><a href="({BASE}emails/entry/[^"]*)"', page)
+    (link,) = re.findall(rf'<li><a href="({BASE}emails/message/[^"]*)"', page)
     page = operator.get(link).content.decode()
     assert 'value="250"' in page
     assert "30 of 120" in words(page)

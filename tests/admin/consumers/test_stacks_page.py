@@ -50,8 +50,8 @@ def test_it_shows_where_each_handler_is_and_leads_to_its_message(operator, runni
     assert "2 handlers are running." in page
     assert 'File "shop/tasks.py", line 7, in export\n    for row in rows:' in html.unescape(page)
     assert "<script>" not in page.partition('id="content-main"')[2]
-    assert re.search(rf'<a href="{BASE}emails/entry/ready/[^"]*/"><bdi>welcome</bdi></a>', page)
-    assert re.search(rf'href="{BASE}emails/entry/ready/[^"]*/cancel/"', page)
+    assert re.search(rf'<a href="{BASE}emails/message/pending/ready.[^"]*/"><bdi>welcome</bdi></a>', page)
+    assert re.search(rf'href="{BASE}emails/message/pending/ready.[^"]*/cancel/"', page)
     assert "m1 · emails · thread · for 12 s" in words(page)
     assert "It has no frames" in page
     assert "data-mq-live=" not in page

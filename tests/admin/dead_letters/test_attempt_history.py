@@ -24,9 +24,9 @@ def url(request):
     message_id = publish("emails", "welcome", {"n": 1})
     if request.param == "dead":
         fail(Bury(ERROR, TRACE, reason="attempts"))
-        return f"{BASE}emails/dead/{dead_entry('emails')}/"
+        return f"{BASE}emails/message/dead/{dead_entry('emails')}/"
     fail(Retry(error=ERROR, traceback=TRACE))
-    return f"{BASE}emails/waiting/delayed/{message_id}/"
+    return f"{BASE}emails/message/delayed/{message_id}/"
 
 
 @pytest.mark.parametrize("url", ["waiting", "dead"], indirect=True)
@@ -63,4 +63,4 @@ def test_who_may_not_see_data_sees_the_class_of_the_error_only(viewer, url):
 def test_a_message_that_never_failed_has_no_history(operator):
     message_id = publish("emails", "welcome", 1, delay=60)
 
-    assert "attempts" not in operator.get(f"{BASE}emails/waiting/delayed/{message_id}/").content.decode()
+    assert "attempts" not in operator.get(f"{BASE}emails/message/delayed/{message_id}/").content.decode()

@@ -85,6 +85,6 @@ def test_dead_letters_are_exported_as_json_lines(operator):
     assert lines[0]["error"] == "ValueError: no"
     assert not LogEntry.objects.get().change_message.count("name contains")
 
-    chosen = operator.get(operator.get(DEAD, {"name": "other"}).context["export_url"])
+    chosen = operator.get(operator.get(DEAD, {"name": "other"}).context["links"][1][0])
     assert [json.loads(line)["id"] for line in b"".join(chosen.streaming_content).splitlines()] == [other]
     assert LogEntry.objects.latest("pk").change_message == "Exported the dead letters: name contains “other”"

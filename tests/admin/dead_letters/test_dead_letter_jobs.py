@@ -13,7 +13,7 @@ from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
 from mq_django.stores.background_jobs import IDLE
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, url_of_all
 from tests.seeding import beat, bury, bury_many
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -142,7 +142,7 @@ def test_who_may_not_see_data_does_not_see_what_a_job_looks_for_in_it(viewer, op
 def test_all_that_fit_a_filter_are_redriven_and_no_others(operator):
     bury_many("emails", 3)
     meant = [bury("emails", "remind", error="SMTPError: refused") for _ in range(2)]
-    url = operator.get(DEAD, {"name": "remind", "error": "SMTP"}).context["redrive_all_url"]
+    url = url_of_all(operator.get(DEAD, {"name": "remind", "error": "SMTP"}), "redrive")
 
     asked = operator.get(url)
     assert "Redrive up to 5 dead letters?" in asked.content.decode()

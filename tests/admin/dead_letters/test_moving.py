@@ -7,7 +7,7 @@ from mq_django import inspector
 from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, url_of_all
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -64,7 +64,7 @@ def test_what_cannot_be_moved_is_told(operator, redis_client):
 def test_a_full_queue_is_told(operator, mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {"MAX_DEPTH": 1}})
     bury_many("emails", 2)
-    entries = [str(row["entry"]) for row in operator.get(DEAD).context["rows"]]
+    entries = [str(row["ref"]) for row in operator.get(DEAD).context["rows"]]
     fields = {"action": "move", "_selected_action": entries, "target": "default", "confirmed": "yes"}
     page = operator.post(CHOSEN, fields, follow=True).content.decode()
     assert "1 dead letter was moved to default." in page
@@ -76,7 +76,7 @@ def test_all_that_match_are_moved_in_the_background(operator):
     bury_many("emails", 3)
     for _ in range(2):
         bury("emails", "remind", error="SMTPError: refused")
-    url = operator.get(DEAD, {"name": "remind"}).context["move_all_url"]
+    url = url_of_all(operator.get(DEAD, {"name": "remind"}), "move")
 
     asked = operator.get(url)
     assert "Move up to 5 dead letters to another queue?" in asked.content.decode()
@@ -116,7 +116,7 @@ def test_a_group_is_moved_from_its_row(operator):
 
 def test_moving_is_offered_where_there_is_another_queue(operator, viewer, mq_settings):
     bury("emails")
-    letter = f"{DEAD}{dead_entry('emails')}/"
+    letter = f"{BASE}emails/message/dead/{dead_entry('emails')}/"
     for address in (DEAD, letter):
         assert "Move" in operator.get(address).content.decode()
         assert "Move" not in viewer.get(address).content.decode()

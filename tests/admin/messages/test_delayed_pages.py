@@ -13,9 +13,9 @@ from tests.seeding import publish, set_aside, settle, take
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
-DELAYED = f"{BASE}emails/waiting/delayed/"
-UNHANDLED = f"{BASE}emails/waiting/unhandled/"
-CANCEL = f"{BASE}emails/cancel/"
+DELAYED = f"{BASE}emails/delayed/"
+UNHANDLED = f"{BASE}emails/unhandled/"
+CANCEL = f"{BASE}emails/delayed/chosen/"
 
 
 def test_delayed_messages_come_in_the_order_of_their_due_times(operator):
@@ -24,19 +24,19 @@ def test_delayed_messages_come_in_the_order_of_their_due_times(operator):
 
     page = operator.get(DELAYED)
 
-    assert [row["member"] for row in page.context["rows"]] == ["m10", "m20", "m30"]
+    assert [row["ref"] for row in page.context["rows"]] == ["m10", "m20", "m30"]
     assert "in 9 min" in page.content.decode()
 
 
-def test_a_page_has_fifty_of_many_and_a_page_that_is_no_more_shows_the_last(operator):
-    for n in range(120):
+def test_a_page_has_fifty_of_many_and_nonsense_is_the_first(operator):
+    for n in range(70):
         publish("emails", "welcome", n, delay=60 + n)
 
-    assert len(operator.get(DELAYED).context["rows"]) == 50
-    assert len(operator.get(DELAYED, {"p": "3"}).context["rows"]) == 20
-    assert operator.get(DELAYED, {"p": "99"}).context["number"] == 3
+    first = operator.get(DELAYED)
+    assert len(first.context["rows"]) == 50
+    assert len(operator.get(DELAYED + first.context["go_on"]).context["rows"]) == 20
     for nonsense in ("0", "-1", "x", "9" * 30, "٣"):
-        assert operator.get(DELAYED, {"p": nonsense}).status_code == 200
+        assert len(operator.get(DELAYED, {"after": nonsense}).context["rows"]) == 50
 
 
 def test_a_message_is_found_by_its_id_or_its_unique_key_and_shown(operator):
@@ -50,13 +50,13 @@ def test_a_message_is_found_by_its_id_or_its_unique_key_and_shown(operator):
     assert "[redacted]" in by_id
     assert "&quot;cart&quot;: 8" in by_key
     assert "cart:8" in by_key
-    assert "There is no waiting message with the id “nope”" in operator.get(DELAYED, {"id": "nope"}).content.decode()
+    assert "There is no message with the id “nope” here." in operator.get(DELAYED, {"id": "nope"}).content.decode()
 
 
 def test_whoever_asks_for_a_message_that_has_expired_is_told(operator):
     message_id = publish("emails", "welcome", 1)
     settle("emails", take("emails", 1), Expire())
-    for page in ("waiting/delayed", "ready", "pending", "dead"):
+    for page in ("delayed", "ready", "pending", "dead"):
         found = operator.get(f"{BASE}emails/{page}/", {"id": message_id}, follow=True)
         assert re.search(rf"Message “{message_id}” was discarded \d+ s ago: it had expired", found.content.decode())
         nothing = operator.get(f"{BASE}emails/{page}/", {"id": "nope"}, follow=True)
@@ -77,7 +77,7 @@ def test_unhandled_messages_have_a_page(operator):
 def test_a_delayed_message_is_cancelled_once_that_is_confirmed(operator, unique):
     publish("emails", "welcome", 1, delay=60, message_id="m1", unique=unique)
     ((row,),) = [operator.get(DELAYED).context["rows"]]
-    fields = {"room": "delayed", "_selected_action": row["member"]}
+    fields = {"action": "cancel", "_selected_action": row["ref"]}
 
     assert "Cancel 1 message?" in operator.post(CANCEL, fields).content.decode()
     assert inspector.queue("emails").delayed == 1
@@ -93,7 +93,7 @@ def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator)
         publish("emails", "welcome", n, delay=60, message_id=f"m{n}")
     members = ["m0", "m1", "gone"]
 
-    done = operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"}, follow=True)
+    done = operator.post(CANCEL, {"action": "cancel", "_selected_action": members, "confirmed": "yes"}, follow=True)
 
     page = done.content.decode()
     assert "2 messages were cancelled." in page
@@ -102,7 +102,7 @@ def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator)
 
 
 def test_a_message_that_waits_no_more_leads_back_to_the_list(operator):
-    assert operator.get(f"{DELAYED}nope/").url == DELAYED
+    assert operator.get(f"{BASE}emails/message/delayed/nope/").url == DELAYED
 
 
 def test_what_waits_without_a_body_or_with_a_broken_one_is_shown_as_that(operator, redis_client):
@@ -115,10 +115,22 @@ def test_what_waits_without_a_body_or_with_a_broken_one_is_shown_as_that(operato
     assert len(page.context["rows"]) == 5
     for row in page.context["rows"]:
         assert operator.get(row["url"]).status_code == 200
-    members = [row["member"] for row in page.context["rows"]]
-    operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"})
+    members = [row["ref"] for row in page.context["rows"]]
+    operator.post(CANCEL, {"action": "cancel", "_selected_action": members, "confirmed": "yes"})
     assert redis_client.zcard(keys.due) == 0
 
 
-def test_a_room_that_is_none_is_not_found(operator):
-    assert operator.get(f"{BASE}emails/waiting/hall/").status_code == 404
+def test_a_state_that_is_none_is_not_found(operator):
+    for path in ("waiting/hall/", "message/hall/m1/"):
+        assert operator.get(f"{BASE}emails/{path}").status_code == 404
+
+
+def test_old_addresses_lead_to_where_a_list_or_a_message_is(operator):
+    moved = {
+        "waiting/parked/?name=a": "parked/?name=a",
+        "waiting/delayed/m_3A1/": "message/delayed/m_3A1/",
+        "entry/urgent/1-1/": "message/ready/urgent.1-1/",
+        "handled/1-1/m1/": "message/handled/1-1.m1/",
+        "dead/1-1/": "message/dead/1-1/",
+    }
+    assert {old: operator.get(f"{BASE}emails/{old}").url.removeprefix(f"{BASE}emails/") for old in moved} == moved

@@ -8,13 +8,13 @@ from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import IDLE
-from tests.admin.conftest import BASE
+from tests.admin.conftest import BASE, url_of_all
 from tests.admin.pages import YES, main_of
 from tests.seeding import beat, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
-DELAYED, JOB = f"{BASE}emails/waiting/delayed/", f"{BASE}emails/delayed/job/"
+DELAYED, JOB = f"{BASE}emails/delayed/", f"{BASE}emails/delayed/job/"
 PURGE = f"{BASE}emails/delayed/all/delete/"
 
 
@@ -39,7 +39,7 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
     shown = operator.get(DELAYED, {"name": "welc"})
     assert "Cancel all matching…" in main_of(shown)
 
-    asked = operator.get(shown.context["purge_url"])
+    asked = operator.get(url_of_all(shown, "delete"))
     page = main_of(asked)
     assert asked.context["title"] == "Cancel 60 delayed messages?"
     assert "name contains “welc”" in page

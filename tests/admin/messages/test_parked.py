@@ -9,7 +9,7 @@ from tests.seeding import beat, opened, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
 
-PARKED = f"{BASE}emails/waiting/parked/"
+PARKED = f"{BASE}emails/parked/"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_one_is_found_by_its_id_and_says_what_it_waits_for(operator, ids):
     page = operator.get(f"{BASE}emails/ready/", {"id": ids[3]}, follow=True)
 
     text = page.content.decode()
-    assert page.redirect_chain[0][0].startswith(PARKED)
+    assert page.redirect_chain[0][0].startswith(f"{BASE}emails/message/parked/")
     assert "The limit for key “user:&lt;b&gt;7” is reached: 1 at once. 2 messages of that key are before it." in text
 
 
@@ -49,11 +49,11 @@ def test_who_may_not_see_data_sees_no_key(viewer, ids):
 
 def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
     (_, second, _) = operator.get(PARKED).context["rows"]
-    fields = {"room": "parked", "_selected_action": second["member"]}
+    fields = {"action": "cancel", "_selected_action": second["ref"]}
 
-    asked = operator.post(f"{BASE}emails/cancel/", fields)
+    asked = operator.post(f"{PARKED}chosen/", fields)
     assert "Cancel 1 message?" in asked.content.decode()
-    operator.post(f"{BASE}emails/cancel/", {**fields, "confirmed": "yes"})
+    operator.post(f"{PARKED}chosen/", {**fields, "confirmed": "yes"})
 
     assert dict(inspector.ids("emails"))["parked"] == [ids[1], ids[3]]
 
@@ -76,7 +76,7 @@ def test_a_filter_looks_among_them(operator, ids):
 def test_a_queue_without_limits_of_keys_shows_no_such_tab(operator):
     assert not [tab for tab in operator.get(f"{BASE}emails/dead/").context["tabs"] if "parked" in tab["url"]]
     assert "No parked messages." in operator.get(PARKED).content.decode()
-    assert operator.get(f"{PARKED}{to_url(b'p:gone')}/").url == PARKED
+    assert operator.get(f"{BASE}emails/message/parked/{to_url(b'p:gone')}/").url == PARKED
 
 
 def test_they_count_as_waiting_and_lead_to_their_list(operator, ids):

@@ -16,7 +16,7 @@ def held():
     """The id of a message that a consumer holds, and the URL of its page."""
     message_id = publish("emails", "welcome", {"n": 1})
     (item,) = take("emails", 1)
-    return message_id, f"{BASE}emails/entry/ready/{item.entry.decode()}/"
+    return message_id, f"{BASE}emails/message/pending/ready.{item.entry.decode()}/"
 
 
 def test_the_page_of_a_message_leads_to_a_question(operator, held):
@@ -42,14 +42,14 @@ def test_its_consumer_is_asked_and_the_log_says_who_asked(operator, held, fields
 
 
 def test_a_message_that_is_gone_is_told(operator):
-    answer = operator.post(f"{BASE}emails/entry/ready/5-5/cancel/", {"confirmed": "yes"}, follow=True)
+    answer = operator.post(f"{BASE}emails/message/ready/ready.5-5/cancel/", {"confirmed": "yes"}, follow=True)
     assert "The message is no longer here" in answer.content.decode()
     assert store("emails").cancel_requests() == {}
-    assert operator.get(f"{BASE}emails/entry/nonsense/5-5/cancel/").status_code == 404
+    assert operator.get(f"{BASE}emails/message/nonsense/5-5/cancel/").status_code == 404
 
 
 def test_a_group_of_a_topic_offers_nothing(operator):
     topics["orders"].group("billing").subscribe("beginning")
     assert [actions.can_cancel_running(name) for name in ("emails", "orders:billing")] == [True, False]
-    answer = operator.post(f"{BASE}orders:billing/entry/log/5-5/cancel/", {"confirmed": "yes"}, follow=True)
+    answer = operator.post(f"{BASE}orders:billing/message/ready/log.5-5/cancel/", {"confirmed": "yes"}, follow=True)
     assert "The message is no longer here" in answer.content.decode()

@@ -78,7 +78,7 @@ def test_those_who_may_not_see_data_cannot_ask_for_it(operator, viewer):
     publish("emails", "welcome", 1, key="secret", delay=60)
     publish("emails", "welcome", 1, key="secret")
 
-    for path in ("ready/", "waiting/delayed/", "dead/"):
+    for path in ("ready/", "delayed/", "dead/"):
         for query in ({"key": "other"}, {"error": "other"}):
             refused = viewer.get(f"{BASE}emails/{path}", query)
             assert refused.status_code == 400
@@ -101,7 +101,7 @@ def test_above_a_filtered_list_only_what_matches_is_purged(operator):
     publish("emails", "welcome", 1)
     publish("emails", "welcome", 1, delay=60)
     publish("emails", "remind", 1, delay=60)
-    for path, place in (("ready/", "ready"), ("waiting/delayed/", "delayed")):
+    for path, place in (("ready/", "ready"), ("delayed/", "delayed")):
         address = f"{BASE}emails/{path}"
         assert "/all/delete/" in main_of(operator.get(address))
         filtered = main_of(operator.get(address, {"name": "welcome"}))
@@ -194,9 +194,14 @@ def test_every_list_leads_to_an_id_that_is_somewhere_else(operator, redis_client
     ranked = publish("emails", "welcome", 1, priority=9)
     nameless = redis_client.xadd(get_config().queue("emails").keys.ready, {"type": "welcome", "data": "1"}).decode()
     waits = publish("emails", "welcome", 1, delay=60)
-    places = {ranked: "entry/priority/", nameless: "entry/ready/", waits: "waiting/delayed/", dead: "dead/"}
+    places = {
+        ranked: "message/ready/priority.",
+        nameless: "message/ready/ready.",
+        waits: "message/delayed/",
+        dead: "message/dead/",
+    }
 
-    lists = ("ready", "pending", "waiting/delayed", "waiting/unhandled", "dead")
+    lists = ("ready", "pending", "delayed", "unhandled", "dead")
     for page, (message_id, place) in product(lists, places.items()):
         found = operator.get(f"{BASE}emails/{page}/", {"id": message_id})
         assert found.status_code == 302, page

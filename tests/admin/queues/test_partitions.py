@@ -56,14 +56,14 @@ def test_its_page_has_sums_and_a_table_of_its_partitions(viewer):
 
 
 def test_all_pages_of_a_partition_are_those_of_a_queue(viewer):
-    for path in ("change", "ready", "pending", "dead", "waiting/delayed", "waiting/parked", "dead/groups"):
+    for path in ("change", "ready", "pending", "dead", "delayed", "parked", "dead/groups"):
         response = viewer.get(f"{BASE}payments.1/{path}/")
         assert response.status_code == 200
         assert f"{BASE}payments/change/" in re.findall(r'href="([^"]*)"', response.content.decode())
 
 
 def test_a_list_of_messages_is_chosen_by_partition(viewer):
-    for path in ("ready/", "pending/", "dead/", "handled/", "waiting/delayed/", "waiting/parked/"):
+    for path in ("ready/", "pending/", "dead/", "handled/", "delayed/", "parked/"):
         response = viewer.get(f"{BASE}payments/{path}?name=pay")
 
         assert response.status_code == 200

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.usefixture
 
 #: Stands in everything that may quote data.
 CANARY = "rumpelstiltskin"
-DELAYED = f"{BASE}emails/waiting/delayed/"
-CANCEL = f"{BASE}emails/cancel/"
+DELAYED = f"{BASE}emails/delayed/"
+CANCEL = f"{BASE}emails/delayed/chosen/"
 DEAD = f"{BASE}emails/dead/"
 
 
@@ -97,21 +97,19 @@ def test_a_message_under_a_unique_key_is_named_by_its_id(clerk, redis_client):
     quoting(redis_client)
     rows = clerk.get(DELAYED).context["rows"]
 
-    members = [row["member"] for row in rows if row["member"]]
+    members = [row["ref"] for row in rows if row["ref"]]
     assert len(members) == len(rows) - 1
     for row in rows:
-        if row["member"]:
+        if row["ref"]:
             page = clerk.get(row["url"])
             assert (page.status_code, CANARY in page.content.decode()) == (200, False)
-    asked = clerk.post(CANCEL, {"_selected_action": members})
+    asked = clerk.post(CANCEL, {"action": "cancel", "_selected_action": members})
     assert CANARY not in asked.content.decode()
-    done = clerk.post(CANCEL, {"_selected_action": members, "confirmed": "yes"}, follow=True)
+    done = clerk.post(CANCEL, {"action": "cancel", "_selected_action": members, "confirmed": "yes"}, follow=True)
 
     assert CANARY not in done.content.decode()
     # Nobody knows the id of one that somebody put there by hand.
-    assert [view.member for view in message_lists.waiting("emails", "delayed", start=0, limit=9).waiting] == [
-        f"u:{CANARY}-of-nobody".encode()
-    ]
+    assert [view.ref for view in message_lists.messages("emails", "delayed", limit=9).rows] == [f"u:{CANARY}-of-nobody"]
 
 
 def test_a_message_that_another_one_replaced_is_not_cancelled_in_its_place(operator):
@@ -119,7 +117,7 @@ def test_a_message_that_another_one_replaced_is_not_cancelled_in_its_place(opera
     ((row,),) = [operator.get(DELAYED).context["rows"]]
     publish("emails", "second", 2, delay=60, unique="cart:7")
 
-    operator.post(CANCEL, {"_selected_action": row["member"], "confirmed": "yes"})
+    operator.post(CANCEL, {"action": "cancel", "_selected_action": row["ref"], "confirmed": "yes"})
 
     assert inspector.queue("emails").delayed == 1
 
@@ -131,25 +129,27 @@ def test_messages_of_one_id_are_not_mistaken_for_each_other(clerk, operator):
     rows = clerk.get(DELAYED).context["rows"]
 
     # The id leads to one of them, and the other has no name that says nothing.
-    assert sorted(row["member"] for row in rows) == ["", "m1"]
+    assert sorted(row["ref"] for row in rows) == ["", "m1"]
     assert sorted(bool(row["url"]) for row in rows) == [False, True]
-    clerk.post(CANCEL, {"_selected_action": "m1", "confirmed": "yes"})
+    clerk.post(CANCEL, {"action": "cancel", "_selected_action": "m1", "confirmed": "yes"})
     (left,) = operator.get(DELAYED).context["rows"]
-    operator.post(CANCEL, {"_selected_action": left["member"], "confirmed": "yes"})
+    operator.post(CANCEL, {"action": "cancel", "_selected_action": left["ref"], "confirmed": "yes"})
     assert inspector.queue("emails").delayed == 0
 
 
 def test_unique_keys_are_not_guessed(clerk, operator):
     message_id = publish("emails", "welcome", 1, delay=60, unique="cart:7")
-    assert clerk.get(DELAYED, {"id": message_id}).url == f"{DELAYED}{message_id}/"
+    assert clerk.get(DELAYED, {"id": message_id}).url == f"{BASE}emails/message/delayed/{message_id}/"
 
     for guess in ("cart:7", "u:cart:7"):
         assert clerk.get(DELAYED, {"id": guess}).status_code == 200
         assert operator.get(DELAYED, {"id": guess}).status_code == 302
-    for address in (f"{DELAYED}u_3Acart_3A7/", f"{DELAYED}u_3Acart_3A8/"):
+    for address in (f"{BASE}emails/message/delayed/u_3Acart_3A7/", f"{BASE}emails/message/delayed/u_3Acart_3A8/"):
         assert clerk.get(address).status_code == 403
     for guess in ("u_3Acart_3A7", "u_3Acart_3A8"):
-        assert clerk.post(CANCEL, {"_selected_action": guess, "confirmed": "yes"}).status_code == 403
+        assert (
+            clerk.post(CANCEL, {"action": "cancel", "_selected_action": guess, "confirmed": "yes"}).status_code == 403
+        )
     assert inspector.queue("emails").delayed == 1
 
 
@@ -161,8 +161,8 @@ def test_the_log_has_no_values_of_filters_and_no_unique_keys(operator, clerk, re
         assert CANARY in told(operator, f"{DEAD}all/redrive/", **terms)
         operator.post(f"{DEAD}all/redrive/", {**terms, "confirmed": "yes"})
         operator.post(f"{DEAD}all/delete/", {**terms, "confirmed": "yes"})
-    members = [row["member"] for row in operator.get(DELAYED).context["rows"]]
-    operator.post(CANCEL, {"_selected_action": members, "confirmed": "yes"})
+    members = [row["ref"] for row in operator.get(DELAYED).context["rows"]]
+    operator.post(CANCEL, {"action": "cancel", "_selected_action": members, "confirmed": "yes"})
 
     said = list(LogEntry.objects.values_list("change_message", flat=True))
     assert len(said) == 7
@@ -193,19 +193,19 @@ def test_parked_messages_are_named_by_their_place(clerk, mq_settings):
     found = opened("emails")
     found.take("c1", count=10)
 
-    rows = clerk.get(f"{BASE}emails/waiting/parked/").context["rows"]
+    rows = clerk.get(f"{BASE}emails/parked/").context["rows"]
 
     assert len(rows) == 2
     for row in rows:
         assert clerk.get(row["url"]).status_code == 200
         assert CANARY not in told(clerk, row["url"])
-    fields = {"room": "parked", "_selected_action": [row["member"] for row in rows], "confirmed": "yes"}
-    clerk.post(CANCEL, fields)
+    fields = {"action": "cancel", "_selected_action": [row["ref"] for row in rows], "confirmed": "yes"}
+    clerk.post(f"{BASE}emails/parked/chosen/", fields)
     assert inspector.queue("emails").parked == 0
 
 
 def test_what_those_who_see_data_are_shown_is_still_there(operator, redis_client):
     quoting(redis_client)
-    page = main_of(operator.get(f"{DEAD}{dead_entry('emails')}/"))
+    page = main_of(operator.get(f"{BASE}emails/message/dead/{dead_entry('emails')}/"))
     assert CANARY in page
     assert dead_letters.count("emails").count == 5

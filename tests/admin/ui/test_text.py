@@ -21,7 +21,8 @@ def test_members_survive_the_way_through_a_url():
 
     assert {text.from_url(url) for url in made.values()} == {*members}
     assert "" not in made.values()
-    assert {*"".join(made.values())} <= {*string.ascii_letters, *string.digits, *"-~_"}
+    assert {*"".join(made.values())} <= {*string.ascii_letters, *string.digits, *"-~_."}
+    assert not {".", ".."} & {*made.values()}
 
 
 def test_what_somebody_typed_into_a_url_breaks_nothing():

@@ -115,7 +115,7 @@ def test_a_graph_leads_to_messages_and_dead_letters(operator):
     assert graph.count('class="mq-edge"') == 4
     assert "<title" in graph
     assert "<desc" in graph
-    letter = f"{BASE}default/dead/{dead_entry('default')}/"
+    letter = f"{BASE}default/message/dead/{dead_entry('default')}/"
     assert f'<a class="mq-step mq-step-failed" href="{letter}" aria-label="Step 2, shop.tasks.load: failed.' in graph
     assert f'<a class="mq-step mq-step-started" href="{BASE}find/?id=w%3A{run_id}.3.1"' in graph
     assert '<g class="mq-step mq-step-waiting">' in graph
@@ -142,7 +142,7 @@ def test_a_run_of_many_steps_is_folded_by_state(operator):
     shown = page(operator, f"run/{run_id}/")
     assert 'class="mq-graph"' not in shown
     assert shown.count("<details") == 2
-    assert f"{BASE}default/dead/" in shown
+    assert f"{BASE}default/message/dead/" in shown
     (more,) = re.findall(r'href="([^"]*\?state=failed)"', shown)
     listed = main_of(operator.get(more))
     assert listed.count('scope="row"') == 20

@@ -6,19 +6,35 @@ from pathlib import Path
 
 import pytest
 
+from tests.shell import ran
 from tests.waiting import wait_until
 
 
 def blocks_hangups(pid):
-    """Tell whether a process lets SIGHUP wait, as it does from the first app that is loaded to the first queue."""
+    """Tell whether a process lets SIGHUP wait, as it does from the import of the package to the first queue."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
     return bool(blocked >> (signal.SIGHUP - 1) & 1)
 
 
+HELD = """
+import signal, sys
+sys.argv[1:] = {arguments!r}
+import mq_django
+print(signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, []), "django" in sys.modules)
+"""
+
+
+def test_a_hangup_waits_as_soon_as_the_package_is_imported_by_runconsumer(subtests):
+    for arguments, held in ((["runconsumer", "emails"], True), (["mq", "runconsumer"], False), ([], False)):
+        with subtests.test(arguments=arguments):
+            done = ran([sys.executable, "-c", HELD.format(arguments=arguments)])
+            assert done.stdout.split() == [str(held), "False"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_hangup_during_the_start_is_taken_up_later(trees, publish, history):
-    tree = trees()
+    tree = trees(interpreter=True)
     wait_until(lambda: blocks_hangups(tree.pid))
     tree.signal(signal.SIGHUP)
     tree.wait_until_ready()

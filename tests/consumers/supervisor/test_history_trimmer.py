@@ -8,15 +8,14 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor import trimmers
 from mq_django.consumers.supervisor.services import ServerServices
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
-from mq_django.core.filters import NOTHING
-from mq_django.inspector.message_lists import look_among_handled
+from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.handled import MessageHistory
 from mq_django.transport.connections import open_wire
 from tests.seeding import handle
 
 
 def left(queue):
-    return [row.member for row in look_among_handled(queue, NOTHING, limit=100).rows]
+    return [row.id for row in list_messages(queue, "handled", limit=100).rows]
 
 
 @pytest.fixture

@@ -400,9 +400,7 @@ def test_draining_ends_when_nothing_is_left_that_has_a_handler(trees, publish, h
     assert tree.wait(30) == 0
     assert history.counts() == dict.fromkeys(handled, 1)
     assert tree.logged().count("handles") == 2
-    assert [view.message.id for view in message_lists.waiting("default", "unhandled", start=0, limit=5).waiting] == [
-        left
-    ]
+    assert [view.id for view in message_lists.messages("default", "unhandled", limit=5).rows] == [left]
 
 
 def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(trees, publish, history, tmp_path):

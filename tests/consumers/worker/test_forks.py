@@ -9,6 +9,7 @@ import warnings
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +24,10 @@ from tests.consumers.rig import running
 pytestmark = pytest.mark.versions
 
 DESCRIPTORS = Path("/proc/self/fd")
+
+#: Called when a fork begins. Such functions cannot be removed, and what is registered last is called first.
+before_forks = []
+os.register_at_fork(before=lambda: [each() for each in before_forks])
 
 
 @pytest.fixture
@@ -90,6 +95,47 @@ def test_a_forked_child_has_no_descriptor_of_the_consumer(consumer):
     assert sorted(ours & set(in_child(files))) == []
     # The parent has them still.
     assert consumer.session.trip([("PING",)]) == [b"PONG"]
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="needs /proc")
+def test_a_forked_child_has_no_connection_that_another_thread_was_opening(consumer, monkeypatch):
+    """The fork waits until the socket is connected. What follows, as the log-in, goes on in the parent."""
+    opened, goes_on, sockets, replies = Event(), Event(), [], []
+    client = get_client("chores")
+    (kind, connect), *_ = (
+        (each, vars(each)["_connect"])
+        for each in client.connection_pool.connection_class.__mro__
+        if each.__module__ == "redis.connection" and "_connect" in vars(each)
+    )
+
+    def pausing(connection):
+        sockets.append(connect(connection))
+        opened.set()
+        assert goes_on.wait(60)
+        return sockets[-1]
+
+    session = Session(client)
+    monkeypatch.setattr(kind, "_connect", pausing)
+    thread = Thread(target=lambda: replies.append(session.trip([("PING",)])))
+    thread.start()
+    assert opened.wait(60)
+    before_forks.append(goes_on.set)
+    try:
+        inherited = in_child(files)
+    finally:
+        before_forks.clear()
+        thread.join(60)
+    assert identity(sockets[0].fileno()) not in inherited
+    assert replies == [[b"PONG"]]
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="needs /proc")
+def test_a_forked_child_has_no_connection_of_a_pool(consumer):
+    client = get_client("inspect")
+    client.ping()
+    ours = {identity(each._sock.fileno()) for each in client.connection_pool._available_connections}
+    assert ours <= set(files())
+    assert ours.isdisjoint(in_child(files))
 
 
 def test_a_child_connects_by_itself(consumer):

@@ -72,6 +72,12 @@ class Hidden(Exception, metaclass=Unreadable):
     pass
 
 
+class Classless(Exception):
+    @property
+    def __class__(self):
+        raise KeyError("no class")
+
+
 def raised(error):
     def act():
         raise error
@@ -89,6 +95,7 @@ RAISES = {
     "a text that exits": (raised(Exiting()), f"{__name__}.Exiting"),
     "a cause that raises": (raised(Caused()), f"{__name__}.Caused"),
     "a class without a readable name": (raised(Hidden()), f"{__name__}.Hidden"),
+    "a class that cannot be asked for": (raised(Classless()), f"{__name__}.Classless"),
     "SystemExit": (raised(SystemExit(1)), "SystemExit: 1"),
     "a long text": (raised(ValueError("x" * 1_000_000)), "ValueError: xxx"),
 }

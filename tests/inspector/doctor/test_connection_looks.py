@@ -4,24 +4,12 @@ import pytest
 import redis
 
 from mq_django.errors import ConnectionLost
-from mq_django.inspector.doctor.server_looks import NEARLY_ALL
 from tests.inspector.doctor.conftest import levels
 from tests.seeding import publish, publish_many, take
 
 
 def client_of(server):
     return redis.Redis.from_url(server.url)
-
-
-def test_a_server_with_nearly_all_of_its_clients(server_with, found):
-    server = server_with(maxclients="20")
-    clients = [client_of(server) for _ in range(round(20 * NEARLY_ALL))]
-    for client in clients:
-        client.ping()
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == ("D114", "warning")
-    for client in clients:
-        client.close()
 
 
 def test_a_server_that_limits_replies(server_with, found):

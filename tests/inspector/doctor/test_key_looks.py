@@ -54,7 +54,7 @@ def every_key(keys):
     """Return every key that a queue may have: all attributes that are keys, and those with a number or an id."""
     of_queue = {value for value in (getattr(keys, name) for name in dir(keys)) if str(value).startswith(keys.namespace)}
     assert {getattr(keys, kind) for kind in KINDS} < of_queue
-    others = {keys.result("m1"), keys.progress("m1"), keys.minutes(5), keys.hours(5), keys.noisy(5)}
+    others = {keys.result("m1"), keys.progress("m1"), keys.minutes(5), keys.hours(5)}
     return (of_queue | others) - {keys.wake, keys.arrivals, keys.namespace}
 
 

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import redis
 
-from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.inspector.doctor import server_looks
-from mq_django.transport.connections import close_clients, open_wire
+from mq_django.transport.connections import close_clients
 from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
 from tests.inspector.doctor.conftest import levels
-from tests.proxy import Proxy
 from tests.transport.impostor import Impostor
 from tests.waiting import wait_until
 
@@ -149,29 +146,6 @@ def test_memory_that_is_nearly_full(server_with, found):
             assert "of maxmemory" in finding.seen
 
 
-def test_a_server_that_is_far_away(server_with, found, mq_settings, monkeypatch):
-    monkeypatch.setattr(server_looks, "SLOW_TRIP", 0.002)
-    proxy = Proxy(server_with().url)
-    proxy.latency = 0.008
-    mq_settings(CONNECTION=proxy.url)
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == ("D107", "warning")
-    close_clients()
-    proxy.close()
-
-
-def test_scripts_that_were_slow(server_with, found):
-    server_with()
-    key = get_config().queues["default"].keys.ready
-    loop = "for n = 1, 20000000 do local _ = n * n end return 1"
-    open_wire("produce", "").trip([("EVAL", "for n = 1, 20000000 do local _ = n * n end", 1, "other")])
-    assert found("D108") == []
-    open_wire("produce", "").trip([("EVAL", loop, 1, key)])
-    (finding,) = found("D108")
-    assert "1 call of scripts" in finding.seen
-    assert "local" not in finding.seen
-
-
 def test_clocks_that_differ(server_with, found):
     server_with()
     for shift, word in ((90, "behind"), (-90, "ahead of")):
@@ -194,7 +168,7 @@ def test_a_replica_in_the_place_of_its_master(server_with, found):
 def test_what_a_managed_server_refuses_is_a_note_with_the_right_that_is_needed(server_with, found):
     server = server_with(tcp_keepalive="0")
     with client_of(server) as client:
-        client.execute_command("ACL", "SETUSER", "default", "-config", "-slowlog", "-info", "-time")
+        client.execute_command("ACL", "SETUSER", "default", "-config", "-info", "-time")
     notes = found("D1")
     assert {finding.code for finding in notes} == {"D199", "D115"}
     assert {
@@ -203,5 +177,4 @@ def test_what_a_managed_server_refuses_is_a_note_with_the_right_that_is_needed(s
         "+info",
         "+time",
         "+config|get",
-        "+slowlog|get",
     }

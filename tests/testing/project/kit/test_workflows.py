@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.management import call_command
 from shop.tasks import confirm, confirm_all, report
 
 from mq_django import Ack, Bury, queues
 from mq_django.errors import TestKitError, UnknownRun
-from mq_django.inspector import actions, dead_letters
+from mq_django.inspector import dead_letters
 from mq_django.workflows import chain, get_run, parallel, workflow
 
 DAY = timedelta(days=1)
@@ -125,7 +126,7 @@ class TestFailures:
 
     def test_what_was_purged_has_failed(self, mq, db):
         run = start(confirm_all, [1])
-        actions.purge("default", "ready", at_most=10)
+        call_command("mq", "purge", "default", "ready", "--yes")
         assert mq.run() == []
         assert run.state == "failed"
 

@@ -1,0 +1,331 @@
+"""The list of a queue's messages in one state, and what is done with those that are selected."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as lazy
+from django.utils.translation import ngettext
+
+from mq_django.admin.jobs_on_all import CANCEL, DELETE, MOVE, REDRIVE, chosen_target, confirm_act
+from mq_django.admin.message_rows import ending_words, listed, shown_error
+from mq_django.admin.ui import filter_form, references, text
+from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
+from mq_django.admin.ui.job_pages import job_line
+from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs, tabs
+from mq_django.conf import get_config
+from mq_django.inspector import actions, dead_letters, moves
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.explain import reason
+from mq_django.inspector.message_lists import keeps_handled
+from mq_django.inspector.message_lists import messages as list_messages
+from mq_django.inspector.message_views import MessageState, MessageView, ref_of
+from mq_django.inspector.queues import quick_stats
+from mq_django.inspector.running_messages import RunTimes, run_time, run_times
+from mq_django.stores.background_jobs import ACTIONS
+
+#: Messages per page.
+PER_PAGE = 50
+
+TITLES: Mapping[MessageState, Promise] = {
+    "ready": lazy("Ready messages"),
+    "pending": lazy("Pending messages"),
+    "delayed": lazy("Delayed messages"),
+    "unhandled": lazy("Unhandled messages"),
+    "parked": lazy("Parked messages"),
+    "dead": lazy("Dead letters"),
+    "handled": lazy("Handled messages"),
+}
+
+_EMPTY: Mapping[MessageState, Promise] = {
+    "ready": lazy("No ready messages."),
+    "pending": lazy("No pending messages."),
+    "delayed": lazy("No delayed messages."),
+    "unhandled": lazy("No unhandled messages."),
+    "parked": lazy("No parked messages."),
+    "dead": lazy("No dead letters."),
+    "handled": lazy("No handled messages."),
+}
+
+
+class Column(NamedTuple):
+    """A column of a list: the key of its cells in a row, its heading, and the classes of its cells."""
+
+    cell: str
+    label: Promise
+    css: str
+
+
+_NAME = Column("name", lazy("Name"), "mq-name")
+_ATTEMPT = Column("attempt", lazy("Attempt"), "mq-number mq-wide")
+_CONSUMER = Column("consumer", lazy("Consumer"), "mq-name mq-wide")
+_PUBLISHED = Column("published", lazy("Published"), "nowrap")
+_DATA = Column("data_code", lazy("Data"), "mq-data")
+
+#: The columns of each state, after that of the message.
+COLUMNS: Mapping[MessageState, Sequence[Column]] = {
+    "ready": (
+        _NAME,
+        Column("at", lazy("Ready since"), "nowrap"),
+        Column("priority", lazy("Priority"), "mq-number mq-wide"),
+        _ATTEMPT,
+        _DATA,
+    ),
+    "pending": (
+        _NAME,
+        Column("consumer", lazy("Consumer"), "mq-name"),
+        Column("running", lazy("Running for"), "nowrap"),
+        _ATTEMPT,
+        _DATA,
+    ),
+    "delayed": (_NAME, Column("at", lazy("Due"), "nowrap"), _ATTEMPT, _DATA),
+    "unhandled": (_NAME, _PUBLISHED, _ATTEMPT, _DATA),
+    "parked": (_NAME, _PUBLISHED, Column("key", lazy("Limited key"), "mq-name"), _ATTEMPT, _DATA),
+    "dead": (
+        _NAME,
+        Column("reason", lazy("Reason"), "mq-reason mq-wide"),
+        Column("error", lazy("Error"), "mq-error"),
+        Column("tries", lazy("Attempts"), "mq-number mq-wide"),
+        Column("at", lazy("Buried"), "nowrap"),
+        _DATA,
+    ),
+    "handled": (
+        _NAME,
+        Column("ending", lazy("Ending"), ""),
+        Column("at", lazy("Ended"), "nowrap"),
+        Column("took", lazy("Took"), "mq-number nowrap"),
+        _ATTEMPT,
+        _CONSUMER,
+        _DATA,
+    ),
+}
+
+#: What can be done with selected messages of a state, and with all that match.
+_CHOSEN: Mapping[str, Promise] = {
+    CANCEL: lazy("Cancel selected…"),
+    REDRIVE: lazy("Redrive selected…"),
+    MOVE: lazy("Move selected…"),
+    DELETE: lazy("Delete selected…"),
+}
+_ALL: Mapping[str, tuple[Promise, Promise]] = {
+    CANCEL: (lazy("Cancel all %(total)s…"), lazy("Cancel all matching…")),
+    REDRIVE: (lazy("Redrive all %(total)s…"), lazy("Redrive all matching…")),
+    MOVE: (lazy("Move all %(total)s…"), lazy("Move all matching…")),
+    DELETE: (lazy("Delete all %(total)s…"), lazy("Delete all matching…")),
+    "purge": (lazy("Purge all ready messages…"), lazy("Purge all matching…")),
+}
+
+
+@needs(VIEW)
+def listing(page: Page, name: str, state: MessageState) -> HttpResponse:
+    """Show the messages of a queue in a state, page by page, or find one by its id."""
+    message_id, after = page.request.GET.get("id", "").strip(), page.request.GET.get("after", "")
+    has_index = state not in ("ready", "pending")
+    if message_id and not after:
+        url = filter_form.found_at_once(page, name, message_id, first=state)
+        if url:
+            return HttpResponseRedirect(url)
+        if has_index:
+            page.say(messages.WARNING, _("There is no message with the id “%(id)s” here.") % {"id": message_id[:200]})
+    scanned_for = "" if has_index else message_id
+    found = list_messages(name, state, filter_form.criteria(page, scanned_for), after=after, limit=PER_PAGE)
+    view = quick_stats(name)
+    times = run_times(view) if state == "pending" else {}
+    total = "" if state == "handled" else text.number(getattr(view, state))
+    progress = filter_form.progress(page, found, message_id=scanned_for)
+    is_filtered = progress["is_filtered"]
+    has_rows = bool(found.rows or (is_filtered and found.after))
+    return page.render(
+        "messages",
+        str(TITLES[state]),
+        queue=name,
+        tabs=tabs(page, name, state, view),
+        help=_help(name, state),
+        links=_links(page, name, has_rows=bool(found.rows), is_filtered=is_filtered) if state == "dead" else [],
+        **table(page, COLUMNS[state], [_row(page, name, row, times, now_ms=view.now_ms) for row in found.rows]),
+        empty=_("None found yet.") if is_filtered else str(_EMPTY[state]),
+        total=total,
+        is_later_page="after" in page.request.GET,
+        **_actions(page, name, state, total, has_rows=has_rows, on=is_filtered),
+        **next((job_line(page, name, place) for place in ACTIONS if place == state), {}),
+        **filter_form.shown(page, message_id=message_id, with_error=state == "dead"),
+        **progress,
+    )
+
+
+def table(page: Page, columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the context of a table of messages. Keys are shown only to users who may see data."""
+    columns = [column for column in columns if column.cell != "key" or page.can(SEE_DATA)]
+    numbers = {"mq-number", "mq-wide"}
+    heads = [(column.label, " ".join(word for word in column.css.split() if word in numbers)) for column in columns]
+    for row in rows:
+        row["data_code"] = format_html("<code>{}</code>", row["data"])
+        row["cells"] = [(column.css, row[column.cell]) for column in columns]
+    return {"heads": heads, "rows": rows}
+
+
+def _row(page: Page, name: str, view: MessageView, times: RunTimes, *, now_ms: int) -> dict[str, Any]:
+    can_see_data, ms = page.can(SEE_DATA), run_time(view, times)
+    url = references.message_url(page, name, view)
+    cells = listed(view, can_see_data=can_see_data)
+    if not url:
+        # Without an id in the body, the id is the unique key.
+        cells["id"] = text.visible(references.without_unique(view.id), limit=60)
+    if view.state == "handled" and not view.has_data:
+        cells["data"] = _("not kept")
+    return {
+        **cells,
+        "ref": references.handle(page, view),
+        "url": url + filter_form.query(page) if url else "",
+        "at": text.moment(view.at_ms, now=now_ms),
+        "published": text.moment(view.published_ms, now=now_ms),
+        "priority": str(view.priority or ""),
+        "consumer": text.visible(view.consumer, limit=60),
+        "running": "" if ms is None else text.duration(ms),
+        "reason": text.visible(reason(view.reason), limit=40),
+        "error": shown_error(view.error, can_see_data=can_see_data, limit=160),
+        "tries": text.number(view.tries),
+        "ending": _ending(view),
+        "took": text.seconds(view.seconds),
+    }
+
+
+def _ending(view: MessageView) -> SafeString | str:
+    if view.ending is None:
+        return ""
+    words = ending_words(view.ending)
+    return words if view.ending == "handled" else format_html('<span class="mq-bad">{}</span>', words)
+
+
+def _help(name: str, state: MessageState) -> str:
+    if state == "unhandled":
+        return _("No consumer has a handler for their name. They become ready when a consumer with one starts.")
+    if state == "parked":
+        return _(
+            "They wait in the line of their key: for its limit, for an earlier message of it, or for its turn. The "
+            "messages of a key become ready in their original order."
+        )
+    if state == "handled":
+        config = get_config().queue(name)
+        if not keeps_handled(name) or config.keep_handled is None:
+            return _(
+                "This queue does not keep what became of messages. Its option KEEP_HANDLED says for how long it does."
+            )
+        limits = {"period": text.period(config.keep_handled), "most": text.number(config.keep_handled_count)}
+        return _("What became of messages is kept for %(period)s, of the latest %(most)s.") % limits
+    return ""
+
+
+def _links(page: Page, name: str, *, has_rows: bool, is_filtered: bool) -> list[tuple[str, str]]:
+    """Return the links above the list of dead letters."""
+    found = [(page.url("dead_groups", name), _("Group by error"))]
+    if has_rows and page.can(SEE_DATA):
+        label = _("Export all matching as JSON lines") if is_filtered else _("Export as JSON lines")
+        found.append((page.url("dead_export", name) + filter_form.query(page), label))
+    return found
+
+
+def _actions(page: Page, name: str, state: MessageState, total: str, *, has_rows: bool, on: bool) -> dict[str, Any]:
+    """Return what this user can do with selected messages, and with all, or with all that match if a filter is `on`."""
+    query, context = filter_form.query(page), dict[str, Any]()
+    context |= {"act_url": page.url("chosen", name, state) + query, "chosen_field": CHOSEN}
+    if not has_rows or not page.can(OPERATE):
+        return context
+    one, every = offered(name, state), []
+    for what in next((found for place, found in ACTIONS.items() if place == state), ()):
+        if (what == DELETE and not page.can(PURGE)) or (what == MOVE and MOVE not in one):
+            continue
+        words = _ALL["purge" if state == "ready" else CANCEL if state != "dead" else what]
+        every.append((page.url("act_on_all", name, state, what) + query, str(words[on]) % {"total": total}))
+    return context | {"chosen_actions": [(what, str(_CHOSEN[what])) for what in one], "all_actions": every}
+
+
+def offered(name: str, state: MessageState) -> list[str]:
+    """Return what can be done with selected messages of a state."""
+    if state == "dead":
+        return [REDRIVE, *([MOVE] if moves.targets(name) else []), DELETE]
+    return [CANCEL] if state in ("delayed", "unhandled", "parked") else []
+
+
+@needs(VIEW, OPERATE)
+def act(page: Page, name: str, state: MessageState) -> HttpResponse:
+    """Cancel the selected waiting messages, or redrive, move or delete the selected dead letters, when confirmed."""
+    what = page.request.POST.get("action", "")
+    if what not in (REDRIVE, MOVE, DELETE) if state == "dead" else CANCEL not in offered(name, state) or what != CANCEL:
+        return HttpResponseBadRequest()
+    refs, query = chosen(page), filter_form.query(page)
+    list_url = page.url("messages", name, state) + query
+    if not refs:
+        page.say(messages.WARNING, _("Select dead letters first.") if state == "dead" else _("Select messages first."))
+        return HttpResponseRedirect(list_url)
+    entries = [ref_of(references.named(page, ref)) for ref in refs]
+    labels = (
+        dead_letters.labels(name, entries[:MAX_LISTED])
+        if state == "dead"
+        else [references.label(ref) for ref in refs[:MAX_LISTED]]
+    )
+    if CONFIRMED not in page.request.POST:
+        return confirm_act(
+            page,
+            name,
+            state,
+            what,
+            len(refs),
+            act_url=page.url("chosen", name, state) + query,
+            fields=[("action", what), *((CHOSEN, ref) for ref in refs)],
+            listed=[text.visible(label, limit=200) for label in labels],
+            unlisted=len(refs) - len(labels),
+        )
+    if what == CANCEL:
+        _report(page, name, what, actions.cancel(name, entries), labels)
+    elif what == MOVE:
+        target = chosen_target(page, name)
+        _report(page, name, what, moves.move(name, target, entries), labels, target=target)
+    else:
+        outcome = (dead_letters.redrive if what == REDRIVE else dead_letters.delete)(name, entries)
+        _report(page, name, what, outcome, labels)
+    return HttpResponseRedirect(list_url)
+
+
+def _report(page: Page, name: str, what: str, outcome: Outcome, labels: Sequence[str], *, target: str = "") -> None:
+    number = outcome.done
+    done, verb = {
+        CANCEL: (
+            ngettext("%(count)s message was cancelled.", "%(count)s messages were cancelled.", number),
+            "Cancelled",
+        ),
+        REDRIVE: (
+            ngettext("%(count)s dead letter was redriven.", "%(count)s dead letters were redriven.", number),
+            "Redrove",
+        ),
+        MOVE: (
+            ngettext(
+                "%(count)s dead letter was moved to %(target)s.",
+                "%(count)s dead letters were moved to %(target)s.",
+                number,
+            ),
+            "Moved",
+        ),
+        DELETE: (
+            ngettext("%(count)s dead letter was deleted.", "%(count)s dead letters were deleted.", number),
+            "Deleted",
+        ),
+    }[what]
+    refused = _(
+        "%(count)s stay here: they are not valid messages, or are too long for the other queue, or it has their ids."
+    )
+    count, kind = text.number(number), "messages" if what == CANCEL else "dead letters"
+    where = f" to {target}" if target else ""
+    report(
+        page,
+        name,
+        outcome,
+        done=done % {"count": count, "target": target},
+        logged=f"{verb} {count} {kind}{where}: {', '.join(labels)}",
+        refused=refused if what == MOVE else "",
+    )
