@@ -4,6 +4,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +29,9 @@ from mq_django.transport.servers import find_server
 from tests import leftovers, on_cluster, one_slot
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.clusters import cluster_binary, delete_keys
+
+# For each connection, redis-py parses the files about its distribution.
+redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
 
 #: The port of other people's Redis. No test may touch it.
 FORBIDDEN_PORT = 6379

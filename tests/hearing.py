@@ -1,6 +1,6 @@
 """What the receivers of signals are given while a block runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,12 +8,16 @@ from django.dispatch import Signal
 
 
 @contextmanager
-def hears(*signals: Signal, raises: BaseException | None = None) -> Iterator[list[dict[str, Any]]]:
-    """Yield the arguments of each sending of these signals, in their order; a receiver may raise, too."""
+def hears(
+    *signals: Signal, raises: BaseException | None = None, to: Callable[..., object] | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the arguments of each sending of these signals, in their order. A receiver may pass them on, and raise."""
     told: list[dict[str, Any]] = []
 
     def receiver(**given: Any) -> None:
         told.append(given)
+        if to:
+            to(**given)
         if raises:
             raise raises
 

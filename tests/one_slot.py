@@ -1,6 +1,7 @@
 """Watch the trips of a test: each must be for one hash slot, or it could not be sent to a Redis Cluster."""
 
 from contextvars import ContextVar
+from functools import lru_cache
 
 from mq_django.transport.hash_slots import hash_slot, keys_of
 from mq_django.transport.sessions import Session, Wire
@@ -9,6 +10,7 @@ from mq_django.transport.sessions import Session, Wire
 _together = ContextVar("tests_trips_together", default=False)
 
 
+@lru_cache(10_000)
 def place_of(key):
     """Return what shares a slot with a key.
 

@@ -4,9 +4,10 @@ import ast
 import gc
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
-def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, ast.AST]]:
+def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, Any]]:
     """Return each node of these kinds with the path of its file."""
     found = []
     # A tree is many objects and no garbage, which would be searched again and again.
@@ -18,7 +19,12 @@ def nodes_of(paths: Iterable[Path], *kinds: type[ast.AST]) -> list[tuple[Path, a
                 node = waiting.pop()
                 if isinstance(node, kinds):
                     found.append((path, node))
-                waiting += ast.iter_child_nodes(node)
+                # As ast.iter_child_nodes() does, which takes several times as long.
+                for value in vars(node).values():
+                    if isinstance(value, list):
+                        waiting += [each for each in value if isinstance(each, ast.AST)]
+                    elif isinstance(value, ast.AST):
+                        waiting.append(value)
     finally:
         gc.enable()
     return found

@@ -146,8 +146,8 @@ TASK = "from mq_django import task\n@task\ndef add(): ...\n"
 SOURCES = {
     "jobs.py": (TASK, True),
     "called.py": ("import mq_django as mq\ndef f(): ...\nadd = mq.task(priority=3)(f)", True),
-    "dotted.py": ("import mq_django.registry\n@mq_django.registry.handler('default', 'dotted')\ndef f(m): ...", True),
-    "star.py": ("from mq_django import *\n@subscriber('orders', group='a')\ndef add(m): ...", True),
+    "dotted.py": ("import mq_django.registry\n@mq_django.registry.handler('default', __name__)\ndef f(m): ...", True),
+    "star.py": ("from mq_django import *\n@subscriber('orders', group=__name__.split('.')[0])\ndef add(m): ...", True),
     "within.py": ("try:\n  from mq_django import task as job\nfinally:\n  @job()\n  async def add(): ...", True),
     "package_tasks.py": ("from django_tasks import task\n@task\ndef add(): ...", True),
     "package/__init__.py": ("", False),
@@ -165,39 +165,40 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("form", ["package", "namespace", "zip"])
-def test_modules_that_declare_are_found_by_their_source(tmp_path, subtests, form):
-    root = tmp_path / "project"
-    for name, (source, _) in {"__init__.py": ("", None), "named.py": ("1/0", None), **SOURCES}.items():
-        path = root / "shop" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(source.encode("latin-1"))
-    if form == "namespace":
-        (root / "shop" / "__init__.py").unlink()
-        config = f"from django.apps import AppConfig\nclass Shop(AppConfig):\n  name, path = 'shop', {str(root)!r}\n"
-        (root / "configs.py").write_text(config)
-    if form == "zip":
-        shutil.make_archive(str(root), "zip", root)
+def test_modules_that_declare_are_found_by_their_source(tmp_path, subtests):
+    forms = ("package", "namespace", "zipped")
+    for form in forms:
+        for name, (source, _) in {"__init__.py": ("", None), "named.py": ("1/0", None), **SOURCES}.items():
+            path = tmp_path / form / form / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(source.encode("latin-1"))
+    (tmp_path / "namespace/namespace/__init__.py").unlink()
+    where = str(tmp_path / "namespace")
+    config = f"from django.apps import AppConfig\nclass Config(AppConfig):\n  name, path = 'namespace', {where!r}\n"
+    (tmp_path / "namespace/configs.py").write_text(config)
+    shutil.make_archive(str(tmp_path / "zipped"), "zip", tmp_path / "zipped")
     found = run(f"""
-        sys.path.insert(0, {str(root) + (".zip" if form == "zip" else "")!r})
-        configure({"configs.Shop" if form == "namespace" else "shop"!r}, MQ_DJANGO={{"MODULES": ["shop.named"]}})
+        sys.path[:0] = {[str(tmp_path / "package"), where, str(tmp_path / "zipped.zip")]!r}
+        forms = {forms!r}
+        configure("package", "configs.Config", "zipped", MQ_DJANGO={{"MODULES": [form + ".named" for form in forms]}})
         import django
         django.setup()
-        assert "shop.jobs" not in sys.modules
+        assert "package.jobs" not in sys.modules
         from django.core.checks import run_checks
         for message in run_checks(tags=["mq_django"]):
             if "cannot be imported" in message.msg:
                 print(message.id + ":" + message.msg.split()[2])
-        print(*(name for name in sys.modules if name.startswith("shop.")))
+        print(*(name for name in sys.modules if name.startswith(forms)))
     """)
-    assert "mq_django.E014:shop.named" in found
-    for name, (_, expected) in SOURCES.items():
-        module = f"shop.{name.removesuffix('.py').replace('/', '.')}"
-        if form == "zip" and name == "folder/deep.py":
-            continue  # in a zip file, folders need their `__init__.py`
-        with subtests.test(name):
-            assert (module in found) is (expected is True)
-            assert (f"mq_django.W009:{module}" in found) is (expected == "failed")
+    for form in forms:
+        assert f"mq_django.E014:{form}.named" in found
+        for name, (_, expected) in SOURCES.items():
+            module = f"{form}.{name.removesuffix('.py').replace('/', '.')}"
+            if form == "zipped" and name == "folder/deep.py":
+                continue  # in a zip file, folders need their `__init__.py`
+            with subtests.test(module):
+                assert (module in found) is (expected is True)
+                assert (f"mq_django.W009:{module}" in found) is (expected == "failed")
 
 
 def test_a_process_that_has_not_needed_a_module_knows_its_tasks(tmp_path):

@@ -29,6 +29,7 @@ from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import working
+from tests.hearing import hears
 from tests.testapp import tasks
 
 pytestmark = pytest.mark.versions
@@ -234,13 +235,8 @@ def use(mq_settings, monkeypatch):
 def ended():
     """The outcomes with which handlers finished."""
     found = []
-
-    def note(outcome, **_):
-        found.append(outcome)
-
-    handler_finished.connect(note)
-    yield found
-    handler_finished.disconnect(note)
+    with hears(handler_finished, to=lambda outcome, **_: found.append(outcome)):
+        yield found
 
 
 def run(queue, data, *, attempt=1):

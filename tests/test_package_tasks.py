@@ -8,6 +8,7 @@ import pytest
 from mq_django import RetryPolicy, enqueue_many
 from mq_django.task_backend import MQBackend, MQTask
 from mq_django.task_backend.backend import TaskBackend
+from tests.hearing import hears
 from tests.testapp import tasks
 from tests.working import work
 
@@ -107,14 +108,9 @@ def test_each_has_its_own_signals(package):
         for each in (django.tasks, django_tasks)
         for name in ("task_enqueued", "task_started", "task_finished")
     ]
-    for signal in everything:
-        signal.connect(note)
-    try:
+    with hears(*everything, to=note):
         made_by(package).enqueue(3)
         work("default")
-    finally:
-        for signal in everything:
-            signal.disconnect(note)
     signals = (package.signals.task_enqueued, package.signals.task_started, package.signals.task_finished)
     assert seen == [
         (signal, True, package.TaskResult, status)

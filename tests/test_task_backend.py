@@ -131,6 +131,11 @@ def no_context(a):
     return a
 
 
+def ids_of(told):
+    """Return the ids of the results that receivers of a signal were given."""
+    return [given["task_result"].id for given in told]
+
+
 # enqueue
 
 
@@ -468,15 +473,9 @@ def test_a_unique_task_waits_once_and_keeps_the_last_arguments(ran):
 
 @pytest.fixture
 def announced():
-    """The ids of the results that receivers of task_enqueued were given."""
-    found = []
-
-    def note(task_result, **_):
-        found.append(task_result.id)
-
-    task_enqueued.connect(note)
-    yield found
-    task_enqueued.disconnect(note)
+    """What receivers of task_enqueued were given."""
+    with hears(task_enqueued) as told:
+        yield told
 
 
 def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced):
@@ -484,7 +483,7 @@ def test_a_unique_task_may_keep_the_first_and_answers_with_its_result(announced)
     first, second = reminder.enqueue(1, copies=3), reminder.enqueue(2)
     assert (second.id, second.args, second.kwargs) == (first.id, [1], {"copies": 3})
     assert second.enqueued_at == first.enqueued_at
-    assert announced == [first.id]
+    assert ids_of(announced) == [first.id]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -499,7 +498,7 @@ def test_a_task_that_was_not_enqueued_has_no_result(options, on_commit, redis_cl
     assert [*redis_client.scan_iter(f"{prefix}*")] == [f"{prefix}{first.id}".encode()]
     assert (second.id == first.id) is not on_commit
     # Before the commit nobody knows that the first one is kept.
-    assert announced == ([first.id, second.id] if on_commit else [first.id])
+    assert ids_of(announced) == ([first.id, second.id] if on_commit else [first.id])
     with pytest.raises(AlreadyPublished):
         keeping.using(on_conflict="error", on_commit=False).enqueue(3)
     assert len([*redis_client.scan_iter(f"{prefix}*")]) == 1
@@ -623,14 +622,6 @@ def test_a_result_that_cannot_be_written_does_not_undo_the_cancellation(redis_cl
     redis_client.hset(key, "a", "b")
     assert queues["default"].cancel(result.id)
     assert "stay READY" in caplog.text
-
-
-def test_what_is_too_old_does_not_run(ran):
-    result = tasks.noop.using(expires=timezone.now() - timedelta(seconds=1)).enqueue()
-    work("default")
-    assert ran == []
-    result = tasks.noop.get_result(result.id)
-    assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
 
 
 def test_a_delay_that_makes_no_sense_is_refused(subtests):
@@ -844,7 +835,7 @@ def test_a_key_that_holds_something_else_is_no_result(redis_client, namespace, s
                 tasks.noop.get_result("abc")
 
 
-def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespace):
+def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespace, finished):
     enqueued = tasks.fail.enqueue("broken pipe")
     work("default")
     result = tasks.fail.get_result(enqueued.id)
@@ -852,6 +843,8 @@ def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespac
     assert result.errors[0].exception_class is tasks.Refused
     assert "broken pipe" in result.errors[0].traceback
     assert result.finished_at is None
+    # Receivers are told only of the last attempt, with its error.
+    assert finished == []
 
     redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
     work("default")
@@ -860,6 +853,10 @@ def test_a_task_that_fails_is_ready_again_and_then_failed(redis_client, namespac
     assert result.started_at <= result.last_attempted_at <= result.finished_at
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
+    (told,) = finished
+    (error,) = told["task_result"].errors
+    assert (told["task_result"].status, error.exception_class) == (FAILED, tasks.Refused)
+    assert "broken pipe" in error.traceback
 
 
 def test_a_task_that_is_running_says_so_and_since_when(redis_client, namespace):
@@ -1057,37 +1054,20 @@ def test_a_logger_that_logs_errors_only_hears_of_no_failure_twice(caplog):
 
 @pytest.fixture
 def finished():
-    """The results that receivers of task_finished were given."""
-    found = []
-
-    def note(task_result, **_):
-        found.append(task_result)
-
-    task_finished.connect(note)
-    yield found
-    task_finished.disconnect(note)
-
-
-def test_a_task_that_is_tried_again_has_not_finished(finished, redis_client, namespace):
-    enqueued = tasks.fail.enqueue("broken pipe")
-    work("default")
-    assert finished == []
-    redis_client.zadd(f"{namespace}:{{default}}:due", {enqueued.id: 0})
-    work("default")
-    (result,) = finished
-    assert result.status == TaskResultStatus.FAILED
-    (error,) = result.errors
-    assert error.exception_class is tasks.Refused
-    assert "broken pipe" in error.traceback
+    """What receivers of task_finished were given."""
+    with hears(task_finished) as told:
+        yield told
 
 
 @pytest.mark.parametrize("expired", ["discard", "bury"])
-def test_a_task_that_has_expired_has_finished(finished, mq_settings, expired):
+def test_a_task_that_has_expired_does_not_run_and_has_finished(finished, mq_settings, ran, expired):
     mq_settings(QUEUES={"default": {"EXPIRED": expired}})
-    tasks.noop.using(expires=timezone.now() - timedelta(seconds=1)).enqueue()
+    enqueued = tasks.noop.using(expires=timezone.now() - timedelta(seconds=1)).enqueue()
     work("default")
-    (result,) = finished
-    assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
+    (told,) = finished
+    for result in (told["task_result"], tasks.noop.get_result(enqueued.id)):
+        assert (result.status, [error.exception_class for error in result.errors]) == (FAILED, [MessageExpired])
+    assert ran == []
 
 
 def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
@@ -1098,7 +1078,8 @@ def test_a_task_whose_process_died_at_its_last_attempt_has_finished(finished):
     last = delivery._replace(message=delivery.message._replace(attempt=2))
     killed = Evidence(running=[Receipt.of(0, delivery.stream, delivery.entry)])
     settle_for(store, "dead", [settlement(store.config, 0, last, killed)])
-    (result,) = finished
+    result = finished[0]["task_result"]
+    assert ids_of(finished) == [enqueued.id]
     assert (result.id, result.status) == (enqueued.id, TaskResultStatus.FAILED)
     assert result.errors[0].traceback == "running when its process died"
 
@@ -1211,20 +1192,15 @@ def messages(settings, **backend):
     return list(task_backends["default"].check())
 
 
-def test_a_backend_as_it_should_be_passes_its_check(settings):
-    assert messages(settings, OPTIONS={"ON_COMMIT": False}) == []
-
-
-def test_wrong_options_of_the_backend_are_named(settings):
-    found = messages(settings, OPTIONS={"ON_COMIT": 1, "ON_COMMIT": "yes"})
-    assert [problem.id for problem in found] == ["mq_django.E006", "mq_django.E006"]
-    assert "ON_COMIT" in found[0].msg
-
-
-def test_a_queue_of_the_backend_that_is_not_configured_is_named(settings):
-    (found,) = messages(settings, QUEUES=["default", "sms"])
-    assert found.id == "mq_django.E007"
-    assert "sms" in found.msg
+def test_what_is_wrong_with_the_backend_is_named(settings):
+    for backend, ids, said in [
+        ({"OPTIONS": {"ON_COMMIT": False}}, [], ""),
+        ({"OPTIONS": {"ON_COMIT": 1, "ON_COMMIT": "yes"}}, ["mq_django.E006"] * 2, "ON_COMIT"),
+        ({"QUEUES": ["default", "sms"]}, ["mq_django.E007"], "sms"),
+    ]:
+        found = messages(settings, **backend)
+        assert [problem.id for problem in found] == ids
+        assert said in "".join(problem.msg for problem in found[:1])
 
 
 @pytest.mark.skipif(django.VERSION < (6, 0), reason="the check belongs to Django 6.0")

@@ -94,24 +94,20 @@ class TestSlots:
                 masters.migrate_slots([SLOT], target)
 
 
-def test_it_goes_without_a_trace():
+def test_it_leaves_ports_that_are_in_use_to_others_and_goes_without_a_trace(monkeypatch):
     cluster = PrivateCluster(1, binary=BINARY).start()
     pids, folders = [node.pid for node in cluster.nodes], [node.server._folder for node in cluster.nodes]
+    # As if another process opened it just after it was found free.
+    ports = iter([cluster.nodes[0].port, free_port()])
+    monkeypatch.setattr(private_node, "free_port", lambda: next(ports))
+    node = PrivateNode(binary=BINARY, settings={})
+    node.start()
+    assert node.port != cluster.nodes[0].port
+    node.stop()
+    assert cluster.nodes[0].is_running
     cluster.stop()
     cluster.stop()
     assert not any(alive(pid) for pid in pids)
     assert not any(folder.exists() for folder in folders)
     with pytest.raises(ConnectionLost):
         _ = cluster.url
-
-
-def test_a_port_that_is_in_use_is_left_to_others(monkeypatch):
-    # As if another process opened it just after it was found free.
-    with PrivateCluster(1, binary=BINARY) as cluster:
-        ports = iter([cluster.nodes[0].port, free_port()])
-        monkeypatch.setattr(private_node, "free_port", lambda: next(ports))
-        node = PrivateNode(binary=BINARY, settings={})
-        node.start()
-        assert node.port != cluster.nodes[0].port
-        node.stop()
-        assert cluster.nodes[0].is_running

@@ -11,6 +11,7 @@ for its consumers. Both end with the process that asks them.
 import atexit
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import runpy
@@ -49,10 +50,16 @@ MODULES = (
     "mq_django.apps",
     "mq_django.management.commands.runconsumer",
     "mq_django.outbox.databases",
+    "mq_django.producers.resume",
     "django.contrib.contenttypes.management",
     "django.core.cache.backends.locmem",
     "django.core.cache.backends.redis",
+    "django.core.management.commands.migrate",
     "django.db.backends.sqlite3.base",
+    "django.utils.log",
+    "django.views.csrf",
+    "django.views.debug",
+    "logging.config",
 )
 
 
@@ -133,6 +140,22 @@ def template() -> Forks | None:
     return Forks(ours)
 
 
+def start(
+    args: Sequence[str], *, env: Mapping[str, str], output: IO[bytes], forks: bool = True
+) -> subprocess.Popen[bytes]:
+    """Start `python -m module ...` in a session of its own, by which all of it can be ended.
+
+    Args:
+        output: the file for all that it prints.
+        forks: the process may be a fork of the template, which has imported what a consumer imports.
+    """
+    if forks and (found := template()) is not None:
+        return found.popen(args, env=env, stdout=output, stderr=output, start_new_session=True)
+    return subprocess.Popen(
+        args, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+
+
 class _Subreaper:
     """Makes this process the parent of what the fork of a child leaves behind."""
 
@@ -176,6 +199,8 @@ def _load() -> None:
     apps.loading = apps.apps_ready = apps.models_ready = apps.ready = False
     apps.ready_event.clear()
     apps.clear_cache()
+    # A fork neither copies nor collects them.
+    gc.freeze()
 
 
 def serve(asked: socket.socket) -> dict[str, Any]:
@@ -288,8 +313,24 @@ def main(descriptor: int) -> NoReturn:
     if (own := _begin_template_of_consumers()) is not None:
         request = own
         _use(request, paths)
-    runpy.run_module(request["arguments"][1], run_name="__main__", alter_sys=True)
-    sys.exit()
+    code: Any = None
+    try:
+        runpy.run_module(request["arguments"][1], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    _end(code)
+
+
+def _end(code: Any) -> NoReturn:
+    """Do what Python does at the end of a program, except for taking apart all that the template has imported."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":

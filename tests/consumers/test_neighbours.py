@@ -36,7 +36,7 @@ def test_the_event_loop_outlives_its_coroutines_and_children_that_come_back_end(
 
 
 def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, history, store):
-    tree = trees("--processes", "1", "--grace", "1", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    tree = trees("--processes", "1", "--grace", "0.2", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
     blocking = publish(["loop", "block"], name="aact")
     blocked = history.wait_for("start")[0]["pid"]
     ids = [publish(name="aact") for _ in range(5)]

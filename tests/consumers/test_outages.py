@@ -135,8 +135,11 @@ OUTAGES = [reset, forgotten, stopped, demoted, scripts_forgotten, busy, killed, 
 
 def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, history, site, tmp_path, monkeypatch):
     monkeypatch.setitem(TIMEOUTS, "produce", (2.0, 0.5))  # tried until it succeeds
-    # The listener may not know yet that its connection is gone.
-    limits = {"mq_django.consumers.supervisor.promoter:POLL": 0.5}
+    # The listener may not know yet that its connection is gone, and a reader waits for its reply.
+    limits = {
+        "mq_django.consumers.supervisor.promoter:POLL": 0.5,
+        "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (1.0, 1.5)},
+    }
     tree = trees("--processes", "2", limits=limits, CONNECTION=site.proxy.url)
     tree.wait_until_ready(2)
     children = set(tree.children())

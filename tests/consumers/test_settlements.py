@@ -51,13 +51,9 @@ def held(store, redis_client):
 @pytest.fixture
 def told():
     """What the receivers of the signals were given: (which, arguments)."""
-    found = []
-    receivers = {which: lambda which=which, **given: found.append((which, given)) for which in SIGNALS}
-    for which, receiver in receivers.items():
-        SIGNALS[which].connect(receiver)
-    yield found
-    for which, receiver in receivers.items():
-        SIGNALS[which].disconnect(receiver)
+    found, names = [], {signal: which for which, signal in SIGNALS.items()}
+    with hears(*names, to=lambda **given: found.append((names[given["signal"]], given))):
+        yield found
 
 
 def outcomes(held):

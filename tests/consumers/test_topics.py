@@ -94,19 +94,10 @@ def test_neither_a_killed_consumer_nor_an_orderly_stop_loses_anything_of_a_topic
     topics["orders"].publish_many([("order.paid", n) for n in range(200, 600)])
     shop.wait_handled(before + 50)
     assert program.stop() == 0
-    shop.runconsumer("orders", "--drain")
-    told = shop.wait_handled(before + 800)[before:]
+    assert shop.runconsumer("orders", "--drain").wait() == 0
+    told = shop.handled()[before:]
     assert sorted(of(told, "billing")) == sorted(of(told, "stock")) == list(range(200, 600))
-
-
-@pytest.mark.parametrize("shop", [{"PARTITIONS": 4}], ids=["partitions"], indirect=True)
-def test_a_group_is_drained(shop):
-    topics["orders"].group("billing").subscribe()
-    topics["orders"].publish_many([("order.paid", n) for n in range(30)])
-    program = shop.runconsumer("orders:billing", "--drain")
-    assert program.wait() == 0
-    assert sorted(of(shop.handled(), "billing")) == list(range(30))
-    assert (groups()["billing"].position.lag, groups()["billing"].position.pending) == (0, 0)
+    assert {(each.position.lag, each.position.pending) for each in groups().values()} == {(0, 0)}
 
 
 def test_nothing_to_handle_is_a_sentence(mq_settings):

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from django.conf import settings
 
 from mq_django.transport.connections import get_client
 from tests.consumers.project.history import read
-from tests.consumers.template import NAME, ROOT, template
+from tests.consumers.template import NAME, ROOT, start
 from tests.processes import alive, is_stopped, processes
 from tests.waiting import PATIENCE, wait_until
 
@@ -50,15 +49,9 @@ class Tree:
         }
         self.log = log
         command = [*wrap, sys.executable, "-m", "django", "runconsumer", *arguments]
-        forks = None if interpreter or wrap or "--autoreload" in arguments else template()
         with log.open("ab") as output:
-            # A session of its own, so that all of it can be ended at once.
-            streams: dict[str, Any] = {"stdout": output, "stderr": output, "start_new_session": True}
-            self.process = (
-                forks.popen(command, env=env, **streams)
-                if forks
-                else subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, **streams)
-            )
+            forks = not (interpreter or wrap or "--autoreload" in arguments)
+            self.process = start(command, env=env, output=output, forks=forks)
 
     @property
     def pid(self) -> int:
@@ -77,10 +70,7 @@ class Tree:
             kill(pid)
         self.wait(10)
         wait_until(lambda: not any(map(alive, children)))
-        # Redis gives the next message to a blocked reader that has died, until it has looked at the closed connection:
-        # it looks at those that were closed before a command when it handles the command.
-        with suppress(redis.RedisError):
-            get_client("inspect").ping()
+        let_redis_look()
 
     def stop(self) -> int:
         """Ask it to stop, and return its exit code. It does not wait for the usual grace of 30 s."""
@@ -165,6 +155,18 @@ def end(trees: Sequence[Tree]) -> None:
         tree.kill_all() if tree.process.poll() is None else None
         for pid in group(tree.pid):
             kill(pid)
+            wait_until(lambda pid=pid: not alive(pid))
+    let_redis_look()
+
+
+def let_redis_look() -> None:
+    """Let Redis execute the last commands of processes that have ended, and see that their connections are closed.
+
+    Until then it gives the next message to a blocked reader that has died. It looks at what was sent or closed before
+    a command when it handles the command.
+    """
+    with suppress(redis.RedisError):
+        get_client("inspect").ping()
 
 
 def group(leader: int) -> Iterator[int]:

@@ -21,6 +21,7 @@ import mq_django
 from mq_django import errors, middleware, rsmq, signals, task_backend, testing, workflows
 from mq_django import inspect as reads
 from mq_django.conf import get_config
+from tests.syntax_trees import nodes_of
 
 #: Modules whose `__all__` is public.
 MODULES = (mq_django, reads, middleware, rsmq, task_backend, testing, workflows)
@@ -161,10 +162,10 @@ def every_signal() -> Lines:
     """Yield the signals with the arguments that they are sent with, wherever that is."""
     ours = {name for name, signal in vars(signals).items() if isinstance(signal, Signal)}
     sent: dict[str, set[str]] = {name: set() for name in ours}
-    for call in (node for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for _, call in nodes_of(sorted(_PACKAGE.rglob("*.py")), ast.Call):
         # Either signal.send(sender, ...) or a function that is given the signal.
-        signal = {ast.unparse(call.func).partition(".send")[0], *map(ast.unparse, call.args)} & ours
-        if signal and call.keywords:
+        signal = call.keywords and {ast.unparse(call.func).partition(".send")[0], *map(ast.unparse, call.args)} & ours
+        if signal:
             arguments = ", ".join(sorted(keyword.arg or "**" for keyword in call.keywords))
             sent[signal.pop()].add(arguments)
     for name in sorted(sent):
@@ -174,18 +175,8 @@ def every_signal() -> Lines:
 
 def every_check() -> Lines:
     """Yield the ids of what `manage.py check` may say."""
-    texts = {
-        node.value
-        for tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    yield from sorted(text for text in texts if re.fullmatch(r"mq_django\.[EWI]\d{3}", text))
-
-
-def _trees() -> Iterator[ast.Module]:
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        yield ast.parse(path.read_text(encoding="utf-8"))
+    texts = (path.read_text(encoding="utf-8") for path in _PACKAGE.rglob("*.py"))
+    yield from sorted({found for text in texts for found in re.findall(r'"(mq_django\.[EWI]\d{3})"', text)})
 
 
 def every_command() -> Lines:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from django.core.management import call_command
 
 from mq_django import queues, topics
 from tests.compat.versions import ROOT, stop
+from tests.consumers.template import start
 from tests.golden import files
 from tests.golden.keyspace import dump
 from tests.golden.project import tasks
@@ -73,13 +73,8 @@ def consumer(connection: str, namespace: str, log: Path) -> Iterator[None]:
         "MQ_GOLDEN_NAMESPACE": namespace,
     }
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "django", "runconsumer", "--threads", "1"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+        command = [sys.executable, "-m", "django", "runconsumer", "--threads", "1"]
+        process = start(command, env=environment, output=output)
     try:
         yield
     finally:

@@ -113,21 +113,9 @@ def test_dead_letters_are_redriven_deleted_and_resubmitted(ids):
     assert (view.dead, view.ready) == (0, 5)
 
 
-def test_purging_and_cancelling(ids):
-    later = publish("payments", "pay", {}, delay=60)
-    assert mq_json("cancel", "payments", later)["cancelled"] == 1
-    assert mq_json("purge", "payments", "ready", "--yes")["deleted"] == 6
-    assert inspector.queue("payments").depth == 0
-
-
 def test_a_key_has_its_line_in_its_partition():
     found = mq_json("line", "payments", "ann")
 
     assert found["queue"] == NAMES[partition_of("ann", PARTITIONS)]
     assert mq_json("limits", "payments")[0]["queue"] == "payments"
     assert mq_json("consumers")[0]["queues"] == ["payments"]
-
-
-def test_dead_letters_are_not_moved_to_it():
-    with pytest.raises(CommandError, match="'payments' has or is a partition"):
-        mq("move", "emails", "payments", "--all")

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from mq_django.observability import semantic_conventions as names
+from tests.consumers import template
 from tests.optional import needs_opentelemetry
 from tests.shell import shell_environment
 from tests.waiting import wait_until
@@ -74,13 +74,8 @@ def start(project):
         output = project / f"output{len(started)}"
         with output.open("wb") as file:
             path = f"{project}:{shell_environment()['PYTHONPATH']}"
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=project,
-                env=shell_environment(DJANGO_SETTINGS_MODULE="settings", PYTHONPATH=path),
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+            env = shell_environment(DJANGO_SETTINGS_MODULE="settings", PYTHONPATH=path)
+            process = template.start([sys.executable, *arguments], env=env, output=file, forks=arguments[0] == "-m")
         started.append(process)
         return process, output
 

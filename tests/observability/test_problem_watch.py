@@ -31,21 +31,14 @@ def heard(db):
     """Return what was sent, as (signal, queue, kind). Watchers close old connections to the database before that."""
     found = []
 
-    def hear_began(sender, queue, problem, **more):
+    def hear(signal, sender, queue, problem, **more):
         assert sender is QueueProblem
-        assert {"sender", "queue", "problem", *more} == arguments_of(problem_began)
-        found.append(("began", queue, problem.kind))
+        assert {"signal", "sender", "queue", "problem", *more} == arguments_of(signal)
+        assert isinstance(more.get("lasted", timedelta()), timedelta)
+        found.append(("began" if signal is problem_began else "ended", queue, problem.kind))
 
-    def hear_ended(sender, queue, problem, lasted, **more):
-        assert {"sender", "queue", "problem", "lasted", *more} == arguments_of(problem_ended)
-        assert isinstance(lasted, timedelta)
-        found.append(("ended", queue, problem.kind))
-
-    problem_began.connect(hear_began)
-    problem_ended.connect(hear_ended)
-    yield found
-    problem_began.disconnect(hear_began)
-    problem_ended.disconnect(hear_ended)
+    with hears(problem_began, problem_ended, to=hear):
+        yield found
 
 
 @pytest.fixture
@@ -244,20 +237,13 @@ def test_a_receiver_that_fails_stops_nothing(look, heard, caplog, error):
 
 def test_a_receiver_may_take_its_time(watcher, look):
     seen = []
-
-    def hear(**_):
-        seen.append(watcher.progress())
-
     actions.pause("emails")
     # Before the start, because the signal is sent once.
-    problem_began.connect(hear)
-    watcher.start()
-    try:
+    with hears(problem_began, to=lambda **_: seen.append(watcher.progress())):
+        watcher.start()
         wait_until(lambda: seen)
         wait_until(lambda: list(watcher.progress()) == [watcher.name])
         assert seen == [{}]
-    finally:
-        problem_began.disconnect(hear)
         watcher.stop()
         assert watcher.join(5)
 

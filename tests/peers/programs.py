@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import redis
 
+from tests.consumers.template import start
 from tests.shell import ran
 from tests.waiting import wait_until
 
@@ -23,15 +25,10 @@ class Program:
     """A process that ends with its test, and whose output is told when that fails."""
 
     def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [str(part) for part in command],
-            env={**os.environ, **environment},
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        words = [str(part) for part in command]
+        self._output = TemporaryFile()  # noqa: SIM115 - it is read at the end
+        env = {**os.environ, **environment}
+        self.process = start(words, env=env, output=self._output, forks=words[0] == sys.executable)
         self.told = False
 
     def stop(self, *, kill: bool = False) -> int:
@@ -44,11 +41,14 @@ class Program:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         try:
-            output, _ = self.process.communicate(timeout=60)
+            self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            output, _ = self.process.communicate()
+            self.process.wait()
         self.told = True
+        with self._output:
+            self._output.seek(0)
+            output = self._output.read().decode()
         print(output)  # noqa: T201 - pytest shows it when the test fails
         return output
 

@@ -6,6 +6,7 @@ from mq_django import CancelResult, queues
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.signals import message_cancelled
+from tests.hearing import hears
 from tests.purging import purge
 from tests.signal_docs import arguments_of
 
@@ -22,9 +23,8 @@ def told():
         assert {"sender", "queue", "message_id", "error", *given} == arguments_of(message_cancelled)
         found.append((queue, message_id, error))
 
-    message_cancelled.connect(receive)
-    yield found
-    message_cancelled.disconnect(receive)
+    with hears(message_cancelled, to=receive):
+        yield found
 
 
 def test_each_way_to_delete_a_waiting_message_is_signalled(told, mq_settings, namespace, subtests):
@@ -55,11 +55,5 @@ def test_each_way_to_delete_a_waiting_message_is_signalled(told, mq_settings, na
 
 
 def test_a_receiver_that_fails_changes_nothing(mq_settings):
-    def fail(**_):
-        raise ValueError("no")
-
-    message_cancelled.connect(fail)
-    try:
+    with hears(message_cancelled, raises=ValueError("no")):
         assert queues["default"].cancel(queues["default"].publish("remind", delay=60)) is CancelResult.CANCELLED
-    finally:
-        message_cancelled.disconnect(fail)

@@ -10,14 +10,11 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
 from tests.stores.declared import guarded, in_one_slot
 
-#: The scripts that the tests of this process have run.
-RAN: set[str] = set()
-
 
 @pytest.fixture(autouse=True)
 def declared_keys(monkeypatch):
     """Let every script fail that touches a key which it does not declare, or declares keys of several slots."""
-    monkeypatch.setattr(scripts, "load", guarded(scripts.load, RAN))
+    monkeypatch.setattr(scripts, "load", guarded(scripts.load))
     monkeypatch.setattr(scripts, "command", in_one_slot(scripts.command))
 
 

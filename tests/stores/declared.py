@@ -1,6 +1,7 @@
 """Scripts that notice when they touch a key that is not in KEYS: on a Redis Cluster, that ends them."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from redis.crc import key_slot
 
@@ -48,17 +49,14 @@ local redis = setmetatable({
 """
 
 
-def guarded(load: Callable[[str], Script], ran: set[str]) -> Callable[[str], Script]:
-    """Return a function that loads scripts with the guard before them, and notes which."""
-    known: dict[str, Script] = {}
+def guarded(load: Callable[[str], Script]) -> Callable[[str], Script]:
+    """Return a function that loads scripts with the guard before them."""
+    return lambda name: _guarded(load(name))
 
-    def guarded_load(name: str) -> Script:
-        ran.add(name)
-        if name not in known:
-            known[name] = scripts.script(name, GUARD + load(name).text)
-        return known[name]
 
-    return guarded_load
+@cache
+def _guarded(script: Script) -> Script:
+    return scripts.script(script.name, GUARD + script.text)
 
 
 def in_one_slot(command: Callable[..., Command]) -> Callable[..., Command]:

@@ -2,15 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import redis
 
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
+from tests.stores.contracts.states import READ
 from tests.stores.recording import Call, Recorder
 
 #: Data of the messages of `everything`, in any form of body.
@@ -77,52 +77,39 @@ class Neighbours(Recorder):
         """Return how often each message is somewhere whence it comes to a consumer or a person."""
         found: Counter[bytes] = Counter()
         keys = self.keys()
-        kinds = dict(zip(keys, self._together(("type", key) for key in keys), strict=True))
-        for key, (entries, groups) in self._streams([key for key in keys if kinds[key] == b"stream"]).items():
-            for entry, fields in entries:
-                # Each group has its own place in a log.
-                names = [name for name, awaits in groups.items() if awaits(entry) and name != b"wake"]
-                if key.endswith(b":log"):
-                    found.update(mark + b"@" + name for name in names for mark in _marks(fields))
-                elif names or not groups:
-                    found.update(_marks(fields))
-        bodies = {key: _bodies(key) for key in keys if kinds[key] == b"zset" and kinds.get(_bodies(key)) == b"hash"}
-        members = self._together(("zrange", key, 0, -1) for key in bodies)
-        each = [(body, member) for body, some in zip(bodies.values(), members, strict=True) for member in some]
-        for body in self._together(("hget", *place) for place in each):
-            found.update(set(MARK.findall(body or b"")))
+        replies = self.client.eval(READ, len(keys), *keys)
+        read = {key: (kind, content) for key, (kind, _, content) in zip(keys, replies, strict=True)}
+        for key, (kind, content) in read.items():
+            if kind == b"stream":
+                found.update(_awaited(key, *content))
+            elif kind == b"zset" and (bodies := read.get(_bodies(key), (b"", ())))[0] == b"hash":
+                of_member = dict(zip(bodies[1][::2], bodies[1][1::2], strict=True))
+                for member in content[::2]:
+                    found.update(set(MARK.findall(of_member.get(member, b""))))
         return found
 
-    def _streams(self, keys: Sequence[bytes]) -> dict[bytes, tuple[Any, dict[bytes, Callable[[bytes], bool]]]]:
-        """Return the entries of streams, and for each of their groups a function whether an entry awaits it."""
-        replies = self._together(call for key in keys for call in (("xrange", key), ("xinfo_groups", key)))
-        groups = [(key, group) for key, found in zip(keys, replies[1::2], strict=True) for group in found]
-        pending = self._together(("xpending_range", key, group["name"], "-", "+", 10_000) for key, group in groups)
-        awaited: dict[bytes, dict[bytes, Callable[[bytes], bool]]] = {key: {} for key in keys}
-        for (key, group), rows in zip(groups, pending, strict=True):
-            awaited[key][group["name"]] = partial(_awaits, group, {row["message_id"] for row in rows})
-        return {key: (entries, awaited[key]) for key, entries in zip(keys, replies[::2], strict=True)}
 
-    def _together(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Call methods of the client, each with its arguments, in one round trip."""
-        pipeline = self.client.pipeline(transaction=False)
-        for method, *arguments in calls:
-            getattr(pipeline, method)(*arguments)
-        return pipeline.execute()
-
-
-def _awaits(group: Mapping[str, Any], pending: Collection[bytes], entry: bytes) -> bool:
-    return entry in pending or _place(entry) > _place(group["last-delivered-id"])
+def _awaited(key: bytes, entries: Sequence[Any], groups: Sequence[Any]) -> Iterator[bytes]:
+    """Yield the messages of a stream that a group awaits. Each group has its own place in a log."""
+    places = {}
+    for flat, _, pending in groups:
+        group = dict(zip(flat[::2], flat[1::2], strict=True))
+        places[group[b"name"]] = _place(group[b"last-delivered-id"]), {row[0] for row in pending}
+    for entry, fields in entries:
+        names = [
+            name for name, (last, held) in places.items() if name != b"wake" and (entry in held or _place(entry) > last)
+        ]
+        marks = set(MARK.findall(b"\n".join(fields[1::2])))
+        if key.endswith(b":log"):
+            yield from (mark + b"@" + name for name in names for mark in marks)
+        elif names or not groups:
+            yield from marks
 
 
 def _bodies(key: bytes) -> bytes:
     """Return the key of the bodies of what waits in another one."""
     name, _, kind = key.rpartition(b":")
     return name + b":waiting" if kind in (b"due", b"unhandled", b"priority", b"parked", b"lines") else key + b":Q"
-
-
-def _marks(fields: Mapping[bytes, bytes] | None) -> set[bytes]:
-    return set(MARK.findall(b"\n".join((fields or {}).values())))
 
 
 def _place(entry: bytes) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from importlib.resources import files
 
 import pytest
 
@@ -19,6 +18,7 @@ from mq_django.stores.base import Also, Depths, Settlement
 from mq_django.transport import scripts
 from tests.purging import purge
 from tests.stores.cases import CASES, GROUP, LINES, OPTIONS, RSMQ, STREAM, outgoing
+from tests.stores.lua_files import lua_files
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.versions, pytest.mark.cluster]
@@ -61,9 +61,10 @@ def store(case):
 @pytest.fixture(autouse=True)
 def known_scripts(redis_client):
     """Let the server know every script: one that it does not know runs after the others of its trip."""
-    for path in files("mq_django.transport").joinpath("lua").iterdir():
-        if path.name.endswith(".lua"):
-            redis_client.script_load(scripts.load(path.name.removesuffix(".lua")).text)
+    every = [scripts.load(name) for name in lua_files()]
+    for script, is_known in zip(every, redis_client.script_exists(*(each.sha for each in every)), strict=True):
+        if not is_known:
+            redis_client.script_load(script.text)
 
 
 @pytest.fixture

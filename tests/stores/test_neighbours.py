@@ -45,6 +45,10 @@ from tests.stores.everything import ME, OTHER, marked, use
 from tests.stores.lua_files import lua_files, outer_files
 from tests.stores.neighbours import Neighbours, breaks
 
+pytestmark = pytest.mark.single_server(
+    why="a script does the same on any node, and the keys of all slots are read at once"
+)
+
 OUT_OF_MEMORY = ("CONFIG", "SET", "maxmemory", "1")
 
 

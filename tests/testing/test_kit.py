@@ -80,11 +80,36 @@ def test_by_pytest_in_databases_of_one_server(run):
             client.close()
 
 
+IN_PROCESS = """
+from django.core.management import call_command
+from django.db import connections
+from django.test import TransactionTestCase
+from mq_django.testing import MQTestMixin
+from shop.models import Order
+from shop.tasks import confirm
+
+class Tests(MQTestMixin, TransactionTestCase):
+    def test_it_confirms(self):
+        order = Order.objects.create(email="ann@shop.example")
+        confirm.enqueue(order.pk)
+        call_command("runconsumer", "--drain")
+        order.refresh_from_db()
+        assert order.confirmed
+        # Another one, for which Django has created no database of tests, is still there.
+        assert "other" in connections.settings
+"""
+
+
 @pytest.mark.versions
-def test_by_djangos_command(run, configured_keys, servers, examples):
+def test_by_djangos_command_with_a_consumer_in_the_process_of_a_test(project, run, configured_keys, servers, examples):
     environment, noted = servers
-    ran = run("-W", "error", "manage.py", "test", "kit", "tests", **environment).stderr
-    assert int(re.search(r"Ran (\d+) tests", ran)[1]) >= 16
+    with (project / "settings.py").open("a") as settings:
+        settings.write(
+            'DATABASES["other"] = {**DATABASES["default"], "NAME": BASE_DIR / "other.sqlite3", "TEST": {}}\n'
+        )
+    (project / "tests" / "test_a.py").write_text(IN_PROCESS)
+    ran = run("-W", "error", "manage.py", "test", "kit", "tests", TEST_DATABASE_FILE="1", **environment).stderr
+    assert int(re.search(r"Ran (\d+) tests", ran)[1]) >= 17
     assert len(noted()) == 1
     assert configured_keys() == []
 
@@ -136,35 +161,6 @@ def test_consumers_of_a_test_use_its_database(project, run, configured_keys):
 
 def test_consumers_refuse_the_database_of_the_settings(run):
     assert "no database of tests is known" in run("manage.py", "runconsumer", code=1, MQ_DJANGO_TESTING="1").stderr
-
-
-IN_PROCESS = """
-from django.core.management import call_command
-from django.db import connections
-from django.test import TransactionTestCase
-from mq_django.testing import MQTestMixin
-from shop.models import Order
-from shop.tasks import confirm
-
-class Tests(MQTestMixin, TransactionTestCase):
-    def test_it_confirms(self):
-        order = Order.objects.create(email="ann@shop.example")
-        confirm.enqueue(order.pk)
-        call_command("runconsumer", "--drain")
-        order.refresh_from_db()
-        assert order.confirmed
-        # Another one, for which Django has created no database of tests, is still there.
-        assert "other" in connections.settings
-"""
-
-
-def test_a_consumer_in_the_process_of_a_test_leaves_the_databases_alone(project, run):
-    with (project / "settings.py").open("a") as settings:
-        settings.write(
-            'DATABASES["other"] = {**DATABASES["default"], "NAME": BASE_DIR / "other.sqlite3", "TEST": {}}\n'
-        )
-    (project / "tests" / "test_a.py").write_text(IN_PROCESS)
-    run("manage.py", "test", "tests.test_a", TEST_DATABASE_FILE="1")
 
 
 def test_the_plugin_imports_no_django_and_starts_no_server_for_tests_that_do_not_publish(run):

@@ -6,18 +6,17 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from django.utils import timezone, translation
+from django.utils import translation
 
-from mq_django import Ack, Bury, CancelResult, Retry, RetryPolicy, handler, is_cancelled, queues, uninterrupted
+from mq_django import Ack, Bury, CancelResult, Retry, handler, is_cancelled, queues, uninterrupted
 from mq_django.conf import get_config
-from mq_django.core.outcomes import Cancel, Expire
+from mq_django.core.outcomes import Cancel
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling
 from mq_django.signals import handler_finished, message_buried
-from mq_django.task_backend.compat import TaskResultStatus, task_finished
+from tests.hearing import hears
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
-from tests.testapp import tasks
 from tests.working import run
 
 pytestmark = pytest.mark.usefixtures("handlers")
@@ -92,15 +91,6 @@ def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, de
     assert depths("emails") == (0, 0, 0, 0, 1, 0)
 
 
-def test_the_policy_of_a_handler_applies(fails):
-    @handler("emails", "never", retry=RetryPolicy(bury_on=(KeyError,)))
-    def never(message):
-        raise KeyError("x")
-
-    publish("emails", "never")
-    assert [type(each.outcome) for each in run()] == [Bury]
-
-
 def test_an_entry_that_is_no_message_is_buried_and_reported(redis_client, depths):
     publish("emails", "fine")
     handler("emails", "fine")(lambda message: None)
@@ -110,15 +100,6 @@ def test_an_entry_that_is_no_message_is_buried_and_reported(redis_client, depths
     assert (garbage.message, garbage.handler, garbage.outcome.reason) == (None, "", "undecodable")
     assert garbage.error == garbage.outcome.error != ""
     assert depths("emails") == (0, 0, 0, 0, 1, 0)
-
-
-def test_a_message_that_has_expired_is_not_handled():
-    ran = []
-    handler("emails", "late")(ran.append)
-    publish("emails", "late", expires=timezone.now() - timedelta(seconds=1))
-    (handled,) = run()
-    assert (handled.message.name, handled.outcome, handled.exception) == ("late", Expire(), None)
-    assert ran == []
 
 
 def test_middleware_runs_around_the_handler(only_functions, mq_settings, fails):
@@ -142,20 +123,10 @@ def test_an_error_of_middleware_counts_as_one_of_the_handler(only_functions, mq_
 
 def test_signals_are_sent(mq_settings, fails):
     mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 1}})
-    found = []
-
-    def note(signal, **_):
-        found.append(signal)
-
-    for signal in (handler_finished, message_buried):
-        signal.connect(note)
-    try:
+    with hears(handler_finished, message_buried) as told:
         publish("emails", "fail")
         run()
-    finally:
-        for signal in (handler_finished, message_buried):
-            signal.disconnect(note)
-    assert found == [handler_finished, message_buried]
+    assert [given["signal"] for given in told] == [handler_finished, message_buried]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -228,29 +199,12 @@ def test_what_a_rate_limit_holds_back_is_not_handled(mq_settings, depths):
     assert depths("emails").ready == 1
 
 
-def test_what_the_rate_limit_of_a_key_holds_back_is_not_handled(mq_settings, depths):
-    mq_settings(QUEUES={"emails": {"RATE_LIMIT": {"key": "1/h"}}})
-    handler("emails", "note")(lambda message: None)
-    for number in range(2):
-        for key in ("a", "b"):
-            publish("emails", "note", number, key=key)
-    assert sorted(each.message.key for each in run()) == ["a", "b"]
-    assert (depths("emails").parked, depths("emails").pending) == (2, 0)
-
-
 def test_a_concurrency_limit_delays_nothing(mq_settings):
     mq_settings(QUEUES={"emails": {"CONCURRENCY": {"queue": 1, "key": 1}}})
     handler("emails", "note")(lambda message: None)
     for _ in range(3):
         publish("emails", "note", key="a")
     assert len(run()) == 3
-
-
-def test_higher_priorities_run_first():
-    handler("emails", "note")(lambda message: None)
-    publish("emails", "note", "low")
-    publish("emails", "note", "high", priority=5)
-    assert [each.message.data for each in run()] == ["high", "low"]
 
 
 def test_context_and_language_end_with_the_message():
@@ -275,36 +229,3 @@ def test_the_timeout_of_a_coroutine_function_applies():
     publish("emails", "hang")
     (handled,) = run()
     assert isinstance(handled.exception, HandlerTimeout)
-
-
-def test_tasks_have_results():
-    tasks.ran.clear()
-    receipt, shouted = tasks.send_receipt.enqueue(7, copies=2), tasks.shout.enqueue("hello")
-    assert len(run()) == 2
-    for result, value in ((receipt, {"order": 7, "copies": 2}), (shouted, "HELLO")):
-        result.refresh()
-        assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, value)
-
-
-def test_the_end_of_a_task_is_announced():
-    finished = []
-
-    def note(task_result, **_):
-        finished.append(task_result.status)
-
-    task_finished.connect(note)
-    try:
-        tasks.refuse.enqueue()
-        (handled,) = run()
-    finally:
-        task_finished.disconnect(note)
-    assert isinstance(handled.exception, tasks.Refused)
-    assert finished == [TaskResultStatus.FAILED]
-
-
-def test_an_outcome_that_cannot_be_written_is_settled_as_it_can_be(depths):
-    handler("emails", "bad")(lambda message: Bury("\ud800"))
-    handler("emails", "note")(lambda message: None)
-    publish_many("emails", [("bad", 1), ("note", 2)])
-    assert len(run()) == 2
-    assert (depths("emails").depth, depths("emails").dead) == (0, 1)

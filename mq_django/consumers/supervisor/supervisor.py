@@ -106,6 +106,8 @@ T = TypeVar("T")
 CHECK_EVERY = 0.2
 #: Seconds to settle for the last consumers while Redis cannot be reached. After that, another supervisor does it.
 LAST_RECLAIM = 5.0
+#: Seconds that a service may take to end.
+LAST_ROUND = 2.0
 
 
 class Supervisor:
@@ -192,9 +194,11 @@ class Supervisor:
         for service in services:
             service.start()
         try:
-            while not (self._stop_asked and not len(self._states)):
+            while True:
                 self._look()
                 self._watch(services)
+                if self._stop_asked and not len(self._states):
+                    break
                 self._wait()
             self._settle_the_last()
         finally:
@@ -276,7 +280,7 @@ class Supervisor:
 
     def _leave(self, services: Sequence[Service]) -> None:
         for service in services:
-            service.join(2.0)
+            service.join(LAST_ROUND)
         for server in self._servers:
             if server.heartbeat.join(0):
                 server.heartbeat.leave(self.id)

@@ -8,7 +8,7 @@ from mq_django import inspector
 from mq_django.admin.queue_admin import ROUTES
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Bury
-from mq_django.inspector import actions, jobs
+from mq_django.inspector import actions
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 from tests.seeding import beat, publish, settle, take
@@ -97,17 +97,6 @@ def test_pausing_it_pauses_all_partitions(operator):
     assert "has a problem in 2 of 3 partitions. payments.0 is paused." in main_of(response)
     operator.post(f"{BASE}payments/resume/", {"confirmed": "yes"})
     assert inspector.queue("payments").paused_parts == 0
-
-
-def test_purging_it_purges_all_partitions(operator):
-    shown = operator.get(f"{BASE}payments/ready/all/delete/")
-    assert "Purge 3 ready messages?" in shown.content.decode()
-
-    fields = dict(shown.context["fields"])
-    response = operator.post(f"{BASE}payments/ready/all/delete/", {**fields, "confirmed": "yes"}, follow=True)
-    assert response.status_code == 200
-    assert inspector.queue("payments").ready == 0
-    assert jobs.look("payments", "ready").done == PARTITIONS
 
 
 def test_redriving_its_dead_letters_redrives_those_of_all_partitions(operator):

@@ -13,11 +13,16 @@ from mq_django.consumers.worker import orphan_heartbeat
 from mq_django.transport.connections import TIMEOUTS
 
 #: Seconds between two heartbeats, at most. After how much silence a supervisor is dead stays what it is.
-HEARTBEAT = 0.5
+HEARTBEAT = 0.25
 #: By module and name.
 LIMITS = {
     "mq_django.consumers.worker.fetchers:BLOCK_MS": 500,
+    "mq_django.consumers.worker.main:EXPENSIVE_EVERY": 0.3,
+    "mq_django.consumers.supervisor.preflight:RETRY_AFTER": 0.1,
+    "mq_django.consumers.supervisor.reclaimer:CHECK_EVERY": 0.2,
     "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
+    "mq_django.consumers.supervisor.reclaimer:TRY_AGAIN": 0.3,
+    "mq_django.consumers.supervisor.services:TICK": 0.3,
     "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
     "mq_django.consumers.worker.fetchers:LOOK": 0.5,

@@ -85,7 +85,7 @@ def _leave_loop(how: str, _: Message) -> None:
         loops.LoopPool._run_until_stopped = lambda self: sys.exit(3)  # type: ignore[method-assign]
         loop.stop()
     elif how == "block":
-        loops.MAX_BLOCKED = 1.0  # in this process, where nothing else will run
+        loops.MAX_BLOCKED = 0.3  # in this process, where nothing else will run
         time.sleep(3600)
 
 

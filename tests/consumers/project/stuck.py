@@ -25,7 +25,7 @@ class Stuck(AppConfig):
 
         def stand_still(self: Trimmer) -> float:
             if begin.exists():
-                supervisor.STUCK = 1.0
+                supervisor.STUCK, supervisor.LAST_ROUND = 1.0, 0.2
                 time.sleep(3600)
             return 0.1
 

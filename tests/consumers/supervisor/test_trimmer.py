@@ -15,6 +15,7 @@ from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.commands import calls
+from tests.hearing import hears
 from tests.signal_docs import arguments_of
 from tests.stores.cases import outgoing
 
@@ -42,9 +43,8 @@ def alarms():
         assert set(told) == arguments_of(retention_alarm)
         heard.append((told["queue"], told["group"], round(told["share"], 2), told["lag"]))
 
-    retention_alarm.connect(hear)
-    yield heard
-    retention_alarm.disconnect(hear)
+    with hears(retention_alarm, to=hear):
+        yield heard
 
 
 def publish(log, count):

@@ -7,6 +7,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.worker import main
 from mq_django.signals import consumer_started, consumer_stopping
+from tests.hearing import hears
 from tests.signal_docs import arguments_of
 
 
@@ -26,15 +27,10 @@ def test_receivers_are_called_before_anything_is_fetched_and_before_handlers_are
         which = "started" if signal is consumer_started else "stopping"
         assert {"sender", "signal", *given} == arguments_of(signal)
         getattr(child, which)(**given)
-        raise SystemExit  # it ends nothing
 
-    for signal in (consumer_started, consumer_stopping):
-        signal.connect(note)
-    try:
+    # What receivers raise ends nothing.
+    with hears(consumer_started, consumer_stopping, raises=SystemExit(), to=note):
         assert main.ChildProcess.run(child) == 0
-    finally:
-        for signal in (consumer_started, consumer_stopping):
-            signal.disconnect(note)
     about = {"consumer": "web-1", "queues": ["default", "parts"]}
     names = ("started", "_consumer.start", "_wait", "stopping", "_stop")
     assert [each for each in child.mock_calls if each[0] in names] == [

@@ -20,15 +20,11 @@ def client_of(server):
     return redis.Redis.from_url(server.url)
 
 
-def test_nothing_is_said_about_a_good_server(server_with, found):
-    server_with()
-    assert found("D1") == []
-
-
 def test_a_setting_of_the_server_is_a_finding(server_with, found, subtests):
     server = server_with()
     with client_of(server) as client:
         for settings, expected in [
+            ({}, None),
             ({"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}, ("D102", "error")),
             ({"maxmemory-policy": "allkeys-lru"}, ("D102", "warning")),
             ({"maxmemory-policy": "volatile-ttl", "maxmemory": "100mb"}, ("D102", "warning")),
