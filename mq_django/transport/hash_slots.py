@@ -14,7 +14,7 @@ from mq_django.transport.scripts import Argument, Command
 _KEYLESS = frozenset(
     {
         *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),
-        *("INFO", "CONFIG", "SLOWLOG", "CLUSTER", "WAIT"),
+        *("INFO", "CONFIG", "CLUSTER", "WAIT"),
     }
 )
 

@@ -58,13 +58,13 @@ EXAMPLES = {
     "ZMSCORE": [("ZMSCORE", "k", "m", "n")],
     "ZRANK": [("ZRANK", "k", "m")],
     "ZREVRANGEBYSCORE": [("ZREVRANGEBYSCORE", "k", "+inf", "-inf", "WITHSCORES", "LIMIT", 0, 200)],
+    "ZRANDMEMBER": [("ZRANDMEMBER", "k", 500, "WITHSCORES")],
     "ZSCORE": [("ZSCORE", "k", "m")],
     "CLUSTER": [("CLUSTER", "INFO")],
     "CONFIG": [("CONFIG", "GET", "maxclients")],
     "HLEN": [("HLEN", "k")],
     "INFO": [("INFO",)],
     "MULTI": [("MULTI",)],
-    "SLOWLOG": [("SLOWLOG", "GET", 128)],
     "TIME": [("TIME",)],
 }
 #: The commands whose rights are tried.
