@@ -7,11 +7,12 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
-from mq_django.inspector import dead_letters, jobs
+from mq_django.core import clock
+from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import BackgroundJobs, JobOrder
 from mq_django.transport.connections import open_session
 from mq_django.transport.scripts import in_full
-from tests.seeding import bury_many
+from tests.seeding import publish
 from tests.waiting import wait_until
 
 
@@ -60,17 +61,17 @@ class Cut:
 
 @pytest.mark.single_server(why="cuts the connections of one server")
 def test_a_job_that_nobody_heard_of_is_begun_when_the_subscription_stands_again(trees, redis_client):
-    bury_many("default", 3)
+    publish("default", "later", 1, delay=3600)
     trees()
     wait_until(lambda: inspector.queue("default").alive)
-    jobs.begin("default", "delete", who="ann")
+    jobs.begin("default", "delete", "delayed", who="ann")
     # From now on the supervisor looks for a job once a minute, or when it hears of one.
-    wait_until(lambda: jobs.look("default").state == "finished")
-    bury_many("default", 2)
-    found = dead_letters.count("default")
+    wait_until(lambda: jobs.look("default", "delayed").state == "finished")
+    publish("default", "later", 2, delay=3600)
 
     unheard = BackgroundJobs(get_config().queue("default"), Cut(redis_client))
-    assert unheard.begin(JobOrder(what="delete", who="ann", until=found.until), total=found.count)
+    order = JobOrder(place="delayed", what="delete", who="ann", until=f"{clock.now_ms() + 60_000}-0")
+    assert unheard.begin(order, total=1)
 
-    wait_until(lambda: jobs.look("default").state == "finished")
-    assert inspector.queue("default").dead == 0
+    wait_until(lambda: jobs.look("default", "delayed").state == "finished")
+    assert inspector.queue("default").delayed == 0
