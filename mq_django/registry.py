@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -90,6 +91,8 @@ class Handler:
 #: The name of a subscriber of all names. No message has it.
 ANY = ""
 
+_options_of = attrgetter("retry", "timeout", "batch", "linger", "once")
+
 _handlers: dict[tuple[str | None, str], Handler] = {}
 #: Which execution of its module has registered a handler: the module's spec, which each execution makes anew.
 _executions: dict[tuple[str | None, str], object] = {}
@@ -130,7 +133,23 @@ def register(entry: Handler) -> None:
 
 
 def _is_same(known: Handler, entry: Handler) -> bool:
-    return (known.queue, known.where) == (entry.queue, entry.where) and _code_of(known) == _code_of(entry)
+    """Return whether a function is registered again."""
+    if (known.queue, known.where) != (entry.queue, entry.where) or _code_of(known) != _code_of(entry):
+        return False
+    if not _is_at_module_level():
+        # As in a test that runs for several parameters.
+        return True
+    # Functions of one factory have the same code. A task is registered again with each use of other options.
+    is_other = _function_of(known) != _function_of(entry)
+    return not is_other and (entry.queue is None or _options_of(known) == _options_of(entry))
+
+
+def _is_at_module_level() -> bool:
+    """Return whether a module registers, when it is imported, and not a function that may be called again."""
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("mq_django."):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "<module>"
 
 
 def _is_there(known: Handler) -> bool:

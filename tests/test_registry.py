@@ -74,12 +74,20 @@ TASK, OTHER_TASK = "@task\ndef send(number): ...\n", "@task\ndef send(): return 
 PLAIN_TASK = "@plain_task\ndef send(a, b, c): ...\n"
 HANDLER = "@handler('emails', f'{__name__}.send')\ndef handle(message): ...\n"
 OTHER_HANDLER = "@handler('emails', f'{__name__}.send')\ndef handle(message): return None\n"
+FACTORY = "def bare(function):\n    def inner(message): return function(message)\n    return inner\n"
+OF_FACTORY = "@handler('emails', 'n')\n@bare\ndef first(message): ...\n"
+RETRIED = "from mq_django import RetryPolicy\ndef third(message): ...\nhandler('emails', 'n')(third)\n"
 DOUBLE = [
     (TASK, OTHER_TASK),
     (TASK, PLAIN_TASK),
     (TASK, HANDLER),
     (HANDLER, TASK),
     (HANDLER, OTHER_HANDLER),
+]
+#: The same code twice: functions of one factory, and one function with other options.
+SAME_CODE = [
+    FACTORY + OF_FACTORY + OF_FACTORY.replace("first", "second"),
+    RETRIED + "handler('emails', 'n', retry=RetryPolicy(max_attempts=1))(third)\n",
 ]
 
 
@@ -111,6 +119,13 @@ def test_what_would_take_the_messages_of_another_is_refused_with_both_named(exec
                 function = "handle" if "handle(" in part else "send"
                 place = "of queue 'emails'" if "handle(" in part else "a task"
                 assert f"{name}.{function} (line {line}, {place})" in str(caught.value)
+
+
+def test_the_same_code_twice_is_refused_where_a_module_declares(execute, subtests):
+    for number, text in enumerate(SAME_CODE):
+        with subtests.test(text=text), pytest.raises(ConfigurationError, match="'n' has two handlers"):
+            execute(f"declaring_code_{number}", text)
+    execute("declaring_twice", RETRIED + "handler('emails', 'n')(third)\n")
 
 
 def test_a_module_that_is_executed_again_declares_anew(execute):
