@@ -45,15 +45,17 @@ class RunFailure(NamedTuple):
     message_id: str
 
 
-def failure_of(home: WorkflowHome, run_id: str) -> RunFailure | None:
+def failure_of(home: WorkflowHome, run_id: str, *, is_past: bool = False) -> RunFailure | None:
     """Return the step that has failed last, or another failed one if that runs again; None if none has failed.
+
+    With `is_past` it is the one that has failed last, also if that runs again.
 
     Raises:
         StoreError: the server of the project cannot be reached.
     """
     number, _, noted = home.read(run_id).get("failure", b"").partition(b" ")
     step = home.state_of(run_id, whole(number, 10**9) or 0)
-    if step is None or step.state != "F":
+    if step is None or (step.state != "F" and not is_past):
         step, noted = next((each for each in home.each_record(run_id) if each.state == "F"), None), b""
     if step is None:
         return None
@@ -167,9 +169,11 @@ def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[
             return
 
 
-def _with_failure(home: WorkflowHome, run_id: str, data: Mapping[str, Any], most: int) -> dict[str, Any]:
+def _with_failure(home: WorkflowHome, run_id: str, kind: str, data: Mapping[str, Any], most: int) -> dict[str, Any]:
     """Return the data of a callback with the step that has failed, but little of one of more bytes than `most`."""
-    failed = failure_of(home, run_id)
+    # Somebody may have retried the step since the run has ended. An end without a failure has none.
+    is_past = kind == FAILURE or home.read(run_id).get("state") not in (b"succeeded", b"cancelled")
+    failed = failure_of(home, run_id, is_past=is_past)
     if failed and len(dumps(failed)) > most:
         failed = failed._replace(args=None, kwargs=None, error=failed.error[:100])
     return {**data, "kwargs": {FAILURE: failed and failed._asdict()}}
@@ -181,7 +185,7 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
         body: Mapping[str, Any] = loads(start.body)
         data, config = body["data"], queues[body["queue"]].config
         if not start.step.isdigit() and FAILURE in data["kwargs"]:
-            data = _with_failure(home, run_id, data, config.max_size // 2)
+            data = _with_failure(home, run_id, start.step, data, config.max_size // 2)
         due = body.get("due")
         made = publication(
             config,

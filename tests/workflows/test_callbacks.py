@@ -61,6 +61,24 @@ def test_a_run_without_a_failed_step_has_no_failure(failed):
     assert failed.failure is None
 
 
+def test_a_callback_gets_the_failure_of_a_run_that_was_retried_before_it_was_published(failed, monkeypatch):
+    publish, published = workflow_steps._publication, []
+
+    def late(home, run_id, start):
+        if not start.step.isdigit() and not published:
+            published.append(start)
+            assert failed.retry() == 1
+        return publish(home, run_id, start)
+
+    monkeypatch.setattr(workflow_steps, "_publication", late)
+    end_steps(failed.id, Bury(ERROR), 3)
+
+    found = called(failed)["failure"]["kwargs"]["failure"]
+    assert (found["step"], found["args"]) == (3, ["b.csv"])
+    assert found["error"] in (ERROR, "ValueError")
+    assert failed.failure is None
+
+
 def test_a_callback_does_not_wait_for_what_is_too_long_or_cannot_be_read(tasks, mq_settings, monkeypatch):
     run = start(tasks, "b" * 20_000)
     end_steps(run.id, Bury(ERROR), 3)

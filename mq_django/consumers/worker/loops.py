@@ -1,6 +1,7 @@
 """The event loop that runs handlers that are coroutine functions."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -136,13 +137,23 @@ MAX_BLOCKED = 5.0
 MAX_GAP = 0.5
 
 
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop. asyncio logs which selector it has, and logging of the project may raise."""
+    log = logging.getLogger("asyncio")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        return asyncio.new_event_loop()
+    finally:
+        log.disabled = was_disabled
+
+
 class LoopPool(Pool):
     """An event loop in a thread, for handlers that are coroutine functions."""
 
     def __init__(self, first_lane: int, shared_state: SharedState) -> None:
         super().__init__()
         self._shared_state = shared_state
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_event_loop()
         self.lanes = [
             CoroutineLane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
             for number in range(first_lane, first_lane + MAX_COROUTINES)

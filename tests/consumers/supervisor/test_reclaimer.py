@@ -415,3 +415,17 @@ def test_a_message_is_recovered_once_whoever_gets_it_without_seeing_it(reclaimer
 
     assert counted == [("recovered", 3)]
     assert [item.alone for item in store.take("next", count=9)] == [False] * 3
+
+
+def test_what_redis_gives_to_a_read_that_still_waits_is_not_counted_again(config, store, take, monkeypatch):
+    take("stopped", 2)
+    settle, again = module.settle_for, []
+
+    def read_on(*args):
+        stale = settle(*args)
+        again.append(store.take("stopped", count=9) if len(again) < 2 else [])
+        return stale
+
+    monkeypatch.setattr(module, "settle_for", read_on)
+    assert reclaim(store, 0, "stopped", Evidence(lost=True)) == 2
+    assert [len(found) for found in again] == [2, 2, 0]
