@@ -19,37 +19,128 @@ of messages at a time, so a call takes a fraction of a second however long the q
 Secrets in data, headers, keys and errors are replaced, as the setting REDACT says: nothing here returns them. Nothing
 here asks who calls: a page checks the permissions of its user before.
 
+An argument of a wrong type, a text with a lone surrogate or a number that is too large is InvalidArguments.
+
 Actions can be repeated, and act on what is still in its state: an Outcome counts what was done, what was gone and what
 was refused. What concerns thousands of messages is a background job that consumers do: see start_job().
 
 Producers and consumers never use this module, so that nothing people look at is on the way of a message.
 """
 
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from math import isfinite
+from types import UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
 from mq_django.core.filters import FailureGroup, Filter
+from mq_django.core.ids import is_text
+from mq_django.core.texts import repr_of
 from mq_django.core.thresholds import Thresholds
-from mq_django.inspector.actions import Outcome, cancel, pause, resume
-from mq_django.inspector.dead_letters import delete_messages as delete
-from mq_django.inspector.dead_letters import groups as dead_groups
-from mq_django.inspector.dead_letters import redrive_messages as redrive
-from mq_django.inspector.dead_letters import resubmit_message as resubmit
-from mq_django.inspector.explain import why_not_running as why
-from mq_django.inspector.found_problems import QueueProblem, problems
-from mq_django.inspector.jobs import begin as start_job
-from mq_django.inspector.jobs import cancel as cancel_job
-from mq_django.inspector.jobs import look_all as jobs
-from mq_django.inspector.message_lists import find_message, get_message, in_log, messages
+from mq_django.errors import InvalidArguments
+from mq_django.inspector import (
+    actions,
+    dead_letters,
+    explain,
+    found_problems,
+    message_lists,
+    moves,
+    processes,
+    whereabouts,
+    workflow_runs,
+)
+from mq_django.inspector import jobs as background_jobs
+from mq_django.inspector import queues as all_queues
+from mq_django.inspector.actions import Outcome
+from mq_django.inspector.found_problems import QueueProblem
 from mq_django.inspector.message_views import MessageView
-from mq_django.inspector.moves import move_messages as move
-from mq_django.inspector.processes import ask, ping
-from mq_django.inspector.processes import everybody as consumers
 from mq_django.inspector.queue_view import QueueView
-from mq_django.inspector.queues import activity, queue, totals
-from mq_django.inspector.queues import overview as queues
 from mq_django.inspector.stream_reader import Scanned
-from mq_django.inspector.whereabouts import find_everywhere
-from mq_django.inspector.workflow_runs import look_at_runs as runs
-from mq_django.inspector.workflow_runs import look_at_steps as steps
-from mq_django.inspector.workflow_runs import run
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+#: The largest number that a function takes.
+LARGEST = 10**9
+
+
+def _checked(function: Callable[Arguments, Result], *, names: str = "strict") -> Callable[Arguments, Result]:
+    """Let a function refuse arguments of other types with an error of ours, before it reads anything.
+
+    `names` is "surrogateescape" for one that takes references, whose bytes need not be UTF-8.
+    """
+    hints, parameters = get_type_hints(function), signature(function)
+
+    @wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        for name, value in parameters.bind(*args, **kwargs).arguments.items():
+            is_many = parameters.parameters[name].kind is Parameter.VAR_POSITIONAL
+            # JSON that somebody has written is checked where it is read.
+            for each in () if name == "written" and isinstance(value, str) else value if is_many else (value,):
+                if expected := _unlike(hints[name], each, names):
+                    raise InvalidArguments(f"{name}= takes {expected}, not {repr_of(each)}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _unlike(kind: Any, value: object, names: str) -> str:
+    """Return what a value should be; "" if it is that."""
+    if get_origin(kind) is UnionType:
+        texts = [_unlike(each, value, names) for each in get_args(kind)]
+        return "" if "" in texts else " or ".join(texts)
+    if get_origin(kind) is Literal:
+        return "" if isinstance(value, str) and value in get_args(kind) else f"one of {', '.join(get_args(kind))}"
+    if kind is str:
+        return "" if is_text(value, errors=names) else "a text"
+    if kind is int:
+        is_fit = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+        return "" if is_fit else f"a whole number from 0 to {LARGEST:,}"
+    if kind is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return "" if is_number and abs(value) <= LARGEST and isfinite(value) else "a number"  # type: ignore[arg-type]
+    if get_origin(kind) in (Sequence, Collection) and get_args(kind) == (str,):
+        is_list = isinstance(value, Collection) and not isinstance(value, str | bytes)
+        return "" if is_list and not any(_unlike(str, each, names) for each in value) else "a list of texts"  # type: ignore[attr-defined]
+    return "" if not isinstance(kind, type) or kind is type(None) or isinstance(value, kind) else f"a {kind.__name__}"
+
+
+# Queues.
+queues = _checked(all_queues.overview)
+queue = _checked(all_queues.queue)
+activity = _checked(all_queues.activity)
+totals = _checked(all_queues.totals)
+pause = _checked(actions.pause)
+resume = _checked(actions.resume)
+problems = found_problems.problems
+
+# Messages.
+messages = _checked(message_lists.messages)
+get_message = _checked(message_lists.get_message, names="surrogateescape")
+find_message = _checked(message_lists.find_message)
+find_everywhere = _checked(whereabouts.find_everywhere)
+in_log = message_lists.in_log
+why = _checked(explain.why_not_running)
+dead_groups = _checked(dead_letters.groups)
+
+# Actions.
+cancel = _checked(actions.cancel, names="surrogateescape")
+redrive = _checked(dead_letters.redrive_messages)
+delete = _checked(dead_letters.delete_messages)
+resubmit = _checked(dead_letters.resubmit_message)
+move = _checked(moves.move_messages)
+start_job = _checked(background_jobs.begin)
+jobs = _checked(background_jobs.look_all)
+cancel_job = _checked(background_jobs.cancel)
+
+# Consumers, and runs of workflows.
+consumers = _checked(processes.everybody)
+ping = _checked(processes.ping)
+ask = _checked(processes.ask)
+runs = _checked(workflow_runs.look_at_runs)
+run = _checked(workflow_runs.run)
+steps = _checked(workflow_runs.look_at_steps)
 
 __all__ = [
     "FailureGroup",

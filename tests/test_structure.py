@@ -42,7 +42,7 @@ WALL_CLOCKS = re.compile(r"(^|\.)(time\.time(_ns)?|timezone\.now|datetime\.(now|
 #: The last parts of what it matches.
 LAST_PARTS = {"time", "time_ns", "now", "utcnow", "today"}
 #: Loggers that are not ours, or are only configured.
-OTHER_LOGGERS = {"core/logs", "consumers/log_formats", "task_backend/task_api"}
+OTHER_LOGGERS = {"core/logs", "consumers/log_formats", "task_backend/task_api", "consumers/worker/loops"}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 #: What int() and float() are called with where Redis is read: clocks, what Redis itself counts or has checked to be a
 #: number, and text whose length was looked at before.

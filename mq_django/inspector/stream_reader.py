@@ -111,7 +111,7 @@ class RoomReader(ABC):
         for waiting in get_args(WaitingState):
             if state == waiting:
                 return self._waiting(waiting, where, place_in(after), limit, max_bytes)
-        raise NotSupported(f"No queue has {state} messages here")
+        raise NotSupported("The log of a topic is read by in_log()")
 
     @abstractmethod
     def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows: ...

@@ -1,0 +1,70 @@
+"""What projects call: wrong arguments are errors of ours, before anything is read."""
+
+import pytest
+
+from mq_django import inspect
+from mq_django.errors import InvalidArguments, MQError, NotSupported
+
+pytestmark = pytest.mark.usefixtures("mq_settings")
+
+
+class Evil:
+    def __repr__(self):
+        raise RuntimeError("evil")
+
+
+ODD = [10**5000, "\ud800", Evil(), None, -1, 1.5, b"x", ["\ud800"]]
+CALLS = {
+    "find_message": lambda odd: inspect.find_message("default", odd),
+    "find_everywhere": lambda odd: inspect.find_everywhere(odd, seconds=1),
+    "seconds": lambda odd: inspect.find_everywhere("x", seconds=odd),
+    "ref": lambda odd: inspect.get_message("default", "ready", odd),
+    "after": lambda odd: inspect.messages("default", "ready", after=odd, limit=5),
+    "limit": lambda odd: inspect.messages("default", "ready", limit=odd),
+    "state": lambda odd: inspect.messages("default", odd, limit=5),
+    "hours": lambda odd: inspect.activity("default", hours=odd),
+    "queue": inspect.queue,
+    "queues": inspect.queues,
+    "cancel": lambda odd: inspect.cancel("default", odd),
+    "redrive": lambda odd: inspect.redrive("default", odd),
+    "delete": lambda odd: inspect.delete("default", [odd]),
+    "move": lambda odd: inspect.move("default", odd, ["m1"]),
+    "resubmit": lambda odd: inspect.resubmit("default", odd, "1"),
+    "written": lambda odd: inspect.resubmit("default", "m1", odd),
+    "who": lambda odd: inspect.start_job("default", "delete", "ready", who=odd),
+    "what": lambda odd: inspect.start_job("default", odd, "ready", who="ann"),
+    "rate": lambda odd: inspect.start_job("default", "delete", "ready", who="ann", rate=odd),
+    "ask": lambda odd: inspect.ask("c1", odd),
+    "run": inspect.run,
+}
+
+
+#: What fits: a number of seconds, and JSON of a dead letter that is not there.
+FIT = [("seconds", 1.5), ("seconds", -1), ("written", "\ud800")]
+
+
+def said_by(call, odd):
+    """Return the text of an error of ours; "" if there is none."""
+    try:
+        call(odd)
+    except MQError as error:
+        return str(error)
+    return ""
+
+
+def test_an_odd_argument_is_an_error_of_ours_or_a_value_that_fits(subtests):
+    for name, call in CALLS.items():
+        for odd in ODD:
+            with subtests.test(name=name, kind=type(odd).__name__):
+                said = said_by(call, odd)
+                assert said.isprintable()
+                assert bool(said) or (name, odd) in FIT
+
+
+def test_a_text_is_no_list_and_the_log_has_a_function_of_its_own():
+    with pytest.raises(InvalidArguments, match="message_ids= takes a list of texts, not 'abc'"):
+        inspect.cancel("default", "abc")
+    with pytest.raises(InvalidArguments, match="what= takes one of redrive, move, delete, not 'explode'"):
+        inspect.start_job("default", "explode", "ready", who="ann")
+    with pytest.raises(NotSupported, match=r"in_log\(\)"):
+        inspect.messages("default", "log", limit=5)
