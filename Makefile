@@ -90,6 +90,9 @@ lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
+	@# The tests that `make test` leaves out: each can be imported, and finds its fixtures.
+	@mkdir -p build && $(BIN)/python -m pytest --setup-plan -q -m slow -o addopts= tests > build/slow-tests.log 2>&1 \
+		|| { grep '^ERROR\|^E ' build/slow-tests.log || tail build/slow-tests.log; exit 1; }
 
 # The wheel in environments of its own, with every Python that is found.
 wheel: $(VENV)/.test $(BUNDLED)

@@ -30,7 +30,6 @@ Producers and consumers never use this module, so that nothing people look at is
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from inspect import Parameter, signature
-from math import isfinite
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
@@ -98,11 +97,16 @@ def _unlike(kind: Any, value: object, names: str) -> str:
         is_fit = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
         return "" if is_fit else f"a whole number from 0 to {LARGEST:,}"
     if kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return "" if is_number and abs(value) <= LARGEST and isfinite(value) else "a number"  # type: ignore[arg-type]
+        # Neither NaN nor infinity is small enough.
+        is_fit = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+        return "" if is_fit else "a number"
     if get_origin(kind) in (Sequence, Collection) and get_args(kind) == (str,):
-        is_list = isinstance(value, Collection) and not isinstance(value, str | bytes)
-        return "" if is_list and not any(_unlike(str, each, names) for each in value) else "a list of texts"  # type: ignore[attr-defined]
+        is_fit = (
+            isinstance(value, Collection)
+            and not isinstance(value, str | bytes)
+            and all(is_text(each, errors=names) for each in value)
+        )
+        return "" if is_fit else "a list of texts"
     return "" if not isinstance(kind, type) or kind is type(None) or isinstance(value, kind) else f"a {kind.__name__}"
 
 
@@ -120,7 +124,7 @@ messages = _checked(message_lists.messages)
 get_message = _checked(message_lists.get_message, names="surrogateescape")
 find_message = _checked(message_lists.find_message)
 find_everywhere = _checked(whereabouts.find_everywhere)
-in_log = message_lists.in_log
+in_log = _checked(message_lists.in_log)
 why = _checked(explain.why_not_running)
 dead_groups = _checked(dead_letters.groups)
 

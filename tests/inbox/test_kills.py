@@ -23,9 +23,9 @@ FEW_ATTEMPTS = {"QUEUES": {"default": {"MAX_ATTEMPTS": 1}}}
 
 
 @pytest.fixture
-def start(trees, using, database_options, monkeypatch):  # noqa: F811 - a fixture
+def start(trees, using, databases, kind, monkeypatch):  # noqa: F811 - a fixture
     """Start a tree whose handlers use the database."""
-    monkeypatch.setenv("MQ_TEST_INBOX", json.dumps(database_options))
+    monkeypatch.setenv("MQ_TEST_INBOX", json.dumps(databases.options(kind)))
     settings = "DJANGO_SETTINGS_MODULE=tests.inbox.project.settings"
     return lambda *arguments, **options: trees(*arguments, wrap=["env", settings], **options)
 

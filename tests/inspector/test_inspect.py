@@ -20,6 +20,8 @@ CALLS = {
     "seconds": lambda odd: inspect.find_everywhere("x", seconds=odd),
     "ref": lambda odd: inspect.get_message("default", "ready", odd),
     "after": lambda odd: inspect.messages("default", "ready", after=odd, limit=5),
+    "topic": lambda odd: inspect.in_log(odd, limit=5),
+    "problems": inspect.problems,
     "limit": lambda odd: inspect.messages("default", "ready", limit=odd),
     "state": lambda odd: inspect.messages("default", odd, limit=5),
     "hours": lambda odd: inspect.activity("default", hours=odd),
@@ -66,5 +68,7 @@ def test_a_text_is_no_list_and_the_log_has_a_function_of_its_own():
         inspect.cancel("default", "abc")
     with pytest.raises(InvalidArguments, match="what= takes one of redrive, move, delete, not 'explode'"):
         inspect.start_job("default", "explode", "ready", who="ann")
+    with pytest.raises(InvalidArguments, match="limit= takes a whole number from 0 to 1,000,000,000, not '5'"):
+        inspect.in_log("orders", limit="5")
     with pytest.raises(NotSupported, match=r"in_log\(\)"):
         inspect.messages("default", "log", limit=5)
