@@ -1,4 +1,4 @@
-"""What it costs to keep what became of messages: handling with KEEP_HANDLED beside handling without, in turns."""
+"""What it costs to keep what became of messages: handling with HISTORY beside handling without, in turns."""
 
 from dataclasses import replace
 from statistics import median
@@ -7,14 +7,14 @@ from benchmarks import workloads
 from benchmarks.contenders import Contender
 from benchmarks.workloads import Figures
 
-WITHOUT, WITH = "without KEEP_HANDLED /s", "with KEEP_HANDLED /s"
+WITHOUT, WITH = "without HISTORY /s", "with HISTORY /s"
 #: Measurements of each.
 ROUNDS = 3
 
 
 def costs(contender: Contender) -> Figures:
     """Handle no-op messages with and without a history."""
-    keeping = replace(contender, variables={**contender.variables, "BENCH_KEEP_HANDLED": "3600"})
+    keeping = replace(contender, variables={**contender.variables, "BENCH_HISTORY": "3600"})
     rates: dict[str, list[float]] = {WITHOUT: [], WITH: []}
     for _ in range(ROUNDS):
         rates[WITHOUT].append(workloads.handle(contender).rate)

@@ -113,7 +113,7 @@ TARGETS = (
         by_name=batches.BARE,
     ),
     Target(
-        "history: handle with KEEP_HANDLED by without",
+        "history: handle with HISTORY by without",
         *(OURS, handled_history.WITH, 0.85, "at least"),
         by=OURS,
         by_name=handled_history.WITHOUT,

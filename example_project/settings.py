@@ -135,7 +135,7 @@ MQ_DJANGO = {
     # The alias that is kept for queues.
     "CONNECTION": "queues" if REDIS_URL else "embedded",
     "NAMESPACE": os.environ.get("EXAMPLE_PROJECT_NAMESPACE", "shop"),
-    "DIRECTORY": DEMO_DIR / "redis",
+    "EMBEDDED_DIRECTORY": DEMO_DIR / "redis",
     "QUEUES": QUEUES,
     "TOPICS": TOPICS,
     "SCHEDULES": {"newsletter": {"task": "example_project.shop.tasks.send_newsletter", **NEWSLETTER}},

@@ -198,12 +198,12 @@ def check_others_handlers(**_: Any) -> list[CheckMessage]:
     config, _problems = read(getattr(settings, "MQ_DJANGO", {}))
     return [
         checks.Warning(
-            f"There is a handler of {name!r} in the queue {queue.name!r}, whose CONSUME is False: it never runs.",
-            hint=f"Remove the handler, or CONSUME from MQ_DJANGO['QUEUES'][{queue.name!r}].",
+            f"There is a handler of {name!r} in the queue {queue.name!r}, whose EXTERNAL is True: it never runs.",
+            hint=f"Remove the handler, or EXTERNAL from MQ_DJANGO['QUEUES'][{queue.name!r}].",
             id="mq_django.W006",
         )
         for queue in config.queues.values()
-        if not queue.consume
+        if queue.external
         for name in own_names(queue.name)
     ]
 
@@ -216,7 +216,7 @@ def check_schedules(**_: Any) -> list[CheckMessage]:
     for entry in config.schedules.values():
         try:
             # A task in a queue that other programs handle is theirs.
-            if "task" in raw["SCHEDULES"][entry.name] and config.queues[entry.queue].consume:
+            if "task" in raw["SCHEDULES"][entry.name] and not config.queues[entry.queue].external:
                 check_task(config.queues[entry.queue], entry.message, entry.data)
         except TypeError as error:
             hint = "Name a task by the path of its function, with arguments that it accepts."

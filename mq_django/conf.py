@@ -65,11 +65,20 @@ logger = get_logger(__name__)
 
 NOT_INSTALLED = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing"
 
-#: Options that get a better error than "unknown" where they are none.
-ELSEWHERE = {
-    "OUTBOX": "is not for queues in RSMQ's format",
-    "PARTITIONS": "is not for queues in RSMQ's format",
+#: Options that get a better error than "unknown" where they are none: what it says, and the hint.
+_NOT_HERE = {
+    **dict.fromkeys(("OUTBOX", "PARTITIONS"), ("is not for queues in RSMQ's format", "Remove {}.")),
+    "AFTER_BURY": ("is now ON_DEAD_LETTER", "Write 'ON_DEAD_LETTER'."),
+    "CONSUME": ("is now EXTERNAL", "Write 'EXTERNAL': True for a queue that other programs handle, else nothing."),
+    "DIRECTORY": ("is now EMBEDDED_DIRECTORY", "Write 'EMBEDDED_DIRECTORY'."),
+    "EXPIRED": ("is now ON_EXPIRE", "Write 'ON_EXPIRE'."),
+    **dict.fromkeys(
+        ("KEEP_HANDLED", "KEEP_HANDLED_COUNT", "KEEP_HANDLED_DATA"),
+        ("is now a part of HISTORY", "Write 'HISTORY': {{'AGE': ..., 'COUNT': ..., 'DATA': ...}}."),
+    ),
 }
+#: Options that each queue has for itself.
+_NO_DEFAULTS = ("STORE", "CONNECTION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +113,9 @@ class _Reader:
         options, found = options_of(config), {}
         for name, value in raw.items():
             setting = f"{where}[{repr_of(name, 300)}]"
-            if name in ELSEWHERE and name not in options:
-                self.refuse(setting, f"{setting} {ELSEWHERE[name]}.", f"Remove {repr_of(name, 300)}.")
+            if name in _NOT_HERE and name not in options:
+                said, hint = _NOT_HERE[name]
+                self.refuse(setting, f"{setting} {said}.", hint.format(repr_of(name)))
             elif name not in options:
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {listing(options)}.")
             else:
@@ -118,14 +128,27 @@ class _Reader:
                     self.refuse(setting, message, f"Change {setting}.")
         return found
 
-    def queues(self, raw: Mapping[Any, Any], namespace: str, connection: str) -> dict[str, QueueConfig]:
+    def defaults(self, raw: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return options of all queues by the fields of QueueConfig."""
+        where = 'MQ_DJANGO["DEFAULTS"]'
+        for name in _NO_DEFAULTS:
+            if name in raw:
+                setting = f"{where}[{name!r}]"
+                self.refuse(setting, f"{setting} is not for all queues.", f"Give each queue its {name}.")
+        return self.options({name: raw[name] for name in raw if name not in _NO_DEFAULTS}, QueueConfig, where)
+
+    def queues(
+        self, raw: Mapping[Any, Any], defaults: Mapping[str, Any], namespace: str, connection: str
+    ) -> dict[str, QueueConfig]:
         found: dict[str, QueueConfig] = {}
         for name, options in self._named(raw, "QUEUES", _queue_config, connection):
             if options.get("store") == "rsmq":
-                found[name] = RsmqConfig(name=name, **options)
+                has = options_of(RsmqConfig)
+                own = {field: value for field, value in defaults.items() if field.upper() in has} | options
+                found[name] = RsmqConfig(name=name, **own)
                 self._check_slot(found[name], found[name].connection or connection)
             else:
-                found[name] = QueueConfig(name=name, namespace=namespace, **options)
+                found[name] = QueueConfig(name=name, namespace=namespace, **{**defaults, **options})
                 self._check_order(found[name])
         return found
 
@@ -141,9 +164,9 @@ class _Reader:
         if config.ordered and most not in (None, 1):
             message = f"{where} has ORDERED, so one message of each key runs at a time, and CONCURRENCY allows {most}."
             self.refuse(where, message, "Remove ORDERED, or 'key' of CONCURRENCY.")
-        if config.after_bury == "hold" and not config.ordered:
-            message = f'{where} has AFTER_BURY "hold" without ORDERED: only keys with order wait for dead letters.'
-            self.refuse(where, message, "Add ORDERED, or remove AFTER_BURY.")
+        if config.on_dead_letter == "hold" and not config.ordered:
+            message = f'{where} has ON_DEAD_LETTER "hold" without ORDERED: only keys with order wait for dead letters.'
+            self.refuse(where, message, "Add ORDERED, or remove ON_DEAD_LETTER.")
 
     def topics(
         self, raw: Mapping[Any, Any], namespace: str, connection: str, queues: Container[str]
@@ -241,15 +264,16 @@ def read(raw: Any) -> tuple[Config, list[Problem]]:
     found = reader.options(raw, Config, "MQ_DJANGO")
     namespace = found.get("namespace", "mq")
     connection = found.get("connection", EMBEDDED)
-    configs = reader.queues(found.pop("queues", {"default": {}}), namespace, connection)
+    defaults = found["defaults"] = reader.defaults(found.get("defaults", {}))
+    configs = reader.queues(found.pop("queues", {"default": {}}), defaults, namespace, connection)
     logs = reader.topics(found.pop("topics", {}), namespace, connection, configs)
     schedules = reader.schedules(found.pop("schedules", {}), configs)
     if "thresholds" in found:
         figures = reader.options(found["thresholds"], Thresholds, 'MQ_DJANGO["THRESHOLDS"]')
         found["thresholds"] = Thresholds(**figures)
     base = getattr(settings, "BASE_DIR", None)
-    if base is not None and "directory" not in found:
-        found["directory"] = Path(base) / ".mq_django"
+    if base is not None and "embedded_directory" not in found:
+        found["embedded_directory"] = Path(base) / ".mq_django"
     config = Config(queues=MappingProxyType(configs), topics=MappingProxyType(logs), schedules=schedules, **found)
     return config, reader.problems
 

@@ -12,7 +12,7 @@
 
 Topics, groups and schedules have methods of their own: see `mq_django.topics` and `queues["emails"].schedules`.
 
-A message is in one state: `ready`, `pending`, `delayed`, `unhandled`, `parked` or `dead`. With KEEP_HANDLED, `handled`
+A message is in one state: `ready`, `pending`, `delayed`, `unhandled`, `parked` or `dead`. With HISTORY, `handled`
 says what became of it. A topic has those of its `log`. Each list is read with a filter and a cursor, a bounded number
 of messages at a time, so a call takes a fraction of a second however long the queue is.
 

@@ -14,6 +14,7 @@ from mq_django.core.ids import message_id_of, new_run_id
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY
 from mq_django.core.messages import Delivery, Undecodable
+from mq_django.core.options import History
 from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
 from mq_django.inspector import message_lists
 from mq_django.producers import queues
@@ -90,7 +91,7 @@ def handle(
     """Publish a message, settle it, keep what became of it whatever the settings say, and return its id."""
     message_id = publish(queue, name, data, **options)
     found = store(queue)
-    keeping = replace(found.config, keep_handled=timedelta(days=1), keep_handled_data=keeps_data)
+    keeping = replace(found.config, history=History(timedelta(days=1), data=keeps_data))
     found = open_store(keeping, open_wire("consume"))
     settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take_with(queue, message_id)]
     assert found.settle(CONSUMER, settlements) == []

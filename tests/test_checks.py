@@ -375,7 +375,7 @@ def test_a_schedule_whose_task_cannot_run_is_named(found, subtests):
 def test_a_schedule_may_have_a_task_of_another_project(found):
     others = queues_in_use()
     entry = {"every": 60, "queue": "partners", "task": "partner.tasks.ping"}
-    assert found(QUEUES={**others, "partners": {"CONSUME": False}}, SCHEDULES={"ping": entry}) == []
+    assert found(QUEUES={**others, "partners": {"EXTERNAL": True}}, SCHEDULES={"ping": entry}) == []
 
 
 def test_a_topic_that_nobody_configured_is_read_by_nobody(found):
@@ -388,7 +388,7 @@ def test_a_handler_in_a_queue_that_others_handle_never_runs(found, monkeypatch):
     monkeypatch.setitem(_handlers, ("partners", "ping"), Handler(name="ping", queue="partners", call=print))
     others = queues_in_use()
     assert found(QUEUES={**others, "partners": {}}) == []
-    (warning,) = found(QUEUES={**others, "partners": {"CONSUME": False}})
+    (warning,) = found(QUEUES={**others, "partners": {"EXTERNAL": True}})
     assert ids([warning]) == ["W006"]
     assert "'ping' in the queue 'partners'" in warning.msg
 

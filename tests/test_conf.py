@@ -9,7 +9,7 @@ from mq_django import conf, queues
 from mq_django.checks import check_connection, check_settings
 from mq_django.conf import EMBEDDED, QueueConfig, RsmqConfig, get_config, read
 from mq_django.core.clock import aware
-from mq_django.core.options import options_of
+from mq_django.core.options import History, options_of
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError, UnknownQueue, UnknownTopic
@@ -45,13 +45,13 @@ def test_an_empty_setting_gives_one_queue_on_a_server_of_its_own():
 
 def test_the_embedded_server_lives_beside_the_project(settings):
     settings.BASE_DIR = "/srv/shop"
-    assert read({})[0].directory == Path("/srv/shop/.mq_django")
-    assert read({"DIRECTORY": "/var/lib/mq"})[0].directory == Path("/var/lib/mq")
+    assert read({})[0].embedded_directory == Path("/srv/shop/.mq_django")
+    assert read({"EMBEDDED_DIRECTORY": "/var/lib/mq"})[0].embedded_directory == Path("/var/lib/mq")
 
 
 def test_without_a_base_dir_it_lives_where_the_process_started(settings):
     del settings.BASE_DIR
-    assert read({})[0].directory == Path.cwd() / ".mq_django"
+    assert read({})[0].embedded_directory == Path.cwd() / ".mq_django"
 
 
 def test_a_connection_is_an_alias_a_url_or_embedded(subtests):
@@ -84,7 +84,7 @@ def test_signals_are_frozen():
 
 #: An option of a queue, a value for it, and how it is read.
 READ = [
-    ("CONSUME", False, False),
+    ("EXTERNAL", True, True),
     ("STORE", "stream", "stream"),
     ("VISIBILITY_TIMEOUT", 30, timedelta(seconds=30)),
     ("VISIBILITY_TIMEOUT", 1.5, timedelta(milliseconds=1500)),
@@ -96,18 +96,17 @@ READ = [
     ("MAX_SIZE", 1024, 1024),
     ("CONNECTION", "redis://h:6380/1", "redis://h:6380/1"),
     ("CONNECTION", None, ""),
-    ("EXPIRED", "bury", "bury"),
+    ("ON_EXPIRE", "bury", "bury"),
     ("MAX_DEPTH", 10, 10),
     ("MAX_DEPTH", None, None),
     ("RESULT_TTL", 0, timedelta(0)),
     ("RESULT_TTL", timedelta(days=2), timedelta(days=2)),
-    ("KEEP_HANDLED", timedelta(days=3), timedelta(days=3)),
-    ("KEEP_HANDLED", 3600, timedelta(hours=1)),
-    ("KEEP_HANDLED", None, None),
-    ("KEEP_HANDLED_COUNT", 1000, 1000),
-    ("KEEP_HANDLED_DATA", True, True),
+    ("HISTORY", None, None),
+    ("HISTORY", 3600, History(timedelta(hours=1), 100_000, data=False)),
+    ("HISTORY", {"AGE": timedelta(days=3)}, History(timedelta(days=3), 100_000, data=False)),
+    ("HISTORY", {"AGE": 60, "COUNT": 1000, "DATA": True}, History(timedelta(minutes=1), 1000, data=True)),
     ("ORDERED", True, True),
-    ("AFTER_BURY", "continue", "continue"),
+    ("ON_DEAD_LETTER", "continue", "continue"),
     ("DURABILITY", "replica", "replica"),
     ("PARTITIONS", 64, 64),
     ("OUTBOX", True, True),
@@ -125,6 +124,23 @@ def test_an_option_of_a_queue_is_read():
     assert found == READ
     # For limits see tests/core/test_limits.py.
     assert {option for option, *_ in READ} == set(options_of(QueueConfig)) - {"RATE_LIMIT", "CONCURRENCY"}
+
+
+def test_defaults_are_for_every_queue_that_has_the_option_and_no_value_of_its_own():
+    config, problems = read(
+        {
+            "DEFAULTS": {"MAX_ATTEMPTS": 3, "VISIBILITY_TIMEOUT": 45, "ORDERED": True},
+            "QUEUES": {"emails": {}, "reports": {"MAX_ATTEMPTS": 7}, "shared": {"STORE": "rsmq"}},
+            "TOPICS": {"orders": {}},
+        }
+    )
+    assert not problems
+    found = {name: (each.max_attempts, each.visibility_timeout, each.ordered) for name, each in config.queues.items()}
+    theirs = (timedelta(seconds=45), True)
+    # RSMQ's format has a VT in place of the visibility timeout, and no order.
+    rsmq = (3, RsmqConfig(name="shared").visibility_timeout, False)
+    assert found == {"emails": (3, *theirs), "reports": (7, *theirs), "shared": rsmq}
+    assert config.topics["orders"].max_attempts == 25
 
 
 def test_a_default_passes_the_check_of_its_option(subtests):
@@ -211,17 +227,15 @@ WRONG_OPTIONS = {
     "TIMEOUT": [0, "30", 10**9],
     "CONNECTION": ["http://h", 6379],
     "MAX_SIZE": [0, 10**9, "256K"],
-    "EXPIRED": ["keep", True],
+    "ON_EXPIRE": ["keep", True],
     "MAX_DEPTH": [0, "many"],
     "RATE_LIMIT": ["fast"],
     "CONCURRENCY": [0],
-    "CONSUME": ["no"],
+    "EXTERNAL": ["no"],
     "RESULT_TTL": [-1, timedelta(days=4000), None],
-    "KEEP_HANDLED": [0, True, timedelta(days=4000)],
-    "KEEP_HANDLED_COUNT": [0, None],
-    "KEEP_HANDLED_DATA": ["yes"],
+    "HISTORY": [0, True, timedelta(days=4000), {"KEEP": 60, "AGE": 60}],
     "ORDERED": [1],
-    "AFTER_BURY": ["stop"],
+    "ON_DEAD_LETTER": ["stop"],
     "PARTITIONS": [0, 257],
     "OUTBOX": [1, {"KEEP": "handled"}],
     "FAIR": ["yes", [("a", 1)]],
@@ -240,9 +254,12 @@ WRONG = [
     *((of_emails(FAIR=weights), "a dict of up to 1,000 keys and their weights, from 0.001 to") for weights in WEIGHTS),
     (of_emails(ORDERED=True) | {"SCHEDULES": {"nightly": REPORT}}, "ORDERED or FAIR, which priorities would break"),
     (of_emails(ORDERED=True, CONCURRENCY={"key": 2}), "runs at a time, and CONCURRENCY allows 2"),
-    (of_emails(AFTER_BURY="hold"), 'AFTER_BURY "hold" without ORDERED'),
+    (of_emails(ON_DEAD_LETTER="hold"), 'ON_DEAD_LETTER "hold" without ORDERED'),
     (of_emails(STORE="rsmq", PARTITIONS=2), "['PARTITIONS'] is not for queues in RSMQ's format"),
     (of_emails(STORE="rsmq", OUTBOX=True), "['OUTBOX'] is not for queues in RSMQ's format"),
+    (of_emails(HISTORY={}), "['HISTORY']['AGE'] is missing: how long the history is kept"),
+    (of_emails(HISTORY={"AGE": 60, "COUNT": 0}), "['COUNT'] must be a whole number from 1, not 0"),
+    (of_emails(HISTORY={"AGE": 60, "DATA": "yes"}), "['DATA'] must be True or False, not 'yes'"),
     (of_emails(OUTBOX={"KEEP_UNTIL": "read"}), "['KEEP_UNTIL'] must be \"published\" or \"handled\", not 'read'"),
     ({"TOPICS": {"orders": {"OUTBOX": {"KEEP_UNTIL": "handled"}}}}, "each group of a topic handles a message for"),
     *((raw, "MQ_DJANGO must be a dict") for raw in (None, [], "redis://localhost", 7)),
@@ -251,7 +268,14 @@ WRONG = [
     *(({"QUEUES": {"emails": value}}, "['emails']") for value in (None, [], "fast")),
     *(({name: {}}, f"{name!r}] is not a setting") for name in ("QUEUE", "connection", 7)),
     (of_emails(TTL=1), "['TTL'] is not a setting"),
-    ({"THRESHOLDS": 7}, "['THRESHOLDS'] must be a dict"),
+    (of_emails(KEEP_HANDLED=60), "['KEEP_HANDLED'] is now a part of HISTORY"),
+    (of_emails(CONSUME=False), "['CONSUME'] is now EXTERNAL"),
+    ({"TOPICS": {"orders": {"EXPIRED": "bury"}}}, "['EXPIRED'] is now ON_EXPIRE"),
+    ({"DIRECTORY": "/var/lib/mq"}, "['DIRECTORY'] is now EMBEDDED_DIRECTORY"),
+    ({"DEFAULTS": 7}, "['DEFAULTS'] must be a dict of options"),
+    ({"DEFAULTS": {"MAX_ATTEMPTS": 0}}, "MQ_DJANGO[\"DEFAULTS\"]['MAX_ATTEMPTS'] must be a whole number from 1"),
+    ({"DEFAULTS": {"STORE": "rsmq"}}, "['STORE'] is not for all queues"),
+    ({"THRESHOLDS": 7}, "['THRESHOLDS'] must be a dict of options"),
     *(({"THRESHOLDS": {"MAX_AGE": value}}, f"['MAX_AGE'] {AGE}") for value in (-1, "5m")),
     *(({"THRESHOLDS": {"MAX_DEAD": value}}, f"['MAX_DEAD'] {COUNT}") for value in (1.5, True)),
     ({"THRESHOLDS": {"max_dead": 1}}, "['max_dead'] is not a setting"),
@@ -270,7 +294,7 @@ def test_a_wrong_option_of_a_queue_is_named(subtests):
     for option, value in ((option, value) for option, values in WRONG_OPTIONS.items() for value in values):
         with subtests.test(option=option, value=value):
             problem = one_problem({"QUEUES": {"emails": {option: value}}})
-            part = "".join(f"[{key!r}]" for key in value) if isinstance(value, dict) else ""
+            part = f"[{next(iter(value))!r}]" if isinstance(value, dict) else ""
             assert problem.setting == f"MQ_DJANGO[\"QUEUES\"]['emails']['{option}']{part}"
             assert problem.message.startswith(problem.setting)
             assert " must be " in problem.message or " is not an " in problem.message
@@ -295,7 +319,13 @@ def test_a_wrong_setting_is_named(subtests):
     for option, value in [
         *(("CONNECTION", ""), ("CONNECTION", None), ("CONNECTION", 6379), ("CONNECTION", "http://localhost")),
         *(("CONNECTION", "redis+sentinels://localhost"), ("NAMESPACE", ""), ("NAMESPACE", "a b")),
-        *(("NAMESPACE", "a{b}"), ("NAMESPACE", "x" * 81), ("NAMESPACE", 7), ("DIRECTORY", 7), ("DIRECTORY", None)),
+        *(
+            ("NAMESPACE", "a{b}"),
+            ("NAMESPACE", "x" * 81),
+            ("NAMESPACE", 7),
+            ("EMBEDDED_DIRECTORY", 7),
+            ("EMBEDDED_DIRECTORY", None),
+        ),
         *(("SIGNALS", {"signal": "x"}), ("SIGNALS", ["x"])),
     ]:
         with subtests.test(option=option):
@@ -364,7 +394,7 @@ def test_a_password_is_not_shown_wherever_a_url_is(mq_settings, subtests):
     for url in SERVERS:
         wrongs += [
             *({name: url} for name in ("NAMESPACE", "QUEUES", "TOPICS", "SCHEDULES", "THRESHOLDS", "MIDDLEWARE", url)),
-            *({"DIRECTORY": url}, {"MODULES": url}, {"DISCOVER": url}, {"DIRECTORY": [url]}),
+            *({"EMBEDDED_DIRECTORY": url}, {"MODULES": url}, {"DISCOVER": url}, {"EMBEDDED_DIRECTORY": [url]}),
             *({"QUEUES": {url: {}}}, {"QUEUES": {url: url}}, {"TOPICS": {url: {}}}, {"SCHEDULES": {url: {}}}),
             *({"QUEUES": {"a": {name: url}}} for name in ("TIMEOUT", "STORE", "OUTBOX", "RETRY", "CONCURRENCY", url)),
             *({"QUEUES": {"emails": {"OUTBOX": value}}} for value in ({url: True}, {"KEEP_UNTIL": url})),
@@ -451,7 +481,7 @@ def test_what_cannot_be_a_topic_is_a_problem(subtests):
     for raw in [
         *({"TOPICS": {"a b": {}}}, {"TOPICS": {"orders": {"RETENTION": 0}}}),
         *({"TOPICS": {"orders": {"RETENTION_COUNT": 0}}}, {"TOPICS": {"orders": {"RETENTION_ALARM": 1.5}}}),
-        *({"TOPICS": {"orders": {"MAX_DEPTH": 5}}}, {"TOPICS": {"orders": {"KEEP_HANDLED": 60}}}),
+        *({"TOPICS": {"orders": {"MAX_DEPTH": 5}}}, {"TOPICS": {"orders": {"HISTORY": 60}}}),
         {"QUEUES": {"orders": {}}, "TOPICS": {"orders": {}}},
     ]:
         with subtests.test(raw=raw):

@@ -15,8 +15,8 @@ if DATABASE.get("ENGINE", "").endswith("mysql"):
     from tests.databases.database_servers import use_pymysql
 
     use_pymysql()
-#: Options of all queues, if these are measured: KEEP_HANDLED, in seconds, and others as JSON.
-OPTIONS = {"KEEP_HANDLED": float(keep)} if (keep := os.environ.get("BENCH_KEEP_HANDLED")) else {}
+#: Options of all queues, if these are measured: HISTORY, in seconds, and others as JSON.
+OPTIONS = {"HISTORY": float(keep)} if (keep := os.environ.get("BENCH_HISTORY")) else {}
 OPTIONS |= json.loads(os.environ.get("BENCH_OPTIONS", "{}"))
 MQ_DJANGO = {
     "CONNECTION": os.environ["BENCH_REDIS_URL"],

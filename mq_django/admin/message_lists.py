@@ -22,7 +22,6 @@ from mq_django.conf import get_config
 from mq_django.inspector import actions, dead_letters, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.explain import reason
-from mq_django.inspector.message_lists import keeps_handled
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
 from mq_django.inspector.queues import quick_stats
@@ -216,12 +215,10 @@ def _help(name: str, state: MessageState) -> str:
             "messages of a key become ready in their original order."
         )
     if state == "handled":
-        config = get_config().queue(name)
-        if not keeps_handled(name) or config.keep_handled is None:
-            return _(
-                "This queue does not keep what became of messages. Its option KEEP_HANDLED says for how long it does."
-            )
-        limits = {"period": text.period(config.keep_handled), "most": text.number(config.keep_handled_count)}
+        history = get_config().queue(name).history
+        if history is None:
+            return _("This queue does not keep what became of messages. Its option HISTORY says for how long it does.")
+        limits = {"period": text.period(history.age), "most": text.number(history.count)}
         return _("What became of messages is kept for %(period)s, of the latest %(most)s.") % limits
     return ""
 

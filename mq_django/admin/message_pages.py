@@ -132,7 +132,7 @@ def _failure(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
     """Return what the page of a dead letter adds, and whether the data of the message is shown."""
     no_data = ""
     if view.state == "handled" and not view.has_data:
-        no_data = _("The data was not kept. With KEEP_HANDLED_DATA it is, up to 4 KiB.")
+        no_data = _("The data was not kept. With DATA of HISTORY it is, up to 4 KiB.")
     is_broken = view.state == "dead" and bool(view.problem)
     return {
         "no_data": no_data,

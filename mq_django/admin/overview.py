@@ -138,7 +138,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
         "url": page.queue_url(view.name),
         "error": view.error,
         "troubled": bool(view.problems()),
-        "consume": view.consume,
+        "external": view.external,
         "ready": text.number(view.ready),
         "waiting": text.number(waiting),
         "waiting_url": waiting_url(page, view),

@@ -103,7 +103,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         "purge_url": page.url("act_on_all", name, "ready", "delete"),
         "consumers": [_consumer(view, found) for found in view.consumers[:MAX_CONSUMERS]],
         "unlisted_consumers": text.number(unlisted) if (unlisted := len(view.consumers) - MAX_CONSUMERS) > 0 else "",
-        "consume": view.consume,
+        "external": view.external,
         "housekeepers": [text.visible(found.host or found.id, limit=80) for found in view.housekeepers],
         **charts.frame(page, page.url("figures", name)),
         **charts.queue_charts(activity, str(charts.SPANS[charts.span_of(page)][0])),

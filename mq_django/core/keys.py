@@ -279,7 +279,7 @@ class QueueKeys(PartitionKeys):
 
     @property
     def handled(self) -> str:
-        """STREAM: what became of messages, if the queue has KEEP_HANDLED; up to 100 in an entry. It has a TTL."""
+        """STREAM: what became of messages, if the queue has HISTORY; up to 100 in an entry. It has a TTL."""
         return self._key("handled")
 
     @property

@@ -145,6 +145,42 @@ def read_outbox(value: Any) -> bool | Literal["handled"]:
     return True if until == "published" else "handled"
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """How long a queue keeps what became of its messages, of how many, and whether with their data."""
+
+    age: timedelta
+    count: int = 100_000
+    data: bool = False
+
+    @property
+    def age_ms(self) -> int:
+        """Return `age` in milliseconds, from 1."""
+        return max(1, round(self.age.total_seconds() * 1000))
+
+
+def read_history(value: Any) -> History | None:
+    """Return what a queue keeps of its history; None: nothing."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        return History(read_period(value))
+    readers = {"AGE": read_period, "COUNT": read_count, "DATA": read_switch}
+    wrong, found = [], {}
+    for name, part in value.items():
+        try:
+            found[name.lower()] = readers[name](part)
+        except KeyError:
+            wrong.append((name, f" is not an option of HISTORY: {', '.join(readers)}"))
+        except TypeError as error:
+            wrong.append((name, f" must be {error}, not {repr_of(part, 100)}"))
+    if "AGE" not in value:
+        wrong.append(("AGE", " is missing: how long the history is kept"))
+    if wrong:
+        raise WrongParts(wrong)
+    return History(**found)
+
+
 read_paths = _reader(
     (list, tuple),
     "a list of dotted paths",
@@ -180,7 +216,7 @@ def read_retry(value: Any) -> RetryPolicy:
         raise WrongParts([("", f": {error}")]) from error
 
 
-read_expired = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)
+read_on_expire = _reader(str, '"discard" or "bury"', ("discard", "bury").__contains__)
 read_durability = _reader(str, '"master" or "replica"', ("master", "replica").__contains__)
 read_store = _reader(str, '"stream" or "rsmq"', ("stream", "rsmq").__contains__)
 
@@ -203,7 +239,7 @@ def read_concurrency(value: Any) -> Limit[int]:
     return _limit(value, read_count, "a whole number from 1")
 
 
-read_after_bury = _reader(str, '"continue" or "hold"', ("continue", "hold").__contains__)
+read_on_dead_letter = _reader(str, '"continue" or "hold"', ("continue", "hold").__contains__)
 #: The most keys with a weight: each fetch sends them.
 MAX_WEIGHTS = 1000
 
@@ -276,6 +312,7 @@ read_directory = _reader(
     lambda value: "://" not in (text := str(value)) and replace_logins(text, "") == text,
     Path,
 )
+read_options = _reader(Mapping, "a dict of options")
 read_options_by_name = _reader(Mapping, 'a dict of name: options, such as {"default": {}}')
 read_signals = _reader(
     (list, tuple),

@@ -16,6 +16,7 @@ from mq_django.core.options import (
     read_directory,
     read_modules,
     read_namespace,
+    read_options,
     read_options_by_name,
     read_paths,
     read_positive_duration,
@@ -69,13 +70,21 @@ class Config:
         ),
     )
     namespace: str = field(default="mq", metadata=option(read_namespace, "The prefix of all keys."))
-    directory: Path = field(
+    embedded_directory: Path = field(
         default_factory=lambda: Path.cwd() / ".mq_django",
         metadata=option(
             read_directory,
             "The directory of the embedded server's data. Its file `socket` has the path of the Unix socket on which "
             "the server listens. Keep the directory out of version control.",
             shown='`BASE_DIR / ".mq_django"`',
+        ),
+    )
+    defaults: Mapping[str, Any] = field(
+        default_factory=dict,
+        metadata=option(
+            read_options,
+            "[Options](#options-of-a-queue) of all queues, where a queue has no value of its own. A queue in RSMQ's "
+            "format takes those that it has. Not for topics, nor `STORE` and `CONNECTION`.",
         ),
     )
     queues: Mapping[str, QueueConfig] = field(
@@ -133,7 +142,7 @@ class Config:
     thresholds: Thresholds = field(
         default=Thresholds(),
         metadata=option(
-            read_options_by_name,
+            read_options,
             "The figures above which a queue [has a problem](health.md#problems): [thresholds](#thresholds).",
             shown="`{}`",
         ),

@@ -13,15 +13,17 @@ from mq_django.core import ids, rsmq_format
 from mq_django.core.keys import PartitionKeys, QueueKeys, RsmqKeys
 from mq_django.core.limits import Limit, Limits, Rate, Weights
 from mq_django.core.options import (
+    History,
     option,
-    read_after_bury,
     read_concurrency,
     read_count,
     read_delay,
     read_durability,
-    read_expired,
     read_fair,
+    read_history,
     read_maxsize,
+    read_on_dead_letter,
+    read_on_expire,
     read_optional_count,
     read_optional_period,
     read_outbox,
@@ -111,10 +113,10 @@ class DeliveryOptions:
         default=256 * 1024,
         metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
     )
-    expired: str = field(
+    on_expire: str = field(
         default="discard",
         metadata=option(
-            read_expired,
+            read_on_expire,
             'What becomes of a message that was not handled before its `expires`: with `"discard"` only its id is '
             'kept, for a week; with `"bury"` it becomes a dead letter.',
         ),
@@ -273,23 +275,14 @@ class QueueConfig(DeliveryOptions):
         default=timedelta(days=1),
         metadata=option(read_result_ttl, "How long a task's result is kept; 0: no results are kept."),
     )
-    keep_handled: timedelta | None = field(
+    history: History | None = field(
         default=None,
         metadata=option(
-            read_optional_period,
-            "How long it is kept [what became of a message](howto/find-a-message.md) that was handled, expired or "
-            "buried; `None`: not at all.",
-        ),
-    )
-    keep_handled_count: int = field(
-        default=100_000,
-        metadata=option(read_count, "With `KEEP_HANDLED`: of how many messages that is kept, the latest ones."),
-    )
-    keep_handled_data: bool = field(
-        default=False,
-        metadata=option(
-            read_switch,
-            "With `KEEP_HANDLED`: keep also the data of the messages, up to 4 KiB of JSON each, with secrets replaced.",
+            read_history,
+            "How long the queue keeps [what became of a message](howto/find-a-message.md) that was handled, expired or "
+            'buried; `None`: not at all. Or a dict: `"AGE"` is this duration; `"COUNT"` (100,000) is how many '
+            'messages it keeps, the latest ones; `"DATA": True` keeps their data, too, up to 4 KiB of JSON each, with '
+            "secrets replaced.",
         ),
     )
     rate_limit: Limit[Rate] = field(
@@ -314,10 +307,10 @@ class QueueConfig(DeliveryOptions):
             "The messages of a key are handled [in their order, one at a time](ordering.md).",
         ),
     )
-    after_bury: str = field(
+    on_dead_letter: str = field(
         default="continue",
         metadata=option(
-            read_after_bury,
+            read_on_dead_letter,
             'With `ORDERED`, when a message becomes a dead letter: with `"continue"` the next message of its key is '
             'handled; with `"hold"` the key waits until the dead letter is redriven, edited or deleted.',
         ),
@@ -331,11 +324,11 @@ class QueueConfig(DeliveryOptions):
             shown="`False`",
         ),
     )
-    consume: bool = field(
-        default=True,
+    external: bool = field(
+        default=False,
         metadata=option(
             read_switch,
-            "`False`: [other programs handle this queue](#queues-that-other-programs-handle). `runconsumer` does only "
+            "`True`: [other programs handle this queue](#queues-that-other-programs-handle). `runconsumer` does only "
             "its housekeeping.",
         ),
     )
@@ -434,13 +427,11 @@ class RsmqConfig(QueueConfig):
     # An RSMQ queue does not have these options.
     max_size: int = 1024 * 1000
     result_ttl: timedelta = timedelta(0)
-    keep_handled: timedelta | None = None
-    keep_handled_count: int = 0
-    keep_handled_data: bool = False
+    history: History | None = None
     rate_limit: Limit[Rate] = Limit()
     concurrency: Limit[int] = Limit()
     ordered: bool = False
-    after_bury: str = "continue"
+    on_dead_letter: str = "continue"
     fair: Weights | None = None
     partitions: int = 1
     outbox: bool = False

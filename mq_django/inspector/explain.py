@@ -90,14 +90,14 @@ def cause_of(view: MessageView, queue: QueueView) -> Cause:
     if view.problem:
         return Cause(kind="broken")
     if view.state == "unhandled":
-        return Cause(kind="unhandled" if queue.consume else "unannounced")
+        return Cause(kind="unannounced" if queue.external else "unhandled")
     if view.state == "parked":
         return _of_queue(queue) or _of_key(view, queue)
     if view.state == "delayed":
         left = (view.at_ms or 0) - queue.now_ms
         if left > 0:
             return Cause(kind="delayed", ms=left)
-        return _of_queue(queue) or Cause(kind="due" if queue.consume or queue.housekeepers else "unattended")
+        return _of_queue(queue) or Cause(kind="due" if not queue.external or queue.housekeepers else "unattended")
     return _of_queue(queue) or _of_ready(view, queue)
 
 
@@ -106,7 +106,7 @@ def _of_ready(view: MessageView, queue: QueueView) -> Cause:
     limited = None if count else _of_limits(queue)
     if limited is not None:
         return limited
-    kind: Kind = "busy" if queue.blocker else "behind" if count else "next" if queue.consume else "elsewhere"
+    kind: Kind = "busy" if queue.blocker else "behind" if count else "elsewhere" if queue.external else "next"
     return Cause(kind=kind, count=count, at_least=count >= MAX_BEFORE, blocker=queue.blocker)
 
 

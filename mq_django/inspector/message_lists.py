@@ -163,16 +163,7 @@ def _scanned_for(name: str, message_id: str) -> MessageView | None:
     return None
 
 
-# What became of the messages of a queue that has KEEP_HANDLED, for display.
-
-
-def keeps_handled(name: str) -> bool:
-    """Return whether a queue keeps what became of its messages.
-
-    Raises:
-        UnknownQueue: the queue is not configured.
-    """
-    return get_config().queue(name).keep_handled is not None
+# What became of the messages of a queue that has HISTORY, for display.
 
 
 def find_handled(name: str, message_id: str) -> MessageView | None:

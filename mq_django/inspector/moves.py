@@ -107,7 +107,7 @@ def without_handler(target: str, names: Iterable[str]) -> list[str]:
 
     It is empty if other programs handle the queue.
     """
-    if not get_config().queue(target).consume:
+    if get_config().queue(target).external:
         return []
     return sorted(name for name in set(names) if registry.find(target, name) is None)
 

@@ -109,8 +109,8 @@ class QueueView:
     consumers: tuple[ConsumerView, ...] = ()
     #: Set while messages wait and all lanes of its consumers are busy.
     blocker: Blocker | None = None
-    #: False if other programs handle it: their consumers may not be known.
-    consume: bool = True
+    #: Other programs handle it: their consumers may not be known.
+    external: bool = False
     #: The live supervisors that do its housekeeping and have no consumers in it.
     housekeepers: tuple[ConsumerView, ...] = ()
     activity: Activity = NONE
@@ -201,7 +201,7 @@ class QueueView:
     @property
     def is_served(self) -> bool:
         """Return whether a live consumer is known, or other programs handle the queue."""
-        return self.alive > 0 or not self.consume
+        return self.alive > 0 or self.external
 
     @property
     def recently_buried(self) -> int:
@@ -245,7 +245,7 @@ class QueueView:
             "unreadable": bool(self.error),
             "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
             "unconsumed": not self.is_served and self.depth > 0,
-            "unattended": not self.consume and not self.housekeepers and self.depth > 0,
+            "unattended": self.external and not self.housekeepers and self.depth > 0,
             "paused": self.paused,
             "starved": self.is_starved,
             "unhandled": exceeds(self.unhandled, thresholds.max_unhandled),

@@ -115,7 +115,7 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         # A queue in RSMQ's format has no streams.
         damage=read_damage(damage[0], now_ms=now_ms) if damage else None,
         consumers=consumers_of(membership, now_ms=now_ms),
-        consume=config.consume,
+        external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
         activity=activity_of_hour(this_hour, last_hour, now_ms=counted_ms) if any(hours) else NONE,
     )
@@ -175,7 +175,7 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         return parts[0]
     known = [part for part in parts if not part.error]
     if not known:
-        return QueueView(name=config.name, error=parts[0].error, consume=config.consume, parts=tuple(parts))
+        return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
     damages = [part.damage for part in known if part.damage is not None]
     pauses = [part.pause for part in known if part.pause is not None]
     return QueueView(
@@ -197,7 +197,7 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         damage=min(damages, key=lambda damage: damage.age_ms, default=None),
         consumers=_merged(part.consumers for part in known),
         blocker=_worst([part.blocker for part in known]),
-        consume=config.consume,
+        external=config.external,
         housekeepers=_merged(part.housekeepers for part in known),
         activity=_activity([part.activity for part in known]),
         parts=tuple(parts),

@@ -26,7 +26,7 @@ def as_dict(*views: Any) -> dict[str, Any]:
             counts["fetched"] = queue.fetched
             busy, threads = queue.threads or (None, None)
             lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(queue)}
-            states = {"paused": queue.paused, "consume": queue.consume}
+            states = {"paused": queue.paused, "external": queue.external}
             found = {"error": queue.error} if queue.error else {**states, **counts, **lanes}
             return {"queue": queue.name, **found, **_pause(queue.pause)}
         case [MessageView() as message]:

@@ -183,7 +183,7 @@ def _judge(views: Sequence[QueueView], names: Sequence[str], *, housekeeping: bo
     for view in views:
         found = list(_here(view.consumers))
         ready[view.name] = [one for one in found if one.is_ready]
-        if housekeeping or not view.consume:
+        if housekeeping or view.external:
             ready[view.name] += _here(view.housekeepers)
         if view.error:
             failures.append(f"Queue {view.name} cannot be read: {view.error}")

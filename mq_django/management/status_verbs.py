@@ -117,7 +117,7 @@ def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:
 
 
 def _row(view: QueueView) -> dict[str, Any]:
-    left_out = ("queue", "paused", "consume", "busy_with", "fetched")
+    left_out = ("queue", "paused", "external", "busy_with", "fetched")
     found = as_dict(view)
     return {"queue": view.name, "state": _state(view), **{key: found[key] for key in found if key not in left_out}}
 
@@ -144,7 +144,7 @@ def _state(view: QueueView) -> str:
         "paused": view.paused,
         f"{view.paused_parts} of {len(view.parts)} partitions paused": view.paused_parts and not view.paused,
         "starved": view.is_starved and not view.paused,
-        "handled by others": not view.consume and not view.error,
+        "handled by others": view.external and not view.error,
     }
     return ", ".join(state for state, applies in states.items() if applies)
 

@@ -1,4 +1,4 @@
-"""The history of a queue: what became of its messages, kept for its KEEP_HANDLED.
+"""The history of a queue: what became of its messages, kept for the AGE of its HISTORY.
 
 A STREAM has it. The fields of an entry are the ids of up to 100 messages that were settled together, each with a JSON
 line. A HASH has the latest entry of each id. Both have a TTL, so that they go when the queue keeps none any more.
@@ -75,10 +75,10 @@ class HandledMessage:
 
 def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[Settlement]) -> list[Argument]:
     """Return what a history keeps of messages that are settled: see `lua/settle.lua`."""
-    assert config.keep_handled is not None
+    assert config.history is not None
     # The part that all lines share.
     end = b',"consumer":%b,"finished":%d' % (dumps(consumer), clock.now_ms())
-    args: list[Argument] = [max(1, round(config.keep_handled.total_seconds() * 1000))]
+    args: list[Argument] = [config.history.age_ms]
     for number, settlement in enumerate(settlements, 1):
         # By number, because taking them apart takes longer.
         delivery, ending, micros = settlement[0], _ENDINGS.get(type(settlement[1])), settlement[3]
@@ -93,7 +93,7 @@ def history_of_batch(config: QueueConfig, consumer: str, settlements: Sequence[S
         more = b""
         if message.key is not None or message.unique is not None or message.priority:
             more = _further_fields(message)
-        if config.keep_handled_data:
+        if config.history.data:
             more += _data_field(text)
         head = _line_head(message.name, ending)
         args += (number, b'%b%b,"attempt":%d,"size":%d%b%b}' % (head, times, message.attempt, len(text), end, more))
@@ -145,15 +145,15 @@ class MessageHistory:
         self._wire = wire
 
     def trim(self) -> HandledTrim:
-        """Remove the oldest messages beyond KEEP_HANDLED and KEEP_HANDLED_COUNT, a bounded number.
+        """Remove the oldest messages beyond what HISTORY allows, a bounded number.
 
         Raises:
             StoreError: cannot reach Redis, or it refused.
         """
-        assert self.config.keep_handled is not None
-        age = max(1, round(self.config.keep_handled.total_seconds() * 1000))
+        history = self.config.history
+        assert history is not None
         keys = [self._keys.handled, self._keys.handled_ids]
-        command = scripts.command("handled_trim", keys=keys, args=[age, self.config.keep_handled_count, TRIM])
+        command = scripts.command("handled_trim", keys=keys, args=[history.age_ms, history.count, TRIM])
         removed, more = reply_or_raise(self._wire.trip([command])[0])
         return HandledTrim(removed, bool(more))
 

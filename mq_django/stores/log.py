@@ -16,7 +16,7 @@ from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
 from mq_django.stores.partitioned_store import PartitionedPublisher
-from mq_django.stores.topic_stats import MAX_GROUPS, GroupStats, count_between, group_names, groups_of
+from mq_django.stores.topic_stats import GroupStats, count_between, group_names, groups_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
@@ -26,6 +26,8 @@ MAX_READ = 1_000_000
 
 #: Entries that one trim checks. This blocks Redis for about 1 ms.
 TRIM = 500
+#: Groups whose lost messages a trim counts. Those with a subscriber here are among them.
+MAX_COUNTED = 1000
 
 
 class Trimmed(NamedTuple):
@@ -143,7 +145,7 @@ class Log:
         (found,) = group_names([self.config], [self._wire])
         if isinstance(found, StoreError):
             raise found
-        return found[:MAX_GROUPS]
+        return found[:MAX_COUNTED]
 
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
         """Return the number of entries up to one (`""` if unknown or not needed), and the first entry of the log."""

@@ -196,7 +196,7 @@ class Settling:
     def _head(self, kind: type, stream: int) -> _Head:
         receipts, config = self._receipts[stream], self._config
         transition = receipts.transitions[kind]
-        keeps_history = kind in FINAL and config.keep_handled is not None
+        keeps_history = kind in FINAL and config.history is not None
         keys = receipts.keys_for(kind, keeps_history=keeps_history)
         if kind in ENDS:
             keys |= zip(("minutes", "hours"), self._counters, strict=True)

@@ -150,7 +150,7 @@ PAGE = 5000
 #: Entries counted at most from the oldest pending entry of a group.
 MAX_HELD = 50_000
 #: Groups that one look reads, of all topics and partitions together. Those with a subscriber here are always read.
-MAX_GROUPS = 1000
+MAX_GROUPS = 300
 
 #: The counters of a topic. All others are counted by its groups.
 PUBLISHED = ("published",)

@@ -538,7 +538,7 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
     """
     config = get_config()
     if not queues:
-        own = [found for found in config.queues.values() if found.consume]
+        own = [found for found in config.queues.values() if not found.external]
         return _parts([*own, *(config.queue(name) for name in _groups())])
     found: list[str] = []
     for name in [queues] if isinstance(queues, str) else queues:

@@ -69,7 +69,7 @@ def make_pool(config: Config, ours: Mapping[str, Any], connection: str = "") -> 
     """
     name, setting = connection or config.connection, config.where_is(connection)
     if name == EMBEDDED:
-        return embedded.connection_pool(config.directory, **ours)
+        return embedded.connection_pool(config.embedded_directory, **ours)
     if not name.startswith(URL_SCHEMES):
         return _alias_pool(name, setting, ours)
     return pool_of_url(name, setting, ours)

@@ -16,7 +16,7 @@ from tests.seeding import opened
 from tests.waiting import wait_until
 
 #: The first queue of the settings is the one that other programs handle.
-FOREIGN = {"a": {"CONSUME": False, "VISIBILITY_TIMEOUT": 1}, "default": {}}
+FOREIGN = {"a": {"EXTERNAL": True, "VISIBILITY_TIMEOUT": 1}, "default": {}}
 
 
 def membership(name):
@@ -34,7 +34,7 @@ def beat(queue, names=()):
 
 def test_a_queue_that_others_handle_is_kept_and_not_fetched(trees, publish, history):
     limits = {"mq_django.consumers.supervisor.promoter:POLL": 0.5}
-    foreign = {**FOREIGN, "b": {"CONSUME": False, "VISIBILITY_TIMEOUT": 60}}
+    foreign = {**FOREIGN, "b": {"EXTERNAL": True, "VISIBILITY_TIMEOUT": 60}}
     tree = trees("--processes", "1", limits=limits, QUEUES=foreign)
     delayed, ours = publish(queue="a", delay=0.1), publish()
     history.wait_for("effect")

@@ -43,7 +43,7 @@ def delayed():
 
 
 def test_all_partitions_are_handled_under_the_name_of_the_queue(trees, history, mq_settings, tmp_path):
-    options = partitioned(KEEP_HANDLED=3600)
+    options = partitioned(HISTORY=3600)
     mq_settings(QUEUES=options)
     queue, go = queues["default"], str(tmp_path / "go")
     ids = queue.publish_many([("act", {}) for _ in range(100)])

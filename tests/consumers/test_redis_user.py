@@ -35,7 +35,7 @@ pytestmark = pytest.mark.single_server(why="a user is made on one server")
 
 QUEUES = {
     "default": {},
-    "emails": {"KEEP_HANDLED": 60, "RATE_LIMIT": "1000/s"},
+    "emails": {"HISTORY": 60, "RATE_LIMIT": "1000/s"},
     "ordered": {"ORDERED": True},
     "full": {"MAX_DEPTH": 9, "RESULT_TTL": 0},
     "payments": {"PARTITIONS": 3, "CONCURRENCY": 2},

@@ -28,7 +28,7 @@ def test_a_server_that_would_lose_messages_is_refused(trees, server):
 
 
 def test_with_json_every_line_is_an_object(trees, publish, history):
-    tree = trees("--log-format", "json", QUEUES={"default": {}, "others": {"CONSUME": False}})
+    tree = trees("--log-format", "json", QUEUES={"default": {}, "others": {"EXTERNAL": True}})
     publish()
     history.wait_for("effect")
     assert tree.stop() == 0
@@ -85,6 +85,6 @@ def test_a_group_whose_handlers_name_it_as_a_queue_is_handled(mq_settings, monke
     command = Command()
     with pytest.raises(UnknownGroup, match="has no subscriber with the group 'typo'"):
         command._queues(["orders:typo"], housekeeping=False)
-    assert [config.consume for config in command._queues(["orders:typo"], housekeeping=True)] == [False]
+    assert [config.external for config in command._queues(["orders:typo"], housekeeping=True)] == [True]
     monkeypatch.setitem(_handlers, ("orders:audit", "paid"), Handler(name="paid", queue="orders:audit", call=print))
     assert [config.name for config in command._queues(["orders:audit"], housekeeping=False)] == ["orders:audit"]

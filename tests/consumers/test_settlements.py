@@ -210,7 +210,7 @@ class Listening:
 def test_a_history_is_no_command_more_and_without_one_there_is_none(mq_settings, redis_client, settle):
     sent = {}
     for kept in (False, True):
-        mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)} if kept else {}})
+        mq_settings(QUEUES={"default": {"HISTORY": timedelta(days=1)} if kept else {}})
         queues["default"].publish_many([("welcome", n) for n in range(5)])
         wire = Listening(Pooled(get_client("chores")))
         store = open_store(get_config().queue("default"), wire)
@@ -225,7 +225,7 @@ def test_a_history_is_no_command_more_and_without_one_there_is_none(mq_settings,
 
 @EITHER
 def test_what_a_history_has_is_what_ended(mq_settings, settle):
-    mq_settings(QUEUES={"default": {"KEEP_HANDLED": timedelta(days=1)}})
+    mq_settings(QUEUES={"default": {"HISTORY": timedelta(days=1)}})
     queues["default"].publish_many([("welcome", n) for n in range(4)])
     store = opened("default")
     one, two, three, lost = store.take("me", count=10)

@@ -51,7 +51,7 @@ def test_no_consumer_has_its_handler():
 
 
 def test_other_programs_handle_its_queue(mq_settings, redis_client):
-    mq_settings(QUEUES={"emails": {"CONSUME": False}})
+    mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
     aside = set_aside("emails", "nobody.knows")
     ready, due = publish("emails", "welcome", 1), publish("emails", "welcome", 2, delay=60)
     redis_client.zadd(get_config().queue("emails").keys.due, {due: 1})

@@ -25,7 +25,7 @@ def sentence(message_id):
 
 @pytest.fixture
 def ordered(opened):
-    store = opened(ORDERED=True, AFTER_BURY="hold")
+    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
     beat("emails")
     return store
 

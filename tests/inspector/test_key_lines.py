@@ -112,7 +112,7 @@ def test_the_head_is_ready_again(store):
 
 
 def test_the_head_is_a_dead_letter_that_holds_its_key(opened):
-    store = opened(ORDERED=True, AFTER_BURY="hold")
+    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
     first, *_ = fill()
     settle(store, take(store), Bury("ValueError: no", reason="attempts"))
     head = only_head()
@@ -195,7 +195,7 @@ def set_head_aside(store):
     ("put", "where"), [(bury_head, "dead"), (delay_head, "delayed"), (set_head_aside, "unhandled")]
 )
 def test_a_key_goes_on_without_a_head_that_waits(opened, put, where):
-    store = opened(ORDERED=True, AFTER_BURY="hold")
+    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
     _, second, _ = fill()
     put(store)
     assert take(store) == []
@@ -214,7 +214,7 @@ def test_a_head_that_was_replaced_meanwhile_is_not_skipped(store):
 
 
 def test_a_dead_letter_that_holds_its_key_is_redriven_before_the_others(opened):
-    store = opened(ORDERED=True, AFTER_BURY="hold")
+    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
     first, *_ = fill()
     bury_head(store)
     assert redrive_head("emails", only_head()).done == 1

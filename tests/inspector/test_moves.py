@@ -116,6 +116,6 @@ def test_a_rate_limits_a_job():
 
 
 def test_names_without_a_handler_are_told_if_this_project_handles_the_queue(mq_settings):
-    mq_settings(QUEUES={"emails": {}, "default": {}, "others": {"CONSUME": False}})
+    mq_settings(QUEUES={"emails": {}, "default": {}, "others": {"EXTERNAL": True}})
     assert moves.without_handler("default", ["nobody.has.this", "nobody.has.this"]) == ["nobody.has.this"]
     assert moves.without_handler("others", ["nobody.has.this"]) == []

@@ -65,7 +65,7 @@ def test_fresh_damage_by_others_is_the_first_problem(redis_client):
 
 
 def test_a_queue_that_others_handle_needs_housekeeping_and_no_known_consumer(mq_settings):
-    mq_settings(QUEUES={"emails": {"CONSUME": False}})
+    mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
     queues["emails"].publish("welcome", 1)
 
     assert inspector.queue("emails").problems() == ["unattended"]

@@ -89,7 +89,7 @@ def test_housekeeping_counts_if_it_is_asked_for_or_others_handle_the_queue(mq_se
     beat("emails")
     assert health("emails")[0] == 1
     assert health("emails", "--housekeeping") == (0, "Served by s1: emails.")
-    mq_settings(QUEUES={"emails": {"CONSUME": False}})
+    mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
     assert health("emails")[0] == 0
 
 

@@ -16,7 +16,7 @@ __all__ = ["opened"]
 
 @pytest.fixture
 def store(opened):
-    return opened(ORDERED=True, AFTER_BURY="hold")
+    return opened(ORDERED=True, ON_DEAD_LETTER="hold")
 
 
 def settle(store, outcome, **more):

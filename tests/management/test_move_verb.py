@@ -53,7 +53,7 @@ def test_a_preview_tells_how_many_and_which_nobody_would_handle():
 
 
 def test_a_preview_names_no_names_if_all_are_handled(mq_settings):
-    mq_settings(QUEUES={"emails": {}, "default": {"CONSUME": False}})
+    mq_settings(QUEUES={"emails": {}, "default": {"EXTERNAL": True}})
     bury("emails")
     out, err = StringIO(), StringIO()
     call_command("mq", "move", "emails", "default", "--all", "--dry-run", stdout=out, stderr=err)

@@ -137,8 +137,8 @@ def os_error():
 
 
 def test_status_says_that_other_programs_handle_a_queue(mq_settings):
-    mq_settings(QUEUES={"default": {}, "emails": {"CONSUME": False}})
-    assert [row["consume"] for row in mq_json("status")] == [True, False]
+    mq_settings(QUEUES={"default": {}, "emails": {"EXTERNAL": True}})
+    assert [row["external"] for row in mq_json("status")] == [False, True]
     assert "handled by others" in mq("status", "emails")
     mq("pause", "emails")
     assert "paused, handled by others" in mq("status", "emails")
@@ -158,7 +158,7 @@ def test_status_counts_every_queue():
 
     default, emails = mq_json("status")
 
-    assert default == {"queue": "default", "paused": False, "consume": True, "busy_with": None} | dict.fromkeys(
+    assert default == {"queue": "default", "paused": False, "external": False, "busy_with": None} | dict.fromkeys(
         ("ready", "pending", "fetched", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)

@@ -302,7 +302,7 @@ def test_an_exception_of_another_middleware_is_reported_once(sentry, project):
 
 
 def test_the_burial_of_an_expired_message_has_the_same_tags(sentry, project):
-    project(EXPIRED="bury")
+    project(ON_EXPIRE="bury")
     kept = sentry()
     sent, expired = queues["default"].publish("work", None, expires=0.001), clock.now() + 0.002
     queues["default"].publish("again", {"fail": "of another message"}, priority=1)

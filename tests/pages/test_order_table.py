@@ -27,8 +27,8 @@ def rows():
 class Key:
     """A queue with three messages of a key, the first of which runs."""
 
-    def __init__(self, mq_settings, after_bury):
-        mq_settings(QUEUES={"orders": {"ORDERED": True, "AFTER_BURY": after_bury}, "others": {}})
+    def __init__(self, mq_settings, on_dead_letter):
+        mq_settings(QUEUES={"orders": {"ORDERED": True, "ON_DEAD_LETTER": on_dead_letter}, "others": {}})
         self.config = get_config().queue("orders")
         self.wire = Session(get_client("consume"))
         self.store = open_store(self.config, self.wire)
@@ -59,7 +59,7 @@ class Key:
         self.store.reschedule(self.first.message.id, delay_ms=0)
         self.store.promote(limit=10)
         self.store.release_unhandled(None, limit=10)
-        if any(self.entries) and self.config.after_bury == "hold":
+        if any(self.entries) and self.config.on_dead_letter == "hold":
             self.dead.redrive([entry for entry in self.entries if entry])
         return self.store.take(CONSUMER, count=10)
 
@@ -138,7 +138,7 @@ def moved(key):
     mover.remove(key.entries, mover.write(key.entries).words)
 
 
-#: The text of the row -> what happens, AFTER_BURY.
+#: The text of the row -> what happens, ON_DEAD_LETTER.
 EDGES = {
     "is published": (published, "continue"),
     "is published with `delay=` and becomes due": (delayed, "continue"),
@@ -147,8 +147,8 @@ EDGES = {
     "is handed back, because its consumer stops": (handed_back, "continue"),
     "was held by a consumer that died": (of_a_dead_consumer, "continue"),
     "has a name that no consumer knows": (unknown, "continue"),
-    'becomes a dead letter, and `AFTER_BURY` is `"continue"`': (buried, "continue"),
-    'becomes a dead letter, and `AFTER_BURY` is `"hold"`': (buried, "hold"),
+    'becomes a dead letter, and `ON_DEAD_LETTER` is `"continue"`': (buried, "continue"),
+    'becomes a dead letter, and `ON_DEAD_LETTER` is `"hold"`': (buried, "hold"),
     'is redriven after `"continue"`': (redriven, "continue"),
     'is redriven after `"hold"`': (redriven, "hold"),
     'is corrected and resubmitted after `"hold"`': (corrected, "hold"),
@@ -164,8 +164,8 @@ ORDERS = {"stays": [1, 2, 3], "at the end": [2, 3, 1], "leaves": [2, 3]}
 
 @pytest.mark.parametrize(("what", "place", "state"), rows(), ids=[what for what, _, _ in rows()])
 def test_the_table_is_true(mq_settings, what, place, state):
-    happens, after_bury = EDGES[what]
-    key = Key(mq_settings, after_bury)
+    happens, on_dead_letter = EDGES[what]
+    key = Key(mq_settings, on_dead_letter)
     happens(key)
     if place == "stays" and happens not in (handed_back, of_a_dead_consumer, redriven, corrected):
         assert key.waits() is (state == "waits")

@@ -74,7 +74,7 @@ def test_no_message_of_a_queue_that_only_foreign_consumers_handle_stays(project,
     wait_until(lambda: depths().unhandled == 500)
     before.stop()
 
-    shop = project(QUEUES={"emails": {"VISIBILITY_TIMEOUT": 5, "CONSUME": False}})
+    shop = project(QUEUES={"emails": {"VISIBILITY_TIMEOUT": 5, "EXTERNAL": True}})
     shop.runconsumer("emails")
     ids += publish(500, delay=1.0)
     first, _second = start_node(shop, 1), start_node(shop, 2)

@@ -75,7 +75,7 @@ def test_the_ids_of_expired_messages_are_bounded_in_number_and_time(emails, keys
 
 
 def test_expired_messages_are_buried_where_the_queue_says_so(mq_settings, redis_client, ran, caplog):
-    mq_settings(QUEUES={"emails": {"EXPIRED": "bury"}})
+    mq_settings(QUEUES={"emails": {"ON_EXPIRE": "bury"}})
     message_id = queues["emails"].publish("code", "old", expires=PAST)
     work("emails")
     entry = dead_letters.find("emails", message_id)

@@ -21,7 +21,7 @@ ME, STRANGER = "host-1-me", "other-program"
 
 @pytest.fixture
 def store(open_queue):
-    return open_queue(ORDERED=True, AFTER_BURY="hold")
+    return open_queue(ORDERED=True, ON_DEAD_LETTER="hold")
 
 
 @pytest.fixture

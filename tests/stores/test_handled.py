@@ -23,7 +23,7 @@ def keep(mq_settings):
     """Return a function that makes a queue with a history, and returns its store."""
 
     def make(**options):
-        mq_settings(QUEUES={"emails": {"KEEP_HANDLED": DAY, **options}})
+        mq_settings(QUEUES={"emails": {"HISTORY": DAY, **options}})
         return opened("emails")
 
     return make
@@ -93,7 +93,7 @@ def test_data_is_written_only_if_asked_for(keep, redis_client):
 
 
 def test_data_is_written_without_secrets(keep, redis_client):
-    store = keep(KEEP_HANDLED_DATA=True)
+    store = keep(HISTORY={"AGE": DAY, "DATA": True})
     data = {"user": 7, "password": "hunter2", "text": "token=abc123"}
     settle(store, taken(store, outgoing(data=data, id="m1", key="sk_live_4eC39HqLyjWDarjtT1zdp7dc")))
     (found,) = newest(store)
@@ -106,7 +106,7 @@ def test_data_is_written_without_secrets(keep, redis_client):
 
 
 def test_data_is_that_of_the_message_also_if_the_handler_changed_it(keep):
-    store = keep(KEEP_HANDLED_DATA=True)
+    store = keep(HISTORY={"AGE": DAY, "DATA": True})
     (delivery,) = taken(store, outgoing(data={"n": 1}, id="m1"))
     delivery.message.data["n"] = object()
     settle(store, [delivery])
@@ -114,7 +114,7 @@ def test_data_is_that_of_the_message_also_if_the_handler_changed_it(keep):
 
 
 def test_long_data_is_left_out(keep):
-    store = keep(KEEP_HANDLED_DATA=True)
+    store = keep(HISTORY={"AGE": DAY, "DATA": True})
     settle(store, taken(store, outgoing(data="x" * (MAX_DATA - 1), id="long"), outgoing(data=None, id="none")))
     none, long = newest(store)
     assert (none.has_data, none.data) == (True, None)
@@ -181,7 +181,7 @@ def test_a_message_that_was_handled_again_is_found_with_the_latest(keep):
 
 
 def test_it_is_trimmed_by_count(keep, redis_client):
-    store = keep(KEEP_HANDLED_COUNT=3)
+    store = keep(HISTORY={"AGE": DAY, "COUNT": 3})
     for number in range(8):
         settle(store, taken(store, outgoing(id=f"m{number}")))
     assert history(store).trim() == (5, True)
@@ -193,7 +193,7 @@ def test_it_is_trimmed_by_count(keep, redis_client):
 
 
 def test_it_is_trimmed_by_age(keep, redis_client):
-    store = keep(KEEP_HANDLED=timedelta(hours=1))
+    store = keep(HISTORY=timedelta(hours=1))
     old = int(redis_client.time()[0] - 3601) * 1000
     redis_client.xadd(store.keys.handled, {"old": json.dumps({"name": "a", "ending": "handled"})}, id=f"{old}-0")
     redis_client.hset(store.keys.handled_ids, mapping={"i:old": f"{old}-0", "total": 1})
@@ -204,7 +204,7 @@ def test_it_is_trimmed_by_age(keep, redis_client):
 
 
 def test_the_trim_of_an_old_entry_keeps_what_was_handled_again(keep):
-    store = keep(KEEP_HANDLED_COUNT=1)
+    store = keep(HISTORY={"AGE": DAY, "COUNT": 1})
     settle(store, taken(store, outgoing(id="m1")), Bury("no"))
     settle(store, taken(store, outgoing(id="m1")))
     assert history(store).trim().removed == 1
@@ -274,4 +274,4 @@ def test_foreign_entries_are_passed_over(keep, redis_client):
 
 def test_the_options_of_a_queue_say_how_much_is_kept(namespace):
     config = QueueConfig(name="emails", namespace=namespace)
-    assert (config.keep_handled, config.keep_handled_count, config.keep_handled_data) == (None, 100_000, False)
+    assert config.history is None

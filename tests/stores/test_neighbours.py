@@ -194,7 +194,7 @@ def be_partitioned(client, mq_settings):
 
 def be_repartitioned(client, mq_settings):
     """Change the number of partitions, with messages in every place."""
-    mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True, "AFTER_BURY": "hold"}})
+    mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True, "ON_DEAD_LETTER": "hold"}})
     queue, part = queues["emails"], get_config().queue("emails").place_of(key="k")
     store = open_store(part, Session(get_client("inspect")))
     store.create_groups()
@@ -260,7 +260,7 @@ def be_kept_in_an_outbox(client, mq_settings):
 
 def be_remembered(client, mq_settings):
     """Keep what became of messages, and remove the oldest of it."""
-    mq_settings(QUEUES={"emails": {"KEEP_HANDLED": 3600, "KEEP_HANDLED_COUNT": 1, "KEEP_HANDLED_DATA": True}})
+    mq_settings(QUEUES={"emails": {"HISTORY": {"AGE": 3600, "COUNT": 1, "DATA": True}}})
     store = store_of()
     store.publish([outgoing(data="kept") for _ in range(3)])
     for item in take_all(store, ME):
@@ -318,7 +318,7 @@ def be_limited(client, mq_settings):
 
 def be_ordered(client, mq_settings):
     """Let keys wait for their heads, in every place where these may be."""
-    mq_settings(QUEUES={"emails": {"ORDERED": True, "AFTER_BURY": "hold"}})
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}})
     queue, store = queues["emails"], store_of()
     store.create_groups()
     outcomes = [ACK, Retry(), HandBack(), SetAside(), Bury("no"), Cancel(), StepEnd()]
@@ -370,7 +370,7 @@ def be_fair(client, mq_settings):
 
 def be_in_a_line(client, mq_settings):
     """Look at the line of a key, and let the key go on without its dead letter."""
-    mq_settings(QUEUES={"emails": {"ORDERED": True, "AFTER_BURY": "hold"}})
+    mq_settings(QUEUES={"emails": {"ORDERED": True, "ON_DEAD_LETTER": "hold"}})
     queue, store = queues["emails"], store_of()
     for _ in range(3):
         queue.publish("welcome", marked(), key="a")

@@ -169,7 +169,7 @@ def test_a_dead_letter_that_is_redriven_after_its_key_went_on_comes_last(store):
 @pytest.fixture
 def held_key(opened):
     """Return a queue whose key `a` waits for a dead letter, and the entry of this."""
-    store = opened(AFTER_BURY="hold")
+    store = opened(ON_DEAD_LETTER="hold")
     publish("a1", "a2", "b1")
     held = store.take("c1", count=10)
     settle(store, held[:1], Bury("no"))

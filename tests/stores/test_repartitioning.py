@@ -16,7 +16,7 @@ from mq_django.stores.repartitioning import Repartitioning
 from tests.management.test_mq import mq
 from tests.stores.repartition_seeds import KEYS, Seeded, client_of, take
 
-ORDERED = {"ORDERED": True, "AFTER_BURY": "hold"}
+ORDERED = {"ORDERED": True, "ON_DEAD_LETTER": "hold"}
 
 
 class Killed(BaseException):

@@ -73,7 +73,7 @@ def test_a_queue_that_does_not_exist_is_an_error():
 
 
 def test_a_queue_that_other_programs_handle_is_run_only_if_it_is_named(seen, mq_settings):
-    mq_settings(QUEUES={"default": {"CONSUME": False}})
+    mq_settings(QUEUES={"default": {"EXTERNAL": True}})
     publish("default", "note", 1)
     assert run() == []
     assert data_of(run("default")) == [1]

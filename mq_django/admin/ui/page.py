@@ -256,7 +256,7 @@ def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[
 
 def _handled(page: Page, name: str, current: str) -> list[tuple[str, str, str, None]]:
     """Return the tab of handled messages if the queue keeps what became of them."""
-    if current != "handled" and get_config().queue(name).keep_handled is None:
+    if current != "handled" and get_config().queue(name).history is None:
         return []
     return [("handled", _("Handled"), page.url("messages", name, "handled"), None)]
 

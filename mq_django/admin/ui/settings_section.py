@@ -10,7 +10,7 @@ from mq_django.admin.ui import text
 from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.limits import Limit
-from mq_django.core.options import options_of
+from mq_django.core.options import History, options_of
 from mq_django.core.partitions import public_name
 from mq_django.core.retries import RetryPolicy
 
@@ -42,6 +42,10 @@ def _value(value: Any, is_bytes: bool = False) -> str:
             return _("none")
         case timedelta():
             return text.period(value)
+        case History():
+            limits = {"period": text.period(value.age), "most": text.number(value.count)}
+            words = _("for %(period)s, of the latest %(most)s") % limits
+            return _("%(words)s, with data") % {"words": words} if value.data else words
         case RetryPolicy():
             return _retries(value)
         case float():

@@ -177,7 +177,7 @@ class Heartbeat(Service):
 
     def _beat(self, number: int, announcement: Announcement) -> None:
         generation, known_as = self._known[number]
-        first, consumes = known_as != announcement.supervisor, self._queues[number].consume
+        first, consumes = known_as != announcement.supervisor, not self._queues[number].external
         began = time.monotonic()
         membership = self._members[number].beat(
             announcement.supervisor,

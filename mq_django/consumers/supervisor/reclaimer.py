@@ -169,7 +169,7 @@ class Reclaimer(Service):
 
     def consumer_exited(self, consumer: str, evidence: Evidence) -> None:
         """Settle for a consumer of this supervisor that has ended. Failures are retried until it is done."""
-        queues = [number for number, config in self._queues.items() if config.consume]
+        queues = [number for number, config in self._queues.items() if not config.external]
         dead_worker = DeadWorker(consumer, evidence, set(queues))
         if evidence.may_receive:
             dead_worker.check_repeatedly(queues)

@@ -77,7 +77,7 @@ class AnnouncedReleaser(Service):
     def _release(self, number: int) -> None:
         store, names = self._stores[number], self._names[number]
         found = None if ANY_NAME in names else names
-        if store.config.consume:
+        if not store.config.external:
             self._released += store.release_unhandled(found, limit=max(1, PORTION // len(found or [ANY_NAME])))
             return
         # No more than there were: consumers with older code may set messages aside again at once.
@@ -248,7 +248,7 @@ class ServerServices:
 
 def _history_trimmers(queues: ServerQueues) -> list[HistoryTrimmer]:
     """Return the service that trims histories, if a queue keeps one."""
-    keeping = [config for config in queues.values() if config.keep_handled is not None]
+    keeping = [config for config in queues.values() if config.history is not None]
     if not keeping:
         return []
     session = open_session_to(queues)

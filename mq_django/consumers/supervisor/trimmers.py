@@ -86,7 +86,7 @@ class Trimmer(Service):
             logger.info("Group %s of topic %s has caught up", group.name, topic)
 
 
-# Trim the histories of queues to what their KEEP_HANDLED allows.
+# Trim the histories of queues to what their HISTORY allows.
 
 #: Seconds between two rounds.
 HISTORY_INTERVAL = 10.0

@@ -140,7 +140,7 @@ class Admission:
             if is_asked:
                 return Cancel("Cancelled before it started")
         if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
-            return Expire() if self._config.expired == "discard" else Bury(EXPIRED, reason="expired")
+            return Expire() if self._config.on_expire == "discard" else Bury(EXPIRED, reason="expired")
         return None
 
     def admits(self, deliveries: Sequence[Delivery]) -> bool:

@@ -56,14 +56,16 @@ def _of_checks(code: str, project: ProjectFacts) -> Iterator[DoctorFinding]:
 
 
 def _of_unused(project: ProjectFacts) -> Iterator[DoctorFinding]:
-    found = [queue.name for queue in project.config.queues.values() if queue.consume and not any(names(queue.name))]
+    found = [
+        queue.name for queue in project.config.queues.values() if not queue.external and not any(names(queue.name))
+    ]
     if found:
         yield DoctorFinding(
             code="D404",
             level="warning",
             seen=f"Nothing in this project handles messages of {named(found)}: there is no handler and no task.",
             advice="Write a handler in an installed app, or name its module in MQ_DJANGO['MODULES']. If other programs "
-            "handle the queue, set its CONSUME to False.",
+            "handle the queue, set its EXTERNAL to True.",
         )
 
 

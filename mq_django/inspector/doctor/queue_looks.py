@@ -150,7 +150,7 @@ def _of_unattended(facts: QueueFacts) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             code="D302",
             level="warning",
-            seen=f"Other programs handle {named(found)} (CONSUME is False), and no supervisor does the housekeeping: "
+            seen=f"Other programs handle {named(found)} (EXTERNAL is True), and no supervisor does the housekeeping: "
             "delayed messages do not become ready, and those of dead consumers stay with them.",
             advice=f"Start a consumer: manage.py runconsumer --housekeeping {' '.join(found[:MAX_NAMED])}",
         )

@@ -68,7 +68,7 @@ TOO_MANY_PARTITIONS = (
 
 NO_HANDLER = (
     "This project has no handler for any message of %s: all are set aside as unhandled. If other programs handle these "
-    'queues, set their option "CONSUME" to False.'
+    'queues, set their option "EXTERNAL" to True.'
 )
 
 
@@ -188,9 +188,9 @@ class Command(BaseCommand):
         if len(configs) > MAX_QUEUES:
             raise CommandError(TOO_MANY_PARTITIONS.format(count=len(configs), most=MAX_QUEUES))
         if housekeeping:
-            return [replace(part, consume=False) for part in configs]
+            return [replace(part, external=True) for part in configs]
         # Consumers have the same numbers for their queues as their supervisor.
-        return sorted(configs, key=lambda queue: not queue.consume)
+        return sorted(configs, key=lambda queue: queue.external)
 
     @staticmethod
     def _config(config: Config, name: str, *, housekeeping: bool) -> QueueConfig:
@@ -201,7 +201,7 @@ class Command(BaseCommand):
         return found
 
     def _run(self, queues: list[QueueConfig], options: dict[str, Any]) -> None:
-        consumed = [config.name for config in queues if config.consume]
+        consumed = [config.name for config in queues if not config.external]
         if options["drain"] and not consumed:
             raise CommandError("--drain needs a queue to consume.", returncode=2)
         worker_options = WorkerOptions(
@@ -239,7 +239,7 @@ class Command(BaseCommand):
             return None
         require_groups([queue.name for queue in queues if _is_foreign_group(queue.name)])
         every, queues = queues, with_known_partitions(queues, all_of_them=options["drain"])
-        worker_options = replace(worker_options, queues=[config.name for config in queues if config.consume])
+        worker_options = replace(worker_options, queues=[config.name for config in queues if not config.external])
         check_inbox(queues)
         for sentence in small_pools(worker_options.threads):
             logger.warning("%s", sentence)
@@ -274,7 +274,7 @@ def _is_foreign_group(name: str) -> bool:
 
 def _summary(consumed: Sequence[str], queues: Sequence[QueueConfig]) -> str:
     """Return which queues are handled, and of which only the housekeeping is done."""
-    others = [config.name for config in queues if not config.consume]
+    others = [config.name for config in queues if config.external]
     found = [("Handling", consumed), ("Housekeeping only for", others)]
     return " ".join(f"{what} {', '.join(listed(names))}." for what, names in found if names)
 

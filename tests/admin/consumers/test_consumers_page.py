@@ -112,7 +112,7 @@ def test_a_supervisor_without_consumers_is_shown_and_can_be_stopped(operator):
 
 
 def test_a_queue_that_other_programs_handle_is_no_problem_without_known_consumers(viewer, mq_settings):
-    mq_settings(QUEUES={"emails": {"CONSUME": False}}, TOPICS={})
+    mq_settings(QUEUES={"emails": {"EXTERNAL": True}}, TOPICS={})
     publish("emails", "welcome", 1)
     keep("emails")
 

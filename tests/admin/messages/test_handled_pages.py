@@ -16,7 +16,7 @@ HANDLED = f"{BASE}emails/handled/"
 
 @pytest.fixture
 def keeping(mq_settings):
-    return mq_settings(QUEUES={"default": {}, "emails": {"KEEP_HANDLED": timedelta(days=3)}})
+    return mq_settings(QUEUES={"default": {}, "emails": {"HISTORY": timedelta(days=3)}})
 
 
 def test_there_is_a_tab_only_if_the_queue_keeps_it(operator, keeping):
@@ -26,7 +26,7 @@ def test_there_is_a_tab_only_if_the_queue_keeps_it(operator, keeping):
 
 def test_a_queue_that_keeps_none_says_how_to(operator):
     shown = main_of(operator.get(HANDLED))
-    assert "KEEP_HANDLED" in shown
+    assert "HISTORY" in shown
     assert "No handled messages." in shown
 
 
@@ -53,7 +53,7 @@ def test_the_page_of_a_message_has_what_is_known(operator, keeping):
 def test_the_page_of_a_message_without_data_says_why(operator, keeping):
     handle("emails", "welcome", {"user": 7}, message_id="m1", keeps_data=False)
     (row,) = operator.get(HANDLED).context["rows"]
-    assert "KEEP_HANDLED_DATA" in main_of(operator.get(row["url"]))
+    assert "DATA of HISTORY" in main_of(operator.get(row["url"]))
 
 
 def test_what_is_no_longer_kept_leads_back_to_the_list(operator, keeping):

@@ -34,7 +34,7 @@ def fresh(monkeypatch):
 
 @pytest.fixture
 def store(opened):
-    return opened(ORDERED=True, AFTER_BURY="hold")
+    return opened(ORDERED=True, ON_DEAD_LETTER="hold")
 
 
 def settle(store, outcome, **more):

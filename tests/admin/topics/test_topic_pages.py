@@ -313,8 +313,8 @@ def test_a_topic_that_is_not_configured_leads_to_the_overview(operator, log_in, 
 
 
 def test_a_page_says_how_many_groups_it_leaves_out(mq_settings, operator, redis_client, handlers, monkeypatch):
-    for module in ("stores.topic_stats", "stores.log"):
-        monkeypatch.setattr(f"mq_django.{module}.MAX_GROUPS", 3)
+    monkeypatch.setattr("mq_django.stores.topic_stats.MAX_GROUPS", 3)
+    monkeypatch.setattr("mq_django.stores.log.MAX_COUNTED", 3)
     mq_settings(QUEUES={"default": {}}, TOPICS={"orders": {"RETENTION_COUNT": 10}})
     subscriber("orders", group="zebra")(lambda message: None)
     log = get_config().topic("orders").keys.log

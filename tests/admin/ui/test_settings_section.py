@@ -15,8 +15,8 @@ def project(mq_settings):
         QUEUES={
             "default": {},
             "fair": {"FAIR": True, "ORDERED": True},
-            "weighted": {"FAIR": {"big": 5, "small": 0.5}},
-            "emails": {"RETRY": retry, "TIMEOUT": 30, "MAX_DEPTH": 20_000, "RATE_LIMIT": "5/s"},
+            "weighted": {"FAIR": {"big": 5, "small": 0.5}, "HISTORY": {"AGE": 3600, "COUNT": 5, "DATA": True}},
+            "emails": {"RETRY": retry, "TIMEOUT": 30, "MAX_DEPTH": 20_000, "RATE_LIMIT": "5/s", "HISTORY": 86400},
             "jobs": {
                 "STORE": "rsmq",
                 "VT": 60,
@@ -42,11 +42,12 @@ SHOWN = {
         "CONNECTION": "that of the project",
     },
     "fair": {"FAIR": "True", "ORDERED": "True"},
-    "weighted": {"FAIR": "big: 5, small: 0.5"},
+    "weighted": {"FAIR": "big: 5, small: 0.5", "HISTORY": "for 1 h, of the latest 5, with data"},
     "emails": {
         "RETRY": "after 2 s, then 1.5 times longer, at most 5 min; 3 attempts",
         "TIMEOUT": "30 s",
         "MAX_DEPTH": "20,000",
+        "HISTORY": "for 1 d, of the latest 100,000",
     },
     "jobs": {
         "VT": "1 min",

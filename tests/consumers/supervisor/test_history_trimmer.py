@@ -21,7 +21,7 @@ def left(queue):
 @pytest.fixture
 def histories(mq_settings):
     """Return those of two queues, which may have three messages, and have twelve."""
-    options = {"KEEP_HANDLED": timedelta(days=1), "KEEP_HANDLED_COUNT": 3}
+    options = {"HISTORY": {"AGE": timedelta(days=1), "COUNT": 3}}
     mq_settings(QUEUES={"default": options, "emails": options})
     for queue in ("default", "emails"):
         for number in range(12):
@@ -43,7 +43,7 @@ def test_a_queue_with_too_much_does_not_delay_the_others(histories, monkeypatch)
     assert len(left("emails")) == 3
 
 
-@pytest.mark.parametrize(("options", "there"), [({}, False), ({"KEEP_HANDLED": 60}, True)])
+@pytest.mark.parametrize(("options", "there"), [({}, False), ({"HISTORY": 60}, True)])
 def test_a_supervisor_has_it_only_if_a_queue_keeps_a_history(mq_settings, options, there):
     mq_settings(QUEUES={"default": {}, "emails": options})
     queues = dict(enumerate(get_config().queues.values()))

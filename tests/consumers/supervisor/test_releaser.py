@@ -70,7 +70,7 @@ def calls(releaser, monkeypatch):
 
 
 def test_a_round_ends_although_another_consumer_sets_everything_aside_again(releaser, calls):
-    releaser._stores[0].config = replace(releaser._stores[0].config, consume=False)
+    releaser._stores[0].config = replace(releaser._stores[0].config, external=True)
     releaser.announced(0, {"a"})
     releaser.seen(0, 1200)
     assert AGAIN <= releaser.run_once() < TICK

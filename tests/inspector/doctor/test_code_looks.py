@@ -54,7 +54,7 @@ def test_a_cache_on_the_same_database(project, found, settings, server_with):
 
 
 def test_an_embedded_server_is_a_note(project, found, settings, tmp_path):
-    settings.MQ_DJANGO = {"QUEUES": {"default": {}}, "DIRECTORY": tmp_path}
+    settings.MQ_DJANGO = {"QUEUES": {"default": {}}, "EMBEDDED_DIRECTORY": tmp_path}
     assert levels(found("D205")) == [("D205", "note")]
 
 
@@ -66,7 +66,7 @@ def test_a_handler_of_a_queue_that_is_not_configured(project, found):
 
 
 def test_a_handler_that_never_runs(project, found, mq_settings):
-    mq_settings(QUEUES={"default": {"CONSUME": False}})
+    mq_settings(QUEUES={"default": {"EXTERNAL": True}})
     assert levels(of_project(found)) == [("D402", "warning")]
 
 
@@ -78,7 +78,7 @@ def test_tasks_that_run_where_they_are_enqueued(project, found, monkeypatch):
 
 
 def test_a_queue_that_nothing_in_the_project_handles(project, found, mq_settings):
-    mq_settings(QUEUES={"default": {}, "emails": {}, "theirs": {"CONSUME": False}})
+    mq_settings(QUEUES={"default": {}, "emails": {}, "theirs": {"EXTERNAL": True}})
     (finding,) = of_project(found)
     assert (finding.code, finding.level) == ("D404", "warning")
     assert "messages of emails:" in finding.seen

@@ -30,7 +30,7 @@ def test_messages_that_nobody_will_handle(found):
 
 
 def test_a_queue_of_other_programs_without_housekeeping(found, mq_settings):
-    mq_settings(QUEUES={"default": {"CONSUME": False}})
+    mq_settings(QUEUES={"default": {"EXTERNAL": True}})
     assert found("D3") == []
     publish("default", "welcome")
     assert levels(found("D3")) == [("D302", "warning")]

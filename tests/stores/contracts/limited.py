@@ -170,7 +170,7 @@ def of_order(stage: Stage) -> None:
 
 
 def of_order_that_holds(stage: Stage) -> None:
-    store, (first, _) = _ordered(stage, AFTER_BURY="hold")
+    store, (first, _) = _ordered(stage, ON_DEAD_LETTER="hold")
     with stage.under("buried with its key"):
         stage.settle(store, Bury("no"), [first])
     dead = open_dead_letters(store.config, stage.wire())
@@ -213,7 +213,7 @@ def of_another_setting(stage: Stage) -> None:
 
 
 def checked(stage: Stage) -> None:
-    store = stage.queue(ORDERED=True, AFTER_BURY="hold")
+    store = stage.queue(ORDERED=True, ON_DEAD_LETTER="hold")
     store.publish([message_of(number, key="a") for number in (1, 2, 3)])
     find = DamageCheck(store.config, stage.wire()).find
     store.take(ME, count=1)
