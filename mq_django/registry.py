@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -145,11 +145,20 @@ def _is_same(known: Handler, entry: Handler) -> bool:
 
 
 def _is_at_module_level() -> bool:
-    """Return whether a module registers, when it is imported, and not a function that may be called again."""
+    """Return whether a module registers while it is imported, itself or by a factory, and not a function later on."""
     frame = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("mq_django."):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_name == "<module>"
+    if frame is not None and frame.f_code.co_name == "<module>":
+        return True
+    while frame is not None and not _is_being_imported(frame):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_being_imported(frame: FrameType) -> bool:
+    spec = frame.f_globals.get("__spec__")
+    return frame.f_code.co_name == "<module>" and getattr(spec, "_initializing", False)
 
 
 def _is_there(known: Handler) -> bool:

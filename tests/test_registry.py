@@ -88,6 +88,7 @@ DOUBLE = [
 SAME_CODE = [
     FACTORY + OF_FACTORY + OF_FACTORY.replace("first", "second"),
     RETRIED + "handler('emails', 'n', retry=RetryPolicy(max_attempts=1))(third)\n",
+    "def declare(number):\n    handler('emails', 'n')(lambda message: number)\ndeclare(1)\ndeclare(2)\n",
 ]
 
 

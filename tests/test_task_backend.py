@@ -1061,7 +1061,7 @@ def finished():
 
 @pytest.mark.parametrize("expired", ["discard", "bury"])
 def test_a_task_that_has_expired_does_not_run_and_has_finished(finished, mq_settings, ran, expired):
-    mq_settings(QUEUES={"default": {"EXPIRED": expired}})
+    mq_settings(QUEUES={"default": {"ON_EXPIRE": expired}})
     enqueued = tasks.noop.using(expires=timezone.now() - timedelta(seconds=1)).enqueue()
     work("default")
     (told,) = finished

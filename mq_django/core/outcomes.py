@@ -152,17 +152,19 @@ def refuse_unfinished(returned: object) -> None:
     """Refuse a return value whose handler has not run to its end, or has surely meant something else.
 
     Raises:
-        InvalidOutcomes: it is a coroutine, a generator or another awaitable, or the class of an outcome.
+        InvalidOutcomes: it is a coroutine, a generator, another awaitable, a list of them, or the class of an outcome.
     """
     if isinstance(returned, type) and issubclass(returned, Ack | Retry | Bury):
         raise InvalidOutcomes(
             f"The handler has returned the class {class_name(returned)}: return {class_name(returned)}()"
         )
-    if iscoroutine(returned) or isgenerator(returned):
-        returned.close()
-    elif not isasyncgen(returned) and not hasattr(type(returned), "__await__"):
+    # Of many, as a comprehension makes them, the first is like the others.
+    first = returned[0] if type(returned) is list and returned else returned
+    if iscoroutine(first) or isgenerator(first):
+        first.close()
+    elif not isasyncgen(first) and not hasattr(type(first), "__await__"):
         return
     raise InvalidOutcomes(
-        f"The handler has returned {class_name(type(returned))}, which has not run: it must be an `async def` function "
+        f"The handler has returned {class_name(type(first))}, which has not run: it must be an `async def` function "
         "itself, or a function that returns when its work is done"
     )

@@ -123,6 +123,7 @@ RETURNS = {
     "a generator": lambda: (number for number in [1]),
     "an asynchronous generator": yields_later,
     "an awaitable": Awaitable,
+    "a list of coroutines": lambda: [unfinished()],
     "a class": lambda: Retry,
 }
 
