@@ -80,19 +80,19 @@ def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
 @needs(VIEW)
 def groups(page: Page, name: str) -> HttpResponse:
     """Show the counts of dead letters by name and error."""
-    found = dead_letters.groups(name)
+    found, can_move = dead_letters.groups(name), bool(moves.targets(name))
     return page.render(
         "dead_groups",
         _("Dead letters by name and error"),
         queue=name,
         tabs=tabs(page, name, "dead"),
-        rows=[_group(page, name, group) for group in found],
+        rows=[_group(page, name, group, can_move=can_move) for group in found],
         counted=text.number(sum(group.count for group in found)),
         list_url=page.url("messages", name, "dead"),
     )
 
 
-def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
+def _group(page: Page, name: str, found: DeadGroup, *, can_move: bool) -> dict[str, Any]:
     row = {"count": text.number(found.count), "newest": text.moment(found.buried_ms), "is_rest": found.group is None}
     if found.group is None:
         return row
@@ -105,7 +105,7 @@ def _group(page: Page, name: str, found: DeadGroup) -> dict[str, Any]:
         "error": text.visible(error, limit=80) if error else "",
         "url": f"{page.url('messages', name, 'dead')}?{query}",
         "redrive_url": f"{page.url('act_on_all', name, 'dead', 'redrive')}?{query}",
-        "move_url": f"{page.url('act_on_all', name, 'dead', 'move')}?{query}" if moves.targets(name) else "",
+        "move_url": f"{page.url('act_on_all', name, 'dead', 'move')}?{query}" if can_move else "",
         "delete_url": f"{page.url('act_on_all', name, 'dead', 'delete')}?{query}",
     }
 

@@ -37,12 +37,15 @@ from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
 
 # The counts of dead letters by name and error, as counted when they were buried.
 
+#: The largest groups are shown, and the others as one. The scripts keep as many, of each partition.
+MAX_GROUPS = 1000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadGroup:
     """Dead letters of one name that failed with the same error."""
 
-    #: None: the dead letters of all groups beyond the first 1000.
+    #: None: the dead letters of all groups beyond MAX_GROUPS.
     group: FailureGroup | None
     count: int
     #: When the last one was buried, in ms since 1970.
@@ -66,14 +69,19 @@ def groups(name: str) -> list[DeadGroup]:
 
 
 def _added(found: Sequence[DeadGroup]) -> list[DeadGroup]:
-    """Return groups with those of several partitions added up, largest first."""
+    """Return the largest groups, with those of several partitions added up, and at the end all others as one."""
     counts: Counter[FailureGroup | None] = Counter()
     newest: dict[FailureGroup | None, int] = {}
     for each in found:
         counts[each.group] += each.count
         newest[each.group] = max(newest.get(each.group, 0), each.buried_ms)
     groups = [DeadGroup(group=group, count=count, buried_ms=newest[group]) for group, count in counts.items()]
-    return sorted(groups, key=_largest_first)
+    shown = sorted(groups, key=_largest_first)
+    others = shown[MAX_GROUPS:]
+    if others:
+        rest = sum(each.count for each in others), max(each.buried_ms for each in others)
+        shown[MAX_GROUPS:] = [DeadGroup(group=None, count=rest[0], buried_ms=rest[1])]
+    return shown
 
 
 def groups_of_queues(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[list[DeadGroup] | StoreError]:

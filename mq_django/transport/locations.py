@@ -204,14 +204,14 @@ def _without_ours(url: str, setting: str) -> str:
 def _fault(url: str) -> str:
     """Return the error of a URL, or "". Does not quote the URL, because it may contain a password."""
     try:
-        parse_url(url)  # type: ignore[no-untyped-call]
+        read = parse_url(url)  # type: ignore[no-untyped-call]
     except ValueError as error:
         if option := _BAD_OPTION.match(str(error)):
             return f"the value of {option[1]!r} is wrong."
         return _NO_ADDRESS
     parts = urlsplit(url)
-    # redis-py would use port 6379.
-    if parts.scheme != "unix" and parts.port == 0:
+    # redis-py would use port 6379, or fail at the first connection.
+    if parts.scheme != "unix" and (parts.port == 0 or read.get("port") == "0"):
         return _NO_ADDRESS
     if parts.scheme == "unix" and not parts.path:
         # redis-py would connect to localhost:6379.

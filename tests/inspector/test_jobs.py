@@ -73,6 +73,18 @@ def test_a_group_is_meant_exactly():
     ]
 
 
+def test_the_largest_groups_are_shown_and_the_others_as_one(monkeypatch):
+    monkeypatch.setattr(dead_letters, "MAX_GROUPS", 2)
+    for name, count in (("a", 3), ("b", 2), ("c", 1), ("d", 1)):
+        for _ in range(count):
+            bury("emails", name, error="ValueError: no")
+    assert [(found.group and found.group.name, found.count) for found in dead_letters.groups("emails")] == [
+        ("a", 3),
+        ("b", 2),
+        (None, 2),
+    ]
+
+
 def test_a_step_whose_answer_is_lost_is_neither_forgotten_nor_made_twice(monkeypatch):
     bury_many("emails", 1100)
     jobs.begin("emails", "redrive", who="ann")

@@ -176,6 +176,7 @@ def test_what_cannot_be_used_is_told_with_its_setting(mq_settings, use_alias, su
     for url, said in [
         ("redis://db.example:notaport", "port from 1 to 65535"),
         ("redis://db.example:70000", "port from 1 to 65535"),
+        ("redis://db.example?port=0", "port from 1 to 65535"),
         ("redis://db.example/first", "its database is not a number"),
         ("redis://db.example?db=first", "'db'"),
         ("redis://db.example?socket_timeout=abc", "'socket_timeout'"),
