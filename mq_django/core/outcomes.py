@@ -159,7 +159,7 @@ def refuse_unfinished(returned: object) -> None:
             f"The handler has returned the class {class_name(returned)}: return {class_name(returned)}()"
         )
     # Of many, as a comprehension makes them, the first is like the others.
-    first = returned[0] if type(returned) is list and returned else returned
+    first = returned[0] if isinstance(returned, list | tuple) and returned else returned
     if iscoroutine(first) or isgenerator(first):
         first.close()
     elif not isasyncgen(first) and not hasattr(type(first), "__await__"):

@@ -124,6 +124,7 @@ RETURNS = {
     "an asynchronous generator": yields_later,
     "an awaitable": Awaitable,
     "a list of coroutines": lambda: [unfinished()],
+    "a tuple of generators": lambda: ((number for number in [1]),),
     "a class": lambda: Retry,
 }
 
