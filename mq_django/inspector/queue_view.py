@@ -10,12 +10,11 @@ from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
 from mq_django.stores.background_jobs import BackgroundJob, JobPlace
-from mq_django.stores.damage import DamageNote
 
 #: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
 STARVED_MS = 2000
 
-#: Minutes in which dead letters and damage count as recent.
+#: Minutes in which dead letters count as recent.
 RECENT = 30
 
 #: Share of failed attempts from which it is highlighted.
@@ -27,7 +26,6 @@ GROWING, MIN_GROWTH = 10, 100
 #: The possible problems of a queue, the worst first. "outbox" is one of what is not in it yet: see `outbox_views`.
 Problem = Literal[
     "unreadable",
-    "damaged",
     "unconsumed",
     "unattended",
     "outbox",
@@ -44,7 +42,7 @@ Problem = Literal[
 
 #: Those that a queue with partitions has if one of them has it. The others are those of the sums.
 OF_PARTS: frozenset[Problem] = frozenset(
-    {"unreadable", "damaged", "unconsumed", "unattended", "paused", "late"},
+    {"unreadable", "unconsumed", "unattended", "paused", "late"},
 )
 
 
@@ -103,8 +101,6 @@ class QueueView:
     pause: Pause | None = None
     #: The background jobs that are running.
     jobs: tuple[BackgroundJob, ...] = ()
-    #: The last damage by another program; None if there was none.
-    damage: DamageNote | None = None
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     #: Set while messages wait and all lanes of its consumers are busy.
@@ -243,7 +239,6 @@ class QueueView:
         age = (self.waited_ms or 0) / 1000
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
-            "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
             "unconsumed": not self.is_served and self.depth > 0,
             "unattended": not self.consume and not self.housekeepers and self.depth > 0,
             "paused": self.paused,

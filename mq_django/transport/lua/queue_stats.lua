@@ -18,8 +18,7 @@
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice, {who paused it, why, when in ms}, the fields and values of its jobs, the last damage by another
--- program: when, ms, its kind and number}.
+-- values, twice, {who paused it, why, when in ms}, the fields and values of its jobs}.
 
 -- with clock
 local jobs = redis.pcall('hgetall', KEYS[12])
@@ -71,5 +70,4 @@ return {
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
   redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at'),
   jobs.err and {} or jobs,
-  redis.call('hget', KEYS[7], 'damage') or '',
 }

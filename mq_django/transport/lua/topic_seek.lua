@@ -1,7 +1,7 @@
 -- Move a group to another position in its topic's log.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
--- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation, position
+-- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
 -- ARGV[1]  group
 -- ARGV[2]  after    the group continues after this entry: '0' for the beginning, '$' for the end
 -- ARGV[3]  up to    number of entries up to that one, or '' if unknown
@@ -11,10 +11,7 @@
 
 local log, control = unpack(KEYS)
 -- with types
-local wrong = wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash' })
 local groups = redis.call('exists', log) == 1 and redis.call('xinfo', 'groups', log) or {}
 local is_there = false
 for _, group in ipairs(groups) do
@@ -42,11 +39,5 @@ end
 redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
 -- with generations
--- with group_position
-local generation = next_generation(control, now_ms())
-redis.call('hset', control, 'log-generation', generation)
-if redis.call('hexists', control, 'position') == 1 then
-  local from = string.find(after, '-') and after or after .. '-0'
-  redis.call('hset', control, 'position', position_text(generation, from))
-end
+redis.call('hset', control, 'log-generation', next_generation(control, now_ms()))
 return { 'MOVED', after }

@@ -29,10 +29,7 @@ local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEY
 local limit, conflict, wants_replaced = tonumber(ARGV[1]), ARGV[5], #ARGV % 6 == 0
 local last = #ARGV - (wants_replaced and 1 or 0)
 
-local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [waiting] = 'hash', [unique] = 'hash', [replaced] = 'zset' })
 local before, now, new = first_due(due), now_ms(), 0
 for at = 6, (limit > 0 or conflict == 'error') and last or 0, 6 do
   local exists = ARGV[at + 1] ~= ARGV[at] and redis.call('zscore', due, ARGV[at + 1])

@@ -28,11 +28,8 @@
 local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
-local wrong = wrong_type({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
-  or wrong_type({ [waiting] = 'hash', [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
+check_types({ [waiting] = 'hash', [control] = 'hash' })
 
 local now = now_ms()
 local due_ms = mode == '!' and now or due_at(mode, ARGV[9], now)

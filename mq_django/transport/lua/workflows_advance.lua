@@ -29,12 +29,9 @@ local run, steps, bodies, after, values, work, held, starts, alive, index, uniqu
 local id, budget, keep_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local call = redis.call
 
-local wrong = wrong_type({ [run] = 'hash', [steps] = 'hash', [bodies] = 'hash', [after] = 'hash', [values] = 'hash' })
-  or wrong_type({ [work] = 'list', [held] = 'list', [starts] = 'stream', [alive] = 'zset', [index] = 'zset' })
-  or wrong_type({ [unique] = 'hash', [busy] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [run] = 'hash', [steps] = 'hash', [bodies] = 'hash', [after] = 'hash', [values] = 'hash' })
+check_types({ [work] = 'list', [held] = 'list', [starts] = 'stream', [alive] = 'zset', [index] = 'zset' })
+check_types({ [unique] = 'hash', [busy] = 'zset' })
 
 local own_keys = { run, steps, bodies, after, values, work, held }
 local fields = { 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts', 'bytes' }
