@@ -232,23 +232,38 @@ class QueueView:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
         return sum(self.activity.published[first:last]) - gone
 
+    def figures(self, thresholds: Thresholds) -> dict[Problem, tuple[float, float | None]]:
+        """Return the figures of problems that have one, in messages or seconds, each with that of the `thresholds`."""
+        waited_ms, held_ms = self.waited_ms or 0, 0 if self.blocker is None else self.blocker.held_ms
+        return {
+            "unconsumed": (self.depth, 0),
+            "unattended": (self.depth, 0),
+            "starved": (max(held_ms, waited_ms) / 1000, STARVED_MS / 1000),
+            "unhandled": (self.unhandled, thresholds.max_unhandled),
+            "growing": (self.growth, thresholds.max_growth),
+            "buried": (self.recently_buried, thresholds.max_buried),
+            "late": (waited_ms / 1000, thresholds.max_age),
+            "ready": (self.not_started, thresholds.max_ready),
+            "dead": (self.dead, thresholds.max_dead),
+        }
+
     def problems(self, thresholds: Thresholds | None = None) -> list[Problem]:
         """Return the problems of the queue, the worst first. None: by the thresholds of the settings."""
         thresholds = thresholds or get_config().thresholds
         flows = self.is_served and not self.paused
-        age = (self.waited_ms or 0) / 1000
+        above = {what: exceeds(*figure) for what, figure in self.figures(thresholds).items()}
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
-            "unconsumed": not self.is_served and self.depth > 0,
-            "unattended": not self.consume and not self.housekeepers and self.depth > 0,
+            "unconsumed": not self.is_served and above["unconsumed"],
+            "unattended": not self.consume and not self.housekeepers and above["unattended"],
             "paused": self.paused,
             "starved": self.is_starved,
-            "unhandled": exceeds(self.unhandled, thresholds.max_unhandled),
-            "growing": flows and exceeds(self.growth, thresholds.max_growth),
-            "buried": exceeds(self.recently_buried, thresholds.max_buried),
-            "late": flows and not self.is_starved and exceeds(age, thresholds.max_age),
-            "ready": exceeds(self.not_started, thresholds.max_ready),
-            "dead": exceeds(self.dead, thresholds.max_dead),
+            "unhandled": above["unhandled"],
+            "growing": flows and above["growing"],
+            "buried": above["buried"],
+            "late": flows and not self.is_starved and above["late"],
+            "ready": above["ready"],
+            "dead": above["dead"],
         }
         if self.parts:
             found = {problem for part in self.parts for problem in part.problems(thresholds)}
