@@ -301,17 +301,6 @@ local function begin(range)
   call('rpush', work, 'c ' .. range)
 end
 
--- Add a run to the lists of which another program has deleted it.
-local function relist()
-  if state ~= 'building' then
-    local started = number_of(call('hget', run, 'started'))
-    call('zadd', index, 'nx', string.format('%.0f', started > 0 and started or now), id)
-  end
-  if state == 'running' then
-    call('zadd', alive, 'nx', string.format('%.0f', now + lasts), id)
-  end
-end
-
 local function apply(name, number, seq, value, range, of_round)
   of_round = tonumber(of_round)
   if name == 'begin' then
@@ -331,8 +320,6 @@ local function apply(name, number, seq, value, range, of_round)
     if state ~= 'building' and state ~= 'succeeded' and of_round == round then
       reopen()
     end
-  elseif name == 'relist' then
-    relist()
   elseif state ~= 'building' then
     local step = read_step(steps, number)
     local was = step and step.state
