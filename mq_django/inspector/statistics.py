@@ -19,7 +19,6 @@ from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields,
 from mq_django.stores.dead_letters import text_of
 from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
-from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
@@ -148,8 +147,8 @@ def counted(
     Those of several partitions, each of which has its wire and the same number of hashes, are added up. Two round
     trips per server.
     """
-    lengths = fan_out(wires, [[scripts.command("counters_count", keys=each, args=[])] for each in keys])
-    if sum(reply_or_raise(length) for (length,) in lengths) <= longest:
+    lengths = fan_out(wires, [[("HLEN", key) for key in each] for each in keys])
+    if sum(reply_or_raise(length) for each in lengths for length in each) <= longest:
         replies = fan_out(wires, [[("HGETALL", key) for key in each] for each in keys])
         found = [[_pairs(reply_or_raise(reply)) for reply in each] for each in replies]
     else:
