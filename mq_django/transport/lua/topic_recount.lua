@@ -8,6 +8,7 @@
 -- Returns the number of groups.
 
 -- with types
+-- with stream_state
 check_types({ [KEYS[2]] = 'hash' })
 -- Fails if the user may not.
 local info = redis.pcall('info', 'server')
@@ -16,14 +17,10 @@ local counted_by = redis.call('hget', KEYS[2], 'counted-by')
 if not server or counted_by == server then
   return 0
 end
-local groups = counted_by and redis.call('exists', KEYS[1]) == 1 and redis.call('xinfo', 'groups', KEYS[1]) or {}
+local groups = counted_by and groups_of(KEYS[1]) or {}
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too.
 redis.call('hdel', KEYS[2], '')
-for _, flat in ipairs(groups) do
-  local group = {}
-  for at = 1, #flat, 2 do
-    group[flat[at]] = flat[at + 1]
-  end
+for _, group in ipairs(groups) do
   redis.call('xgroup', 'setid', KEYS[1], group.name, group['last-delivered-id'])
 end
 redis.call('hset', KEYS[2], 'counted-by', server)

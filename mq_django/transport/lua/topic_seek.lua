@@ -11,20 +11,17 @@
 
 local log, control = unpack(KEYS)
 -- with types
+-- with stream_state
 check_types({ [control] = 'hash' })
-local groups = redis.call('exists', log) == 1 and redis.call('xinfo', 'groups', log) or {}
 local is_there = false
-for _, group in ipairs(groups) do
-  is_there = is_there or group[2] == ARGV[1]
+for _, group in ipairs(groups_of(log)) do
+  is_there = is_there or group.name == ARGV[1]
 end
 if not is_there then
   return 'MISSING'
 end
 
-local flat, info = redis.call('xinfo', 'stream', log), {}
-for i = 1, #flat, 2 do
-  info[flat[i]] = flat[i + 1]
-end
+local info = pairs_of(redis.call('xinfo', 'stream', log))
 local after = ARGV[2] == '$' and info['last-generated-id'] or ARGV[2]
 -- An invalid position fails here, before the group is removed.
 redis.call('xrange', log, after, after, 'count', 1)
