@@ -138,7 +138,7 @@ def values_taken(references: Mapping[str, int | str]) -> dict[str, list[int]]:
 #: step or callback is not published; queue: the queue of a step is not in the settings; unlisted: the run is missing in
 #: a list of runs; stopped: it has nothing left to do, and has not ended; steps: its steps do not exist; run: it is
 #: listed, and does not exist.
-RunProblemKind = Literal["message", "dead", "start", "queue", "unlisted", "stopped", "steps", "run"]
+RunProblemKind = Literal["message", "dead", "start", "queue", "stopped"]
 
 
 class RunProblem(NamedTuple):

@@ -99,7 +99,7 @@ def with_data(found: dict[str, Any]) -> dict[str, Any]:
 
 # The fields of an entry as one text, for a message that waits in the line of its key: netstrings, by D. J. Bernstein.
 #
-# `lua/parts/packed_fields.lua` writes it.
+# `lua/parts/line_fields.lua` writes it.
 
 
 def unpacked(body: bytes, most: int) -> Iterator[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ from mq_django.core.thresholds import Thresholds
 from mq_django.errors import ConfigurationError
 from mq_django.inspector.outbox_views import OutboxProblem, OutboxView, outboxes_of
 from mq_django.inspector.problem_sentences import outbox_sentence, sentence
-from mq_django.inspector.queue_view import STARVED_MS, Problem, QueueView
+from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview
 
 KINDS: tuple[Problem, ...] = get_args(Problem)
@@ -82,29 +82,6 @@ def problems_of(view: QueueView, thresholds: Thresholds | None = None) -> list[Q
 
 
 def _problem(view: QueueView, kind: Problem, thresholds: Thresholds) -> QueueProblem:
-    figure, threshold = _figures(view, kind, thresholds)
+    figure, threshold = view.figures(thresholds).get(kind, (None, None))
     said = f"{view.name} {sentence(view, kind)}"
     return QueueProblem(queue=view.name, kind=kind, sentence=said, figure=figure, threshold=threshold)
-
-
-def _figures(view: QueueView, kind: Problem, thresholds: Thresholds) -> tuple[float | None, float | None]:
-    """Return the figure of a problem and its threshold."""
-    match kind:
-        case "unconsumed" | "unattended":
-            return view.depth, 0
-        case "starved":
-            held_ms = view.blocker.held_ms if view.blocker is not None else 0
-            return max(held_ms, view.waited_ms or 0) / 1000, STARVED_MS / 1000
-        case "unhandled":
-            return view.unhandled, thresholds.max_unhandled
-        case "growing":
-            return view.growth, thresholds.max_growth
-        case "buried":
-            return view.recently_buried, thresholds.max_buried
-        case "late":
-            return (view.waited_ms or 0) / 1000, thresholds.max_age
-        case "ready":
-            return view.not_started, thresholds.max_ready
-        case "dead":
-            return view.dead, thresholds.max_dead
-    return None, None

@@ -73,8 +73,6 @@ def _of_queue(view: QueueView, what: Problem) -> str:
     match what:
         case "unreadable":
             return _("cannot be read: %(error)s") % {"error": view.error}
-        case "damaged":
-            return _damage(view)
         case "unattended":
             return _(
                 "is handled by other programs, and no runconsumer does its housekeeping: delayed messages stay, and "
@@ -170,24 +168,6 @@ def busy(blocker: Blocker | None, *, queue: str) -> str:
         )
         % words
     )
-
-
-def _damage(view: QueueView) -> str:
-    kind, messages, age_ms = view.damage or ("", 0, 0)
-    known = {
-        "DELETED": _("its stream was deleted with %(count)s undelivered messages."),
-        "TRIMMED": _("%(count)s undelivered messages were trimmed from its stream and are lost."),
-        "REMOVED": _("%(count)s messages were removed from its stream while consumers held them."),
-        "SKIPPED": _("%(count)s messages or more are not delivered, because its consumer group was moved."),
-        "DESTROYED": _("its consumer group was removed. Messages that were being handled repeat."),
-        "MOVED": _("its consumer group was moved. %(count)s messages or more are skipped."),
-        "MOVED_BACK": _("its consumer group was moved back. %(count)s messages or more are delivered again."),
-        "UNORDERED": _("messages of its keys are read without their order. The log of runconsumer names the consumer."),
-        "LOST": _("%(count)s messages were removed from its topic before it read them."),
-        "AHEAD": _("its stream has an entry with an id far in the future. Publishing may fail."),
-    }
-    about = known.get(kind, _("its streams were changed.")) % {"count": number(messages)}
-    return _("was damaged by another program %(time)s ago: %(about)s") % {"time": duration(age_ms), "about": about}
 
 
 def pause_details(found: Pause | None) -> str:

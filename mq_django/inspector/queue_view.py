@@ -10,12 +10,11 @@ from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
 from mq_django.inspector.consumers import ConsumerView, LaneKind
 from mq_django.stores.background_jobs import BackgroundJob, JobPlace
-from mq_django.stores.damage import DamageNote
 
 #: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
 STARVED_MS = 2000
 
-#: Minutes in which dead letters and damage count as recent.
+#: Minutes in which dead letters count as recent.
 RECENT = 30
 
 #: Share of failed attempts from which it is highlighted.
@@ -27,7 +26,6 @@ GROWING, MIN_GROWTH = 10, 100
 #: The possible problems of a queue, the worst first. "outbox" is one of what is not in it yet: see `outbox_views`.
 Problem = Literal[
     "unreadable",
-    "damaged",
     "unconsumed",
     "unattended",
     "outbox",
@@ -44,7 +42,7 @@ Problem = Literal[
 
 #: Those that a queue with partitions has if one of them has it. The others are those of the sums.
 OF_PARTS: frozenset[Problem] = frozenset(
-    {"unreadable", "damaged", "unconsumed", "unattended", "paused", "late"},
+    {"unreadable", "unconsumed", "unattended", "paused", "late"},
 )
 
 
@@ -103,8 +101,6 @@ class QueueView:
     pause: Pause | None = None
     #: The background jobs that are running.
     jobs: tuple[BackgroundJob, ...] = ()
-    #: The last damage by another program; None if there was none.
-    damage: DamageNote | None = None
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
     #: Set while messages wait and all lanes of its consumers are busy.
@@ -236,24 +232,38 @@ class QueueView:
         gone = sum(self.activity.handled[first:last]) + sum(self.activity.buried[first:last])
         return sum(self.activity.published[first:last]) - gone
 
+    def figures(self, thresholds: Thresholds) -> dict[Problem, tuple[float, float | None]]:
+        """Return the figures of problems that have one, in messages or seconds, each with that of the `thresholds`."""
+        waited_ms, held_ms = self.waited_ms or 0, 0 if self.blocker is None else self.blocker.held_ms
+        return {
+            "unconsumed": (self.depth, 0),
+            "unattended": (self.depth, 0),
+            "starved": (max(held_ms, waited_ms) / 1000, STARVED_MS / 1000),
+            "unhandled": (self.unhandled, thresholds.max_unhandled),
+            "growing": (self.growth, thresholds.max_growth),
+            "buried": (self.recently_buried, thresholds.max_buried),
+            "late": (waited_ms / 1000, thresholds.max_age),
+            "ready": (self.not_started, thresholds.max_ready),
+            "dead": (self.dead, thresholds.max_dead),
+        }
+
     def problems(self, thresholds: Thresholds | None = None) -> list[Problem]:
         """Return the problems of the queue, the worst first. None: by the thresholds of the settings."""
         thresholds = thresholds or get_config().thresholds
         flows = self.is_served and not self.paused
-        age = (self.waited_ms or 0) / 1000
+        above = {what: exceeds(*figure) for what, figure in self.figures(thresholds).items()}
         wrong: dict[Problem, bool] = {
             "unreadable": bool(self.error),
-            "damaged": self.damage is not None and self.damage.age_ms < RECENT * 60_000,
-            "unconsumed": not self.is_served and self.depth > 0,
-            "unattended": self.external and not self.housekeepers and self.depth > 0,
+            "unconsumed": not self.is_served and above["unconsumed"],
+            "unattended": self.external and not self.housekeepers and above["unattended"],
             "paused": self.paused,
             "starved": self.is_starved,
-            "unhandled": exceeds(self.unhandled, thresholds.max_unhandled),
-            "growing": flows and exceeds(self.growth, thresholds.max_growth),
-            "buried": exceeds(self.recently_buried, thresholds.max_buried),
-            "late": flows and not self.is_starved and exceeds(age, thresholds.max_age),
-            "ready": exceeds(self.not_started, thresholds.max_ready),
-            "dead": exceeds(self.dead, thresholds.max_dead),
+            "unhandled": above["unhandled"],
+            "growing": flows and above["growing"],
+            "buried": above["buried"],
+            "late": flows and not self.is_starved and above["late"],
+            "ready": above["ready"],
+            "dead": above["dead"],
         }
         if self.parts:
             found = {problem for part in self.parts for problem in part.problems(thresholds)}

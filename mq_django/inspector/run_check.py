@@ -4,11 +4,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import clock
-from mq_django.core.flow_graph import RunProblem, RunProblemKind
+from mq_django.core.flow_graph import RunProblem
 from mq_django.core.ids import is_run_id, message_id_of
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
@@ -51,7 +50,7 @@ def check_runs(
     with_ended: bool = True,
     progressed: Callable[[], object] = lambda: None,
 ) -> RunCheck:
-    """Look for steps whose messages are gone, for what is not published, and for runs that are not listed.
+    """Look for steps whose messages are gone, for what is not published, and for runs that do not go on.
 
     Args:
         run_id: only this run; "" for all.
@@ -126,33 +125,22 @@ def _listed(reader: RunReader, *, with_ended: bool) -> Iterator[list[str]]:
 
 def _problems(reader: RunReader, run_ids: Sequence[str], before_ms: int) -> Iterator[RunProblem]:
     """Yield the problems of runs. Of a started step it is not known yet whether its message is gone."""
-    places = reader.places(run_ids)
-    for run_id, fields, place in zip(run_ids, reader.fields(run_ids), places, strict=True):
-        state = fields.get("state", b"").decode(errors="replace")
-        if not is_run_id(run_id) or not state:
-            # A run that has ended is deleted after its time, and later from the list of all runs.
-            if place.is_alive:
-                yield RunProblem("run", run_id, reader.keys.home)
-            continue
-        if state == "building":
+    for run_id, fields in zip(run_ids, reader.fields(run_ids), strict=True):
+        # A run that has ended is deleted after its time, and later from the list of all runs.
+        state = fields.get("state", b"")
+        if not is_run_id(run_id) or state in (b"", b"building"):
             continue
         flying, last = (whole(fields.get(name), 10**9) or 0 for name in ("flying", "next"))
-        if kind := _kind(reader, run_id) if state == "running" else "":
-            yield RunProblem(kind, run_id, reader.keys.home)
-        if flying and place.has_steps:
+        if flying:
             yield from _started(reader, run_id, last, before_ms)
+        elif state == b"running" and _is_stopped(reader, run_id):
+            yield RunProblem("stopped", run_id, reader.keys.home)
 
 
-def _kind(reader: RunReader, run_id: str) -> RunProblemKind | Literal[""]:
-    """Return what is wrong with a running run as such, as it is now: it may have ended since it was read."""
-    (place,), (fields,) = reader.places([run_id]), reader.fields([run_id])
-    if fields.get("state") != b"running":
-        return ""
-    if not place.has_steps:
-        return "steps"
-    if not place.is_alive or not place.is_listed:
-        return "unlisted"
-    return "stopped" if fields.get("flying") == b"0" and not place.has_work else ""
+def _is_stopped(reader: RunReader, run_id: str) -> bool:
+    """Return whether a run has nothing left to do, as it is now: it may have ended since it was read."""
+    has_work, (fields,) = reader.has_work(run_id), reader.fields([run_id])
+    return not has_work and fields.get("state") == b"running" and fields.get("flying") == b"0"
 
 
 def _started(reader: RunReader, run_id: str, last: int, before_ms: int) -> Iterator[RunProblem]:

@@ -16,11 +16,9 @@ from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.readers import reader_of
 from mq_django.stores.background_jobs import jobs_of
 from mq_django.stores.counters import TOOK, WAITED, WHAT, added, counter_fields, minute_fields, there
-from mq_django.stores.damage import read_damage
 from mq_django.stores.dead_letters import text_of
 from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
-from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
@@ -95,7 +93,7 @@ def _with_log(view: QueueView | StoreError, name: str, found: TopicStats | Store
 def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequence[bytes]]) -> QueueView:
     found = reply_or_raise(reply)
     now_ms, deliverable, pending, delayed, unhandled, parked, dead, oldest, next_due, state, members, *more = found
-    counted, (pause, jobs, *damage) = more[:2], more[2:]
+    counted, (pause, jobs) = more[:2], more[2:]
     this_hour, last_hour = (there(fields, values) for fields, values in zip(hours, counted, strict=True))
     due_ms, membership = score_ms(next_due), read_membership(_pairs(members))
     return QueueView(
@@ -112,8 +110,6 @@ def _view(config: QueueConfig, reply: Any, counted_ms: int, hours: Sequence[Sequ
         next_due_ms=None if due_ms is None else max(0, due_ms - now_ms),
         pause=_pause(*pause) if state == b"PAUSED" else None,
         jobs=tuple(job for job in jobs_of(jobs).values() if job.state == "running"),
-        # A queue in RSMQ's format has no streams.
-        damage=read_damage(damage[0], now_ms=now_ms) if damage else None,
         consumers=consumers_of(membership, now_ms=now_ms),
         external=config.external,
         housekeepers=housekeepers_of(membership, now_ms=now_ms),
@@ -151,8 +147,8 @@ def counted(
     Those of several partitions, each of which has its wire and the same number of hashes, are added up. Two round
     trips per server.
     """
-    lengths = fan_out(wires, [[scripts.command("counters_count", keys=each, args=[])] for each in keys])
-    if sum(reply_or_raise(length) for (length,) in lengths) <= longest:
+    lengths = fan_out(wires, [[("HLEN", key) for key in each] for each in keys])
+    if sum(reply_or_raise(length) for each in lengths for length in each) <= longest:
         replies = fan_out(wires, [[("HGETALL", key) for key in each] for each in keys])
         found = [[_pairs(reply_or_raise(reply)) for reply in each] for each in replies]
     else:
@@ -176,7 +172,6 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
     known = [part for part in parts if not part.error]
     if not known:
         return QueueView(name=config.name, error=parts[0].error, external=config.external, parts=tuple(parts))
-    damages = [part.damage for part in known if part.damage is not None]
     pauses = [part.pause for part in known if part.pause is not None]
     return QueueView(
         name=config.name,
@@ -194,7 +189,6 @@ def summed(config: QueueConfig, parts: Sequence[QueueView]) -> QueueView:
         next_due_ms=min((part.next_due_ms for part in known if part.next_due_ms is not None), default=None),
         pause=pauses[0] if len(pauses) == len(known) else None,
         jobs=tuple(chain.from_iterable(part.jobs for part in known)),
-        damage=min(damages, key=lambda damage: damage.age_ms, default=None),
         consumers=_merged(part.consumers for part in known),
         blocker=_worst([part.blocker for part in known]),
         external=config.external,

@@ -45,16 +45,6 @@ class ListedRun(NamedTuple):
     ms: int
 
 
-class RunPlaces(NamedTuple):
-    """Which keys and lists have a run."""
-
-    is_alive: bool
-    is_listed: bool
-    has_steps: bool
-    #: Changes are still to be made.
-    has_work: bool
-
-
 class RunReader:
     """Reads the runs of one home."""
 
@@ -141,18 +131,10 @@ class RunReader:
         texts = zip(numbers, reply_or_raise(found), strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 
-    def places(self, run_ids: Sequence[str]) -> list[RunPlaces]:
-        """Return which keys and lists have runs."""
-        keys = self.keys
-        commands: list[Command] = []
-        for run_id in run_ids:
-            commands += [("ZSCORE", keys.alive, run_id), ("ZSCORE", keys.index, run_id)]
-            commands += [("EXISTS", keys.steps(run_id)), ("EXISTS", keys.work(run_id))]
-        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)] if commands else []
-        return [
-            RunPlaces(alive is not None, index is not None, bool(steps), bool(work))
-            for alive, index, steps, work in zip(*[iter(replies)] * 4, strict=True)
-        ]
+    def has_work(self, run_id: str) -> bool:
+        """Return whether changes of a run are still to be made."""
+        (reply,) = self._wire.trip([("EXISTS", self.keys.work(run_id))])
+        return bool(reply_or_raise(reply))
 
     def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""

@@ -27,10 +27,7 @@ PROBLEMS: dict[RunProblemKind, str] = {
     "dead": "The message of a started step is a dead letter.",
     "start": "A step or callback may start, and is not published.",
     "queue": "The queue of a started step is not in the settings.",
-    "unlisted": "The run is missing in a list of runs.",
     "stopped": "The run has nothing left to do, and has not ended.",
-    "steps": "The steps of the run do not exist.",
-    "run": "The run is listed, and does not exist.",
 }
 
 
@@ -53,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     act.add_argument(
         "--check",
         action="store_true",
-        help="Find steps whose messages were deleted or lost, starts that are not published, and unlisted runs.",
+        help="Find steps whose messages were deleted or lost, starts that are not published, runs that do not go on.",
     )
     parser.add_argument("--repair", action="store_true", help="With --check: repair what was found.")
     parser.add_argument("--yes", action="store_true", help="Confirm --cancel, --retry or --skip without prompting.")

@@ -374,9 +374,7 @@ REPAIRS: Mapping[RunProblemKind, str] = {
     "message": "The step starts again with a new message.",
     "dead": "The step has failed.",
     "start": "It is published.",
-    "unlisted": "The run is listed.",
     "stopped": "The run continues, or ends.",
-    "run": "It is removed from the lists.",
 }
 
 
@@ -392,14 +390,8 @@ def repair(problem: RunProblem) -> bool:
                 return _settle(problem)
             case "start":
                 return _publish(problem)
-            case "unlisted":
-                apply(problem.run, Event("relist"))
-                return True
             case "stopped":
                 apply(problem.run)
-                return True
-            case "run":
-                open_home(problem.home).forget_runs([problem.run])
                 return True
     except UnknownRun:
         return False

@@ -127,6 +127,11 @@ class Log:
         )
         return str(reply_or_raise(self._wire.trip([command])[0]).decode())
 
+    def recount(self) -> None:
+        """Let the server count again what the groups have read, if it is another one than before."""
+        command = scripts.command("topic_recount", keys=[self.keys.log, self.keys.control], args=[])
+        reply_or_raise(self._wire.trip([command])[0])
+
     def trim(self) -> Trimmed:
         """Remove the oldest entries beyond the retention: a bounded number, and none that is pending."""
         config, names = self.config, self._names()

@@ -102,15 +102,8 @@ class StreamStore:
         keys = self.keys
         key_names = [keys.control, keys.urgent, keys.ready]
         command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
-        word, has_order = reply_or_raise(self._wire.trip([command])[0])
-        if has_order and not self.config.ordered:
+        if reply_or_raise(self._wire.trip([command])[0]) and not self.config.ordered:
             self._order.begin()
-        if word == b"RECREATED":
-            logger.error(
-                "Another program removed %s of queue %s, or its consumer group: messages that were being handled are "
-                "delivered again",
-                *(keys.ready, self.config.name),
-            )
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""

@@ -102,7 +102,7 @@ class TopicStore(StreamStore):
         self._log = config.keys.topic.log
         self._topic = config.topic
         self._start = start
-        #: Identifies the log, to notice when it was deleted: see `topic_subscribe.lua`.
+        #: Identifies the log, to notice when it has gone: see `topic_subscribe.lua`.
         self._born = ""
 
     def create_groups(self) -> None:
@@ -113,15 +113,12 @@ class TopicStore(StreamStore):
             keys=[self._log, keys.ready, keys.control, keys.topic.control],
             args=[keys.group, before(self._start), self._born, token()],
         )
-        word, born, *begins = reply_or_raise(self._wire.trip([command])[0])
+        word, born = reply_or_raise(self._wire.trip([command])[0])
         self._born = born.decode()
         if word == b"LOST":
-            logger.error("The log of topic %s was deleted and recreated: suspected data loss", self._topic)
-        elif word == b"RESTORED":
             logger.error(
-                "Another program removed the consumer group %s of topic %s: it continues after %s, and repeats the "
-                "messages that were handled since",
-                *(keys.group, self._topic, begins[0].decode()),
+                "Group %s of topic %s, or its log, has gone: suspected data loss. The group starts at the beginning",
+                *(keys.group, self._topic),
             )
         elif word == b"CREATED":
             logger.info("Group %s of topic %s starts at %s", keys.group, self._topic, self._start)

@@ -30,7 +30,7 @@ KEPT_MS = 7 * 24 * 3600 * 1000
 class Event(NamedTuple):
     """What has happened to a step, or to a run."""
 
-    #: begin, done, failed, dropped, redriven, retried, passed, lost; cancel, expire, continue, relist.
+    #: begin, done, failed, dropped, redriven, retried, passed, lost; cancel, expire, continue.
     name: str
     step: int | str = 0
     #: The number of the note about it.

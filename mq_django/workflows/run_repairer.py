@@ -15,7 +15,7 @@ EVERY = 60.0
 #: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
 OLD_MS = 120_000
 #: What is repaired. Starts are not: supervisors try them again each second, and a full queue may refuse them for hours.
-REPAIRED = frozenset({"message", "dead", "unlisted", "stopped", "run"})
+REPAIRED = frozenset({"message", "dead", "stopped"})
 #: Seconds for which a check searches queues. A message that waits in a longer queue is not searched to its end.
 SEARCH = 2.0
 

@@ -10,7 +10,6 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
 from mq_django.inspector import Thresholds, actions
-from mq_django.inspector.found_problems import _figures
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.producers import queues
@@ -106,8 +105,7 @@ def test_a_queue_that_is_not_configured_is_refused():
 
 
 def test_a_threshold_of_growth_is_above_what_counts():
-    view = QueueView(name="q")
-    assert _figures(view, "growing", Thresholds(max_growth=500)) == (0, 500)
+    assert QueueView(name="q").figures(Thresholds(max_growth=500))["growing"] == (0, 500)
 
 
 # For that of an outbox see test_outbox_views.py.

@@ -52,18 +52,6 @@ def test_a_consumer_lives_as_long_as_its_supervisor_was_heard_of(redis_client):
     assert view.consumers[0].version == "0.1.0"
 
 
-def test_fresh_damage_by_others_is_the_first_problem(redis_client):
-    control, now_ms = get_config().queue("emails").keys.control, int(redis_client.time()[0] * 1000)
-    for note, problems in (
-        (f"{now_ms - 60_000} TRIMMED 30", ["damaged"]),
-        (f"{now_ms - 31 * 60_000} TRIMMED 30", []),
-        ("x TRIMMED 30", []),
-        ("nonsense", []),
-    ):
-        redis_client.hset(control, "damage", note)
-        assert inspector.queue("emails").problems() == problems
-
-
 def test_a_queue_that_others_handle_needs_housekeeping_and_no_known_consumer(mq_settings):
     mq_settings(QUEUES={"emails": {"EXTERNAL": True}})
     queues["emails"].publish("welcome", 1)

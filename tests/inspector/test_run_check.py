@@ -113,38 +113,6 @@ def test_a_start_that_a_full_queue_has_refused(mq_settings):
     assert found() == []
 
 
-def test_runs_that_are_not_listed(redis_client, keys):
-    run_id = start_run(TWO)
-    redis_client.zrem(keys.index, run_id)
-    assert found() == [("unlisted", run_id, "")]
-    redis_client.zrem(keys.alive, run_id)
-    # In no list it is found by its id only.
-    assert found() == []
-    (problem,) = check(run_id).problems
-    assert repair(problem)
-    assert found() == found(run_id) == []
-    expires = redis_client.zscore(keys.alive, run_id) - redis_client.zscore(keys.index, run_id)
-    assert 3600_000 <= expires < 3700_000
-
-
-def test_a_run_that_does_not_exist_is_removed_from_the_lists(redis_client, keys):
-    run_id = start_run(TWO)
-    redis_client.delete(*keys.of_run(run_id))
-    redis_client.zadd(keys.alive, {"<b>": 1, "": 2})
-    problems = check().problems
-    assert sorted(problem.kind for problem in problems) == ["run"] * 3
-    assert all(map(repair, problems))
-    assert redis_client.zscore(keys.alive, run_id) is redis_client.zscore(keys.index, run_id) is None
-
-
-def test_a_run_without_its_steps(redis_client, keys):
-    run_id = start_run(TWO)
-    redis_client.delete(keys.steps(run_id))
-    (problem,) = check().problems
-    assert (problem.kind, problem.run) == ("steps", run_id)
-    assert not repair(problem)
-
-
 def test_a_run_that_has_nothing_left_to_do(redis_client, keys):
     run_id = start_run({1: []})
     redis_client.hset(keys.run(run_id), mapping={"flying": 0, "done": 1})

@@ -119,11 +119,12 @@ def test_the_check_finds_and_repairs_what_was_deleted(redis_client, keys):
     assert delivery.message.id == f"w:{run_id}.1.2"
 
 
-def test_what_cannot_be_repaired_is_told(redis_client, keys):
-    run_id = start_run({1: []})
-    redis_client.delete(keys.steps(run_id))
+def test_what_cannot_be_repaired_is_told(redis_client, keys, mq_settings):
+    run_id = start_run({1: []}, queue="emails")
+    redis_client.hset(keys.steps(run_id), 1, "S 0 0 0 1 t 1000")
+    mq_settings(QUEUES={"default": {}})
     text, code = checked("--repair", run_id)
-    assert (code, "The steps of the run do not exist." in text) == (1, True)
+    assert (code, "The queue of a started step is not in the settings." in text) == (1, True)
 
 
 def test_nonsense_is_shown_as_text(redis_client, keys):

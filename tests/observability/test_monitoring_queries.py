@@ -42,7 +42,6 @@ HAPPENED = {
     "MQMessagesLost",
     "MQNoConsumer",
     "MQPaused",
-    "MQQueueDamaged",
     "MQScheduleBroken",
     "MQScheduleOverdue",
     "MQUnhandledMessages",
@@ -82,9 +81,7 @@ def seed(client: Any) -> None:
     seeding.publish("emails", "welcome")
     seeding.publish("emails", "welcome", delay=600)
     actions.pause("paused", who="ann", reason="a test")
-    keys = get_config().queue("orders").keys
     now_ms = places.now_ms(client)
-    client.hset(keys.control, "damage", f"{now_ms} MOVED 3")
     client.hset(get_config().queue("emails").keys.schedules, "last:digest", now_ms - 3_600_000)
     client.hset(get_config().queue("emails").keys.runtime_schedules, "definition:broken", b"{")
     opened("events:billing")

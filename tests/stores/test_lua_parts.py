@@ -14,7 +14,7 @@ SCRIPTS, PARTS = (
 )
 
 #: What the script of lines is made of shares its names; each stands in this script and its reader only. None is added.
-OF_LINES = {"line_permits", "lines", "line_turns", "capacity"}
+OF_LINES = {"line_permits", "lines", "line_turns"}
 
 #: What each script is given.
 GIVEN = {"KEYS", "ARGV"}

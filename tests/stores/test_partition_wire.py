@@ -19,7 +19,7 @@ from mq_django.transport.sessions import Pooled
 LUA = Path(scripts.__file__).parent / "lua"
 #: Scripts of queues that make nothing ready: they read, settle, delay, or their callers run another one that wakes.
 QUIET = {
-    *("cancels_ask", "stacks_ask", "clock_read", "control_pause", "counters_add", "counters_count", "counters_totals"),
+    *("cancels_ask", "stacks_ask", "clock_read", "control_pause", "counters_add", "counters_totals"),
     *("dead_list", "dead_read", "entries_before", "entries_pending", "entries_read", "entries_ready"),
     *(
         "handled_trim",
@@ -27,13 +27,12 @@ QUIET = {
         "jobs_claim",
         "jobs_end",
         "lines_begin",
-        "lines_check",
     ),
     *("lines_look", "lines_usage", "lines_wake"),
     *("members_ask", "members_claim", "members_evict", "members_heartbeat", "members_leave", "queue_stats"),
     *("reports_begin", "reports_read", "reports_save", "results_cancel", "results_running"),
     *("results_watch", "steps_forget", "steps_left"),
-    *("stream_check", "stream_subscribe", "waiting_find"),
+    *("stream_subscribe", "waiting_find"),
     *("waiting_page", "waiting_reschedule", "waiting_scan"),
     # What becomes ready by it is known of each outcome.
     *("settle", "reassign"),
@@ -47,8 +46,8 @@ QUIET = {
     # What publishes rows of outboxes runs a script that wakes; these refuse rows, and end claims.
     *("outbox_end", "outbox_refuse", "ended_add", "ended_read", "ended_done"),
     # Of groups: consumers that create one fetch, and what is read has been published before.
-    *("topic_alarm", "topic_check", "topic_claim_check", "topic_count", "topic_page"),
-    *("topic_stats", "topic_subscribe"),
+    *("topic_alarm", "topic_claim_check", "topic_count", "topic_page"),
+    *("topic_recount", "topic_stats", "topic_subscribe"),
     *("topic_trim", "topic_unsubscribe"),
 }
 

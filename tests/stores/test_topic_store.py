@@ -20,6 +20,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.topic_store import TopicStore
 from mq_django.transport.connections import get_client
+from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session
 from tests.stores.cases import outgoing
 from tests.waiting import moment_between, wait_until
@@ -119,6 +120,16 @@ def test_a_log_that_was_flushed_is_read_from_its_beginning(log, redis_client):
     publish(log, 1)
     assert store.take(ME, count=10) == []
     assert numbers(store.take(ME, count=10)) == [1]
+
+
+def test_a_group_that_somebody_removed_starts_at_the_beginning_wherever_its_subscriber_says(log, redis_client, caplog):
+    publish(log, 1)
+    store = group(start="end")
+    publish(log, 2)
+    redis_client.xgroup_destroy(log.keys.log, "billing")
+    assert store.take(ME, count=10) == []
+    assert numbers(store.take(ME, count=10)) == [1, 2]
+    assert "Group billing of topic orders, or its log, has gone: suspected data loss" in caplog.text
 
 
 @pytest.mark.parametrize("lose", ["log", "group"])
@@ -319,6 +330,30 @@ def test_lag_is_true_after_deletions_seeks_and_trims(log, redis_client):
     assert place_of(log).lag == 1
     log.seek("billing", "beginning")
     assert place_of(log).lag == 5
+
+
+def test_after_a_restart_the_lag_is_not_by_a_count_of_an_earlier_time(mq_settings, tmp_path):
+    settings = {"appendfsync": "always"}
+    with PrivateServer(directory=tmp_path, append_only=True, settings=settings, tcp=True) as server:
+        mq_settings(CONNECTION=server.url, QUEUES={}, TOPICS={"orders": {}})
+        log = Log(get_config().topic("orders"), Session(get_client("produce")))
+        store = group()
+        publish(log, *range(100))
+        # The file of Redis has this count, and not those of later reads.
+        log.seek("billing", [*log.read("beginning", "end")][10].entry.decode())
+        settle(store, *store.take(ME, count=30))
+        log.recount()
+        assert place_of(log).lag == 60
+        server.kill()
+        server.start()
+        get_client("produce").connection_pool.disconnect()
+        log = Log(get_config().topic("orders"), Session(get_client("produce")))
+        assert place_of(log).lag == 90
+        log.recount()
+        assert place_of(log).lag == 60
+        settle(group(), *group().take(ME, count=60))
+        publish(log, 1)
+        assert place_of(log).lag == 1
 
 
 def test_a_long_lag_is_counted_in_pages(log, redis_client):

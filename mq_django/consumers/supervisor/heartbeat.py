@@ -12,15 +12,12 @@ from mq_django.consumers.service import Service
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
-from mq_django.stores.damage import DamageCheck
 from mq_django.stores.members import HOUSEKEEPING, Membership
 
 logger = get_logger(__name__)
 
 #: A consumer that no supervisor announces is taken for dead after this many visibility timeouts.
 UNKNOWN_PATIENCE = 5
-#: Heartbeats of a partition for each look for what other programs have damaged.
-CHECK_EACH = 5
 #: The field in which a supervisor announces its visibility timeout, and the highest value that others accept.
 VISIBILITY = "visibility_ms"
 MAX_VISIBILITY_MS = 24 * 3600 * 1000
@@ -115,7 +112,7 @@ class HeartbeatCallbacks(NamedTuple):
 
 
 class Heartbeat(Service):
-    """Sends a heartbeat to every queue, removes ended consumers, and reports dead supervisors and damaged queues."""
+    """Sends a heartbeat to every queue, removes ended consumers, and reports dead supervisors."""
 
     name = "heartbeat"
 
@@ -124,7 +121,6 @@ class Heartbeat(Service):
         session = open_session_to(queues)
         self._queues = queues
         self._members = {number: open_members(config, session) for number, config in queues.items()}
-        self._damage = {number: DamageCheck(config, session) for number, config in queues.items()}
         self._callbacks = callbacks
         self._options = {number: get_config().digests_of(config) for number, config in queues.items()}
         self._timeouts = {number: config.visibility_timeout.total_seconds() for number, config in queues.items()}
@@ -138,7 +134,6 @@ class Heartbeat(Service):
         self._unknown = {number: Silence(timeout * UNKNOWN_PATIENCE, max_gap) for number, timeout in timeouts}
         #: The generation of each queue, and the name under which this supervisor is registered in it.
         self._known = dict.fromkeys(queues, ("", ""))
-        self._rounds = 0
         self._departed: dict[int, set[str]] = {number: set() for number in queues}
 
     def depart(self, number: int, consumer: str) -> None:
@@ -160,9 +155,8 @@ class Heartbeat(Service):
     def run_once(self) -> float:
         """Send one heartbeat to every queue."""
         began = time.monotonic()
-        self._rounds += 1
         announcement = self._callbacks.announce()
-        for step in (lambda number: self._beat(number, announcement), self._remove_ended, self._report_damage):
+        for step in (lambda number: self._beat(number, announcement), self._remove_ended):
             self.each(self._queues, step, called=self._name)
         decision = min(silence.next_decision() for silence in self._silences.values())
         return max(0.02, min(self.interval - (time.monotonic() - began), decision))
@@ -225,13 +219,6 @@ class Heartbeat(Service):
             self._callbacks.dead(number, name, membership)
         for name in self._unknown[number].observe(membership.unknown, now, blind=blind):
             self._callbacks.unknown(number, name, False)
-
-    def _report_damage(self, number: int) -> None:
-        # There are many partitions: each is checked in one of some rounds.
-        if self._queues[number].is_partition and (self._rounds + number) % CHECK_EACH:
-            return
-        for damage in self._damage[number].find():
-            logger.error("Another program has damaged queue %s: %s", self._queues[number].name, damage)
 
     def _remove_ended(self, number: int) -> None:
         if ended := list(self._departed[number]):

@@ -43,6 +43,8 @@ class Trimmer(Service):
 
     def run_once(self) -> float:
         """Check the groups, then trim, so that an alarm comes before the loss that it warns of."""
+        # First, because a lag by an old count would be an alarm.
+        self.each(self._logs, Log.recount, called=lambda log: f"topic {log.config.name}")
         self.each(self._topics, self._check, called=lambda topic: f"topic {topic.config.name}")
         self.each(self._logs, self._trim, called=lambda log: f"topic {log.config.name}")
         return LOG_INTERVAL

@@ -1,11 +1,15 @@
 """What is wrong with a project's servers, settings, consumers and code, and what to do about it.
 
-A look (`findings.Look`) is a function that gets the facts of an area and yields findings. Each finding has a code,
-such as D104, a level, what was seen and what to do; docs/doctor.md has a section for each code.
+A look (`findings.Look`) is declared once: its code, such as D104, a level, a function that gets the facts of an area
+and yields what it sees, and what to do about that. docs/doctor.md has a section for each code. A code is for what
+loses, doubles, delays or stops messages. What any monitoring of Redis shows is a sentence in docs/deployment.md.
 
-    facts of a server, read once    -> server_looks, replication_looks, memory_trend, rights, key_looks
+    facts of a server, read once    -> server_looks, rights, key_looks
     queues, topics and heartbeats   -> queue_looks
-    this process and its machine    -> project_looks, machine_looks
+    the settings and the code       -> project_looks, which takes the system checks as they are
+
+Each thing is found in one place: the risks of a server as `runconsumer` logs them at its start are in
+`transport.capabilities`, the problems of outboxes as the admin and `mq status --check` show them in `outbox_views`.
 
 `report.look_at_project()` takes the looks of each area and puts their findings into one report. A server that cannot
 be reached is a finding, and ends the looks at it. A look that fails is a finding, too, and ends no other.

@@ -1,8 +1,8 @@
 """What a look at a project finds, and how a look is declared."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from mq_django.core.texts import escape
 
@@ -41,14 +41,37 @@ class DoctorFinding:
         return f"{PAGE}#{self.code.lower()}"
 
 
+class Seen(NamedTuple):
+    """What a look has seen, if something else than usual follows from it."""
+
+    text: str
+    level: Level | None = None
+    advice: str = ""
+    where: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Look(Generic[Facts]):
-    """One look at the facts of an area: a function, and the codes of what it can find."""
+    """One look at the facts of an area: a function that yields what is wrong, and what follows from that."""
 
+    code: str
+    level: Level
     #: Says what is looked at, for the list of a report.
     what: str
-    codes: tuple[str, ...]
-    run: Callable[[Facts], Iterable[DoctorFinding]]
+    find: Callable[[Facts], Iterable[str | Seen]]
+    advice: str = ""
+
+    def findings(self, facts: Facts, where: str) -> Iterator[DoctorFinding]:
+        """Yield the findings. `where`: what the facts are about."""
+        for found in self.find(facts):
+            seen = Seen(found) if isinstance(found, str) else found
+            yield DoctorFinding(
+                code=self.code,
+                level=seen.level or self.level,
+                seen=seen.text,
+                advice=seen.advice or self.advice,
+                where=seen.where or where,
+            )
 
 
 def counted(count: int, noun: str, plural: str = "s") -> str:

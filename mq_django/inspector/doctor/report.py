@@ -10,13 +10,7 @@ from mq_django.conf import get_config
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFinding, Level, Look
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
-from mq_django.inspector.doctor.project_looks import (
-    CONTRADICTION_LOOKS,
-    OUTBOX_LOOKS,
-    PROJECT_LOOKS,
-    RETENTION_LOOKS,
-    project_facts,
-)
+from mq_django.inspector.doctor.project_looks import PROJECT_LOOKS, project_facts
 from mq_django.inspector.doctor.queue_looks import PARTITION_LOOKS, QUEUE_LOOKS, queue_facts
 from mq_django.inspector.doctor.server_facts import server_facts
 from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
@@ -29,15 +23,12 @@ AREAS = {"1": "Servers", "2": "Settings and keys", "3": "Consumers", "4": "Code"
 #: The finding that a server cannot be used. It needs no look: without a connection there is nothing to look at.
 UNREACHABLE = "D100"
 
-#: The looks that need no server.
-_OF_PROJECT: tuple[Look[Any], ...] = (*PROJECT_LOOKS, *CONTRADICTION_LOOKS, *OUTBOX_LOOKS)
-
 #: The looks that need a server.
-_OF_SERVER = (*SERVER_LOOKS, *RETENTION_LOOKS, *PARTITION_LOOKS)
+_OF_SERVER = (*SERVER_LOOKS, *PARTITION_LOOKS)
 _OF_SERVERS: tuple[Look[Any], ...] = (*_OF_SERVER, *KEY_LOOKS, *QUEUE_LOOKS)
 
 #: All codes of findings.
-CODES = frozenset(code for look in (*_OF_PROJECT, *_OF_SERVERS) for code in look.codes) | {UNREACHABLE}
+CODES = frozenset(look.code for look in (*PROJECT_LOOKS, *_OF_SERVERS)) | {UNREACHABLE}
 
 #: Seconds for all round trips to one server, beside those of its own connections.
 SECONDS = 60.0
@@ -69,7 +60,7 @@ class DoctorReport:
 
     def asks(self, looks: Sequence[Look[Any]]) -> bool:
         """Return whether one of these looks can find what is asked for."""
-        return any(not set(look.codes).isdisjoint(self.codes) for look in looks)
+        return any(look.code in self.codes for look in looks)
 
     def note(self, area: str, what: str) -> None:
         """Note that something was looked at, once for all servers."""
@@ -79,16 +70,15 @@ class DoctorReport:
     def take(self, looks: Sequence[Look[Any]], facts: Any, *, where: str = "") -> None:
         """Take the looks that can find what is asked for. One that fails does not affect the others."""
         for look in looks:
-            if not self.asks([look]):
+            if look.code not in self.codes:
                 continue
             try:
-                for finding in look.run(facts):
-                    self.add(finding)
+                self.findings += look.findings(facts, where)
             except StoreError as error:
                 self.add(_not_looked(look.what, error, where))
                 continue
-            if look.codes != (NOT_LOOKED,):
-                self.note(AREAS[look.codes[0][1]], look.what)
+            if look.code != NOT_LOOKED:
+                self.note(AREAS[look.code[1]], look.what)
 
 
 def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lambda _: None) -> DoctorReport:
@@ -99,7 +89,7 @@ def look_at_project(*, codes: Collection[str] = CODES, progress: Progress = lamb
         progress: called each second with the number of keys that were scanned.
     """
     report, project = DoctorReport(codes), project_facts()
-    report.take(_OF_PROJECT, project)
+    report.take(PROJECT_LOOKS, project)
     if project.is_readable and (UNREACHABLE in codes or report.asks(_OF_SERVERS)):
         with within(SECONDS):
             reached = [_look_at_servers(report, connection, progress) for connection in get_config().connections()]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mq_django.core.queue_configs import QueueConfig
 from mq_django.errors import NotPermitted
-from mq_django.inspector.doctor.findings import NOT_LOOKED, DoctorFinding, named
+from mq_django.inspector.doctor.findings import Seen, named
 from mq_django.inspector.doctor.server_facts import ServerFacts
 from mq_django.transport.failures import translate
 from mq_django.transport.scripts import Command
@@ -27,36 +27,32 @@ class MissingRights(NamedTuple):
     channels: set[str]
 
 
-def missing_rights(server: ServerFacts) -> Iterator[DoctorFinding]:
-    """Report the commands, keys and channels that the queues need and the user may not use."""
+def missing_rights(server: ServerFacts) -> Iterator[Seen]:
+    """Report the commands, keys and channels that the queues need and the user may not use.
+
+    Raises:
+        NotPermitted: MULTI is refused.
+    """
     found = MissingRights(set(), set(), set())
     for queue in server.queues:
-        if not _try(queue, Session(server.client), found):
-            yield DoctorFinding(
-                code=NOT_LOOKED,
-                level="note",
-                seen="MULTI is refused, so the rights of the Redis user could not be tried.",
-                advice="Add +multi to the rights of this user while you look: its other rights are tried within one.",
-                where=server.where,
-            )
-            return
+        _try(queue, Session(server.client), found)
     if commands := sorted(found.commands):
         advice = f"ACL SETUSER NAME {' '.join('+' + name.lower().replace(' ', '|') for name in commands)}"
-        yield _finding(f"run {', '.join(commands)}", advice, server)
+        yield Seen(f"The Redis user may not run {', '.join(commands)}.", advice=advice)
     uses = {"keys": found.keys, "channels": found.channels}
     if refused := [f"the {what} of {named(sorted(queues))}" for what, queues in uses.items() if queues]:
         advice = "Grant their patterns, of keys with ~ and of channels with &: docs/settings.md lists them."
-        yield _finding(f"use {' and '.join(refused)}", advice, server)
+        yield Seen(f"The Redis user may not use {' and '.join(refused)}.", advice=advice)
 
 
-def _try(queue: QueueConfig, session: Session, found: MissingRights) -> bool:
-    """Add what the user may not do in a queue; return False if no transaction can begin."""
+def _try(queue: QueueConfig, session: Session, found: MissingRights) -> None:
+    """Add what the user may not do in a queue."""
     commands = commands_of(queue)
     try:
         # In a trip of its own: without a transaction the commands would run.
         (begun,) = session.trip([("MULTI",)])
         if begun != b"OK":
-            return False
+            raise NotPermitted("MULTI is refused. Add +multi to the rights of the user while you look")
         replies = session.trip(commands)
     finally:
         session.close()
@@ -69,12 +65,6 @@ def _try(queue: QueueConfig, session: Session, found: MissingRights) -> bool:
                 found.keys.add(queue.name)
             else:
                 found.commands.add(_name(command))
-    return True
-
-
-def _finding(what: str, advice: str, server: ServerFacts) -> DoctorFinding:
-    seen = f"The Redis user may not {what}."
-    return DoctorFinding(code="D115", level="error", seen=seen, advice=advice, where=server.where)
 
 
 def _name(command: Command) -> str:

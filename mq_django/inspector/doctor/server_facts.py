@@ -21,7 +21,7 @@ from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
 #: Round trips that are measured.
 PINGS = 9
 #: Settings that are read.
-SETTINGS = ("tcp-keepalive", "min-replicas-to-write", "timeout", "client-output-buffer-limit")
+SETTINGS = ("tcp-keepalive", "client-output-buffer-limit")
 
 #: Commands whose second word says what they do.
 _CONTAINERS = ("CONFIG", "CLUSTER")

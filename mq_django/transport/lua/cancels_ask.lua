@@ -14,10 +14,7 @@
 -- with claims
 -- with increment
 local cancels, claims, consumers = unpack(KEYS)
-local wrong = wrong_type({ [cancels] = 'zset', [claims] = 'hash', [consumers] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [cancels] = 'zset', [claims] = 'hash', [consumers] = 'hash' })
 
 local id = ARGV[1]
 if string.sub(id, 1, 2) == 'u:' then

@@ -9,10 +9,7 @@
 
 -- with types
 -- with clock
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash' })
 
 local before = redis.call('hget', KEYS[1], 'paused')
 if before ~= '1' then

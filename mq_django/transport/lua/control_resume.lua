@@ -6,10 +6,7 @@
 -- Returns 'RESUMED', or 'WAS_RUNNING' if it was not paused; the supervisors are notified in both cases.
 
 -- with types
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash' })
 
 local before = redis.call('hget', KEYS[1], 'paused')
 redis.call('hdel', KEYS[1], 'paused', 'paused-by', 'paused-reason', 'paused-at')

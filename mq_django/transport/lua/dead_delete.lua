@@ -18,11 +18,8 @@
 -- with jobs
 -- with tokens
 local dead, ids, groups, jobs, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash' })
-  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash' })
+check_types({ [permits] = 'zset', [checks] = 'zset' })
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end

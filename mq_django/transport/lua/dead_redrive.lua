@@ -24,11 +24,12 @@
 -- with step_notes
 -- with line_heads
 local dead, ids, groups, jobs, ready, cancels, notes, permits, urgent = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [ready] = 'stream' })
-  or cancels and wrong_type({ [cancels] = 'zset' })
-  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
-if wrong then
-  return wrong
+check_types({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [ready] = 'stream' })
+if cancels then
+  check_types({ [cancels] = 'zset' })
+end
+if permits then
+  check_types({ [permits] = 'zset', [urgent] = 'stream' })
 end
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'

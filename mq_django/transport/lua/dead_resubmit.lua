@@ -19,11 +19,8 @@
 -- with step_notes
 -- with line_heads
 local dead, ids, groups, ready, notes, permits, urgent = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
-  or wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
-if wrong then
-  return wrong
-end
+check_types({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
+check_types({ [permits] = 'zset', [urgent] = 'stream' })
 
 local found = redis.call('xrange', dead, ARGV[1], ARGV[1])[1]
 if not found then

@@ -11,10 +11,7 @@
 -- with clock
 -- with types
 local ended, marks = KEYS[1], KEYS[2]
-local wrong = wrong_type({ [ended] = 'stream', [marks] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [ended] = 'stream', [marks] = 'hash' })
 redis.call('hset', marks, ARGV[1] .. ':ended', ARGV[2])
 
 -- Up to where all outboxes have read. One that has published here may not have read yet. One that has left an entry

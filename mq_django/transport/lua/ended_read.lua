@@ -8,10 +8,7 @@
 -- Returns the last of these entries, '' if there is none; then the ids.
 
 -- with types
-local wrong = wrong_type({ [KEYS[1]] = 'stream', [KEYS[2]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'stream', [KEYS[2]] = 'hash' })
 local read = redis.call('hget', KEYS[2], ARGV[1] .. ':ended') or '0-0'
 if not string.match(read, '^%d+%-%d+$') then
   read = '0-0'

@@ -13,10 +13,7 @@
 -- with numbers
 -- with increment
 local handled, ids = KEYS[1], KEYS[2]
-local wrong = wrong_type({ [handled] = 'stream', [ids] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [handled] = 'stream', [ids] = 'hash' })
 
 if redis.call('exists', handled) == 0 or redis.call('xlen', handled) == 0 then
   redis.call('del', ids)

@@ -10,10 +10,7 @@
 -- with types
 -- with clock
 local jobs, place = KEYS[1], ARGV[2] .. ':'
-local wrong = wrong_type({ [jobs] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [jobs] = 'hash' })
 if redis.call('hget', jobs, place .. 'state') == 'running' then
   return 'RUNNING'
 end

@@ -12,10 +12,7 @@
 -- with clock
 -- with numbers
 local jobs, place = KEYS[1], ARGV[1] .. ':'
-local wrong = wrong_type({ [jobs] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [jobs] = 'hash' })
 local state, worker, lease = unpack(redis.call('hmget', jobs, place .. 'state', place .. 'worker', place .. 'lease'))
 if state ~= 'running' then
   return { 'NONE' }

@@ -13,10 +13,7 @@
 -- with numbers
 -- with increment
 local jobs, place = KEYS[1], ARGV[1] .. ':'
-local wrong = wrong_type({ [jobs] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [jobs] = 'hash' })
 local state, worker = unpack(redis.call('hmget', jobs, place .. 'state', place .. 'worker'))
 if state ~= 'running' or (ARGV[3] ~= '' and worker ~= ARGV[3]) then
   return 'OVER'

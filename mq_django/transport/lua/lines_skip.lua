@@ -11,10 +11,7 @@
 -- with types
 -- with tokens
 local permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [permits] = 'zset', [checks] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [permits] = 'zset', [checks] = 'zset' })
 
 local token, score = ARGV[2], redis.call('zscore', permits, ARGV[2])
 if not score or tonumber(score) ~= tonumber(ARGV[1]) then

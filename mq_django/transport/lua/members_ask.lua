@@ -9,10 +9,7 @@
 -- notified unless it is gone.
 
 -- with types
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash' })
 
 local member, request = ARGV[1], ARGV[2]
 local found = redis.call('hexists', KEYS[1], 'consumer:' .. member)

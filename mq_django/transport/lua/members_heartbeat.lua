@@ -14,10 +14,7 @@
 -- written.
 
 -- with types
-local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash', [KEYS[2]] = 'hash' })
 -- With the same generation a missing heartbeat means an eviction. After a flush of Redis the generation is missing,
 -- too.
 local generation = redis.call('hget', KEYS[2], 'generation')

@@ -11,10 +11,7 @@
 -- with types
 -- with outbox_mark
 local key, field, number, token = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local wrong = wrong_type({ [key] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [key] = 'hash' })
 local mark = read_mark(key, field)
 if mark.number > number then
   return mark_reply('BEHIND', mark)

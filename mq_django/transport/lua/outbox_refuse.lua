@@ -13,10 +13,7 @@
 -- with types
 -- with outbox_mark
 local key, field, number, token, after = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local wrong = wrong_type({ [key] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [key] = 'hash' })
 local mark = read_mark(key, field)
 local other = begin_chunk(mark, number, token, after)
 if other then

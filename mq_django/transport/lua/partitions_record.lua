@@ -9,10 +9,7 @@
 
 -- with types
 local control = KEYS[1]
-local wrong = wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash' })
 
 local known = redis.call('hget', control, 'partitions')
 if known then

@@ -18,10 +18,10 @@
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'
--- values, twice, {who paused it, why, when in ms}, the fields and values of its jobs, the last damage by another
--- program: when, ms, its kind and number}.
+-- values, twice, {who paused it, why, when in ms}, the fields and values of its jobs}.
 
 -- with clock
+-- with stream_state
 local jobs = redis.pcall('hgetall', KEYS[12])
 local deliverable, pending, oldest = redis.call('zcard', KEYS[3]), 0, ''
 
@@ -32,13 +32,7 @@ end
 for i = 1, 2 do
   deliverable = deliverable + redis.call('xlen', KEYS[i])
   local after = '-'
-  -- XINFO fails when the stream does not exist: then it has no groups.
-  local groups = redis.pcall('xinfo', 'groups', KEYS[i])
-  for _, found in ipairs(groups.err and {} or groups) do
-    local group = {}
-    for at = 1, #found, 2 do
-      group[found[at]] = found[at + 1]
-    end
+  for _, group in ipairs(groups_of(KEYS[i])) do
     if group.name == ARGV[1] then
       pending = pending + group.pending
       after = '(' .. group['last-delivered-id']
@@ -71,5 +65,4 @@ return {
   counters(KEYS[10], 3 + ARGV[2], #ARGV),
   redis.call('hmget', KEYS[7], 'paused-by', 'paused-reason', 'paused-at'),
   jobs.err and {} or jobs,
-  redis.call('hget', KEYS[7], 'damage') or '',
 }

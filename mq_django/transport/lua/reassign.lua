@@ -14,10 +14,7 @@
 -- with named
 -- with receipts
 local at = keys_named(ARGV[1])
-local receipts, wrong = receipts_of(at, ARGV[2], ARGV[3], #ARGV - 5)
-if wrong then
-  return wrong
-end
+local receipts = receipts_of(at, ARGV[2], ARGV[3], #ARGV - 5)
 local found, stale = {}, {}
 for i = 6, #ARGV do
   local entry = receipts.held(ARGV[i])

@@ -13,10 +13,7 @@
 -- with clock
 -- with numbers
 local control = KEYS[1]
-local wrong = wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash' })
 
 local change, known = tonumber(ARGV[1]), number_of(redis.call('hget', control, 'repartition:change'))
 local is_closed = redis.call('hget', control, 'partitions') == 'closed'

@@ -14,10 +14,7 @@
 
 -- with types
 local control, moving, arrived, asleep = unpack(KEYS)
-local wrong = wrong_type({ [control] = 'hash', [moving] = 'stream', [arrived] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash', [moving] = 'stream', [arrived] = 'hash' })
 if redis.call('xlen', moving) > 0 then
   return 'MOVING'
 end

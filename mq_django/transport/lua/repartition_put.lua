@@ -32,13 +32,10 @@ local control, arrived, ready, urgent, priority, due, unhandled, waiting = unpac
 local unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 16)
 local group, source = ARGV[1], ARGV[2]
 
-local wrong = wrong_type({ [control] = 'hash', [arrived] = 'hash', [ready] = 'stream', [urgent] = 'stream' })
-  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [waiting] = 'hash', [unique] = 'hash' })
-  or wrong_type({ [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream', [ids] = 'hash', [permits] = 'zset' })
-  or wrong_type({ [notes] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash', [arrived] = 'hash', [ready] = 'stream', [urgent] = 'stream' })
+check_types({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [waiting] = 'hash', [unique] = 'hash' })
+check_types({ [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream', [ids] = 'hash', [permits] = 'zset' })
+check_types({ [notes] = 'hash' })
 if redis.call('hget', control, 'partitions') ~= 'closed' then
   return 'OPEN'
 end

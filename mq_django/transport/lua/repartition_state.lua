@@ -9,10 +9,7 @@
 
 -- with types
 local control, expected = KEYS[1], tonumber(ARGV[1])
-local wrong = wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash' })
 
 local reply, is_other = { 'OTHER' }, false
 for at = 2, 2 * expected, 2 do

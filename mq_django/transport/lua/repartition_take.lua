@@ -41,13 +41,10 @@ local control, moving, ready, urgent, priority, due, unhandled, parked = unpack(
 local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 17)
 local group, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local wrong = wrong_type({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [urgent] = 'stream' })
-  or wrong_type({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
-  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream' })
-  or wrong_type({ [ids] = 'hash', [permits] = 'zset', [notes] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [urgent] = 'stream' })
+check_types({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
+check_types({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream' })
+check_types({ [ids] = 'hash', [permits] = 'zset', [notes] = 'hash' })
 if redis.call('hget', control, 'partitions') ~= 'closed' then
   return 'OPEN'
 end

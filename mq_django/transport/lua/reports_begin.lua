@@ -10,10 +10,7 @@
 
 -- with types
 local key = KEYS[1]
-local wrong = wrong_type({ [key] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [key] = 'hash' })
 -- First a write that Redis allows when memory is out. The writes after it are then allowed, too.
 redis.call('hdel', key, redis.call('hget', key, 'data') == ARGV[3] and '' or 'positions')
 redis.call('hset', key, 'run', ARGV[1], 'data', ARGV[3])

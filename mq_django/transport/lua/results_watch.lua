@@ -23,10 +23,7 @@ local MOST_PROCESSES = 100
 local CHECKED = 3
 
 local process, count, waiters = ARGV[1], #KEYS - 1, KEYS[#KEYS]
-local wrong = wrong_type({ [waiters] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [waiters] = 'hash' })
 local lengths = {}
 for i = 1, count do
   lengths[i] = redis.pcall('strlen', KEYS[i])

@@ -19,10 +19,7 @@
 -- with rsmq
 -- with moved
 local moved, zset, hash, notes = unpack(KEYS)
-local wrong = wrong_type({ [moved] = 'zset', [zset] = 'zset', [hash] = 'hash', [notes] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [moved] = 'zset', [zset] = 'zset', [hash] = 'hash', [notes] = 'hash' })
 local _, _, maxsize = attributes(hash)
 if not maxsize then
   return 'NOQUEUE'

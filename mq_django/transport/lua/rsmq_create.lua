@@ -13,10 +13,7 @@
 -- with types
 -- with clock
 -- with rsmq
-local wrong = wrong_type({ [KEYS[1]] = 'hash', [KEYS[2]] = 'set' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash', [KEYS[2]] = 'set' })
 if attributes(KEYS[1]) then
   return 'EXISTS'
 end

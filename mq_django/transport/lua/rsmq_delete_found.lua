@@ -18,11 +18,8 @@
 -- with rsmq_places
 -- with jobs
 local zset, hash, notes, unhandled, retried, jobs = unpack(KEYS)
-local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
-  or wrong_type({ [retried] = 'zset', [jobs] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [zset] = 'zset', [hash] = 'hash', [notes] = 'hash', [unhandled] = 'zset' })
+check_types({ [retried] = 'zset', [jobs] = 'hash' })
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end

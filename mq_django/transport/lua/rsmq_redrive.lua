@@ -19,11 +19,8 @@
 -- with dead_letters
 -- with jobs
 local dead, ids, groups, jobs, zset, hash, notes = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [zset] = 'zset' })
-  or wrong_type({ [hash] = 'hash', [notes] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [zset] = 'zset' })
+check_types({ [hash] = 'hash', [notes] = 'hash' })
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end

@@ -17,10 +17,7 @@
 -- with dead_letters
 -- with increment
 local dead, ids, groups, zset, hash = unpack(KEYS)
-local wrong = wrong_type({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [dead] = 'stream', [ids] = 'hash', [zset] = 'zset', [hash] = 'hash' })
 
 local found = redis.call('xrange', dead, ARGV[1], ARGV[1])[1]
 if not found then

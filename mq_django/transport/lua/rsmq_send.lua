@@ -21,10 +21,7 @@
 -- with increment
 -- with rsmq
 local zset, hash, minutes, hours = unpack(KEYS)
-local wrong = wrong_type({ [zset] = 'zset', [hash] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [zset] = 'zset', [hash] = 'hash' })
 local _, delay, maxsize = attributes(hash)
 if not maxsize then
   return 'NOQUEUE'

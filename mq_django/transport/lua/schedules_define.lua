@@ -19,10 +19,7 @@
 -- with types
 -- with clock
 local schedules, name, before = KEYS[1], ARGV[1], ARGV[3]
-local wrong = wrong_type({ [schedules] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [schedules] = 'hash' })
 
 local found = redis.call('hget', schedules, 'definition:' .. name)
 if before == '' then

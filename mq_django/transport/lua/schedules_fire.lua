@@ -33,11 +33,8 @@
 local schedules, ready, priority, waiting, control, minutes, hours, urgent = unpack(KEYS)
 local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9])
 
-local wrong = wrong_type({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
-  or wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
+check_types({ [control] = 'hash' })
 
 local now = now_ms()
 local definition = ARGV[10]

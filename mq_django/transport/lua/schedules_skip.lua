@@ -13,10 +13,7 @@
 -- with clock
 -- with skips
 local schedules, name, tick, definition = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[4]
-local wrong = wrong_type({ [schedules] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [schedules] = 'hash' })
 
 local now = now_ms()
 if definition ~= '' and redis.call('hget', schedules, 'definition:' .. name) ~= definition then

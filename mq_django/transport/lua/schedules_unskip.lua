@@ -10,10 +10,7 @@
 -- with clock
 -- with skips
 local schedules, name, tick = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local wrong = wrong_type({ [schedules] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [schedules] = 'hash' })
 
 local now = now_ms()
 local skips, is_skipped = skips_of(schedules, name, now, tick)

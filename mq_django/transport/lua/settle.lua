@@ -38,36 +38,37 @@ end
 
 local outcome, group, consumer, count = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 if not count or count < 1 or count > 500 or #ARGV < 5 + count then
-  return redis.error_reply('ERR 1 to 500 receipts are needed')
+  refuse('1 to 500 receipts are needed')
 end
 local at, named = keys_named(ARGV[2])
 local lists = lists_from(6 + count)
 if not lists then
-  return redis.error_reply('ERR a list needs its name, its size and its values')
+  refuse('a list needs its name, its size and its values')
 end
-local receipts, wrong = receipts_of(at, group, consumer, count)
-if wrong then
-  return wrong
-end
+local receipts = receipts_of(at, group, consumer, count)
 local is_plain = not at.zset and (outcome == 'ack' or outcome == 'expire')
 local move_of = not is_plain and transition_of(at, lists, count, receipts, outcome)
 if not is_plain and not move_of then
-  return redis.error_reply('ERR this queue has no outcome with this name')
+  refuse('this queue has no outcome with this name')
 end
-wrong = (lists.claims or lists.handled or at.expired or at.ended) and wrong_lists(lists, count, 'ids')
-  or lists.claims and wrong_keys(at, { claims = 'hash' })
-  or lists.counters and not (at.minutes and at.hours) and redis.error_reply('ERR counters need the keys minutes and hours')
-  or lists.results and wrong_lists(lists, 1, 'channel')
-  or lists.results and #KEYS < named + lists.results.size / 4 and redis.error_reply('ERR each result needs its key')
-if wrong then
-  return wrong
+if lists.claims or lists.handled or at.expired or at.ended then
+  check_lists(lists, count, 'ids')
 end
-local refused, move, after
-if move_of then
-  refused, move, after = move_of(group)
-  if refused then
-    return refused
+if lists.claims then
+  check_keys(at, { claims = 'hash' })
+end
+if lists.counters and not (at.minutes and at.hours) then
+  refuse('counters need the keys minutes and hours')
+end
+if lists.results then
+  check_lists(lists, 1, 'channel')
+  if #KEYS < named + lists.results.size / 4 then
+    refuse('each result needs its key')
   end
+end
+local move, after
+if move_of then
+  move, after = move_of(group)
 end
 
 local settled, stale, entries = {}, {}, {}

@@ -24,10 +24,7 @@ local turn, ttl = tonumber(ARGV[8]), tonumber(ARGV[9])
 -- For how long a consumer waits at most, ms, and a little more.
 local WAIT_MS = 6000
 
-local wrong = wrong_type({ [limits] = 'hash', [shares] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [limits] = 'hash', [shares] = 'hash' })
 
 local now = now_us()
 local ms = math.floor(now / 1000)

@@ -14,10 +14,7 @@
 -- with numbers
 -- with increment
 local stacks, consumers = KEYS[1], KEYS[2]
-local wrong = wrong_type({ [stacks] = 'hash', [consumers] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [stacks] = 'hash', [consumers] = 'hash' })
 
 local consumer = ARGV[1]
 if redis.call('hexists', consumers, 'consumer:' .. consumer) == 0 then

@@ -11,10 +11,7 @@
 -- with types
 -- with clock
 -- with numbers
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash' })
 
 local now, hour = now_us(), 3600000000
 local newest = now - tonumber(ARGV[1]) * 1000

@@ -15,10 +15,7 @@
 -- with bodies
 -- with moved
 local moved, ready, urgent, waiting = unpack(KEYS)
-local wrong = wrong_type({ [moved] = 'zset', [ready] = 'stream', [urgent] = 'stream', [waiting] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [moved] = 'zset', [ready] = 'stream', [urgent] = 'stream', [waiting] = 'hash' })
 
 local limit, now, reply, failed = tonumber(ARGV[1]), now_ms(), {}, nil
 local room = limit > 0 and limit - redis.call('xlen', ready) - redis.call('xlen', urgent) - redis.call('hlen', waiting)

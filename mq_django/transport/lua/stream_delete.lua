@@ -21,11 +21,8 @@
 -- with step_notes
 -- with tokens
 local stream, claims, jobs, notes, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [stream] = 'stream', [claims] = 'hash', [jobs] = 'hash' })
-  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [stream] = 'stream', [claims] = 'hash', [jobs] = 'hash' })
+check_types({ [permits] = 'zset', [checks] = 'zset' })
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end

@@ -8,10 +8,7 @@
 -- with types
 -- with clock
 -- with numbers
-local wrong = wrong_type({ [KEYS[1]] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [KEYS[1]] = 'hash' })
 local now = now_ms()
 local ago = now - number_of(redis.call('hget', KEYS[1], 'looked'))
 -- Negative if the clock was set back.

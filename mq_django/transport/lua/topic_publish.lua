@@ -14,10 +14,7 @@
 
 local log, published, minutes, hours = unpack(KEYS)
 -- with types
-local wrong = wrong_type({ [published] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [published] = 'zset' })
 
 -- with clock
 local now = now_ms()

@@ -1,7 +1,7 @@
 -- Move a group to another position in its topic's log.
 --
 -- KEYS[1]  log      {topic}:log                 STREAM
--- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation, position
+-- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
 -- ARGV[1]  group
 -- ARGV[2]  after    the group continues after this entry: '0' for the beginning, '$' for the end
 -- ARGV[3]  up to    number of entries up to that one, or '' if unknown
@@ -11,23 +11,17 @@
 
 local log, control = unpack(KEYS)
 -- with types
-local wrong = wrong_type({ [control] = 'hash' })
-if wrong then
-  return wrong
-end
-local groups = redis.call('exists', log) == 1 and redis.call('xinfo', 'groups', log) or {}
+-- with stream_state
+check_types({ [control] = 'hash' })
 local is_there = false
-for _, group in ipairs(groups) do
-  is_there = is_there or group[2] == ARGV[1]
+for _, group in ipairs(groups_of(log)) do
+  is_there = is_there or group.name == ARGV[1]
 end
 if not is_there then
   return 'MISSING'
 end
 
-local flat, info = redis.call('xinfo', 'stream', log), {}
-for i = 1, #flat, 2 do
-  info[flat[i]] = flat[i + 1]
-end
+local info = pairs_of(redis.call('xinfo', 'stream', log))
 local after = ARGV[2] == '$' and info['last-generated-id'] or ARGV[2]
 -- An invalid position fails here, before the group is removed.
 redis.call('xrange', log, after, after, 'count', 1)
@@ -42,11 +36,5 @@ end
 redis.call('xgroup', 'create', log, ARGV[1], after, unpack(entries_read))
 -- with clock
 -- with generations
--- with group_position
-local generation = next_generation(control, now_ms())
-redis.call('hset', control, 'log-generation', generation)
-if redis.call('hexists', control, 'position') == 1 then
-  local from = string.find(after, '-') and after or after .. '-0'
-  redis.call('hset', control, 'position', position_text(generation, from))
-end
+redis.call('hset', control, 'log-generation', next_generation(control, now_ms()))
 return { 'MOVED', after }

@@ -14,18 +14,12 @@
 
 local log, n, m = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 
-local function pairs_of(flat)
-  local found = {}
-  for at = 1, #flat, 2 do
-    found[flat[at]] = flat[at + 1]
-  end
-  return found
-end
 local function counters(key, first, last)
   return first > last and {} or redis.call('hmget', key, unpack(ARGV, first, last))
 end
 
 -- with clock
+-- with stream_state
 local is_there = redis.call('exists', log) == 1
 local info = is_there and pairs_of(redis.call('xinfo', 'stream', log)) or {}
 local size = is_there and redis.call('memory', 'usage', log) or 0
@@ -44,8 +38,7 @@ local controls = {}
 for at = 3 + n + m, #ARGV do
   controls[ARGV[at]] = KEYS[at - n - m + 1]
 end
-for _, found in ipairs(is_there and redis.call('xinfo', 'groups', log) or {}) do
-  local group = pairs_of(found)
+for _, group in ipairs(groups_of(log)) do
   if controls[group.name] then
     local at = group['last-delivered-id']
     -- Fails after the largest id: then no entry follows.

@@ -28,18 +28,16 @@ if ARGV[3] ~= '0' and length > 0 then
   surplus = math.max(surplus, math.ceil(length * share))
 end
 -- with clock
+-- with stream_state
 -- with increment
 local too_old = ARGV[1] ~= '0' and now_ms() - ARGV[1] or 0
 
 local read, pending = {}, { math.huge, 0 }
-for _, group in ipairs(length > 0 and redis.call('xinfo', 'groups', log) or {}) do
-  for i = 1, #group, 2 do
-    if group[i] == 'last-delivered-id' then
-      read[group[2]] = id(group[i + 1])
-    elseif group[i] == 'pending' and group[i + 1] > 0 then
-      local oldest = id(redis.call('xpending', log, group[2])[2])
-      pending = before(oldest, pending) and oldest or pending
-    end
+for _, group in ipairs(groups_of(log)) do
+  read[group.name] = id(group['last-delivered-id'])
+  if group.pending > 0 then
+    local oldest = id(redis.call('xpending', log, group.name)[2])
+    pending = before(oldest, pending) and oldest or pending
   end
 end
 

@@ -27,11 +27,10 @@
 local due, unhandled, priority, parked, waiting, unique, claims, replaced, notes = unpack(KEYS, 1, 9)
 local permits, checks = KEYS[10], KEYS[11]
 
-local wrong = wrong_type({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
-  or wrong_type({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
-  or permits and wrong_type({ [permits] = 'zset', [checks] = 'zset' })
-if wrong then
-  return wrong
+check_types({ [due] = 'zset', [unhandled] = 'zset', [priority] = 'zset', [parked] = 'zset' })
+check_types({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [replaced] = 'zset' })
+if permits then
+  check_types({ [permits] = 'zset', [checks] = 'zset' })
 end
 
 local member, removed = member_of(unique, claims, ARGV[1]), 0

@@ -22,11 +22,8 @@
 -- with step_notes
 -- with tokens
 local waiters, waiting, unique, claims, jobs, notes, permits, checks = unpack(KEYS)
-local wrong = wrong_type({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [jobs] = 'hash' })
-  or wrong_type({ [permits] = 'zset', [checks] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [waiters] = 'zset', [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [jobs] = 'hash' })
+check_types({ [permits] = 'zset', [checks] = 'zset' })
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
 end

@@ -21,10 +21,7 @@
 local ready, urgent, priority, waiting, control, minutes, hours = unpack(KEYS)
 local limit, n = tonumber(ARGV[1]), (#ARGV - 4) / 3
 
-local wrong = wrong_type({ [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash', [control] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash', [control] = 'hash' })
 if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + n > limit then
   return 'FULL'
 end

@@ -24,11 +24,10 @@
 -- with line_heads
 local due, waiting, unique, ready, priority, unhandled, control, parked, permits, urgent = unpack(KEYS)
 
-local wrong = wrong_type({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
-  or wrong_type({ [priority] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
-  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
-if wrong then
-  return wrong
+check_types({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
+check_types({ [priority] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
+if permits then
+  check_types({ [permits] = 'zset', [urgent] = 'stream' })
 end
 
 local micros = now_us()

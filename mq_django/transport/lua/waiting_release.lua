@@ -20,10 +20,9 @@
 -- with line_heads
 local unhandled, waiting, ready, priority, control, permits, urgent = unpack(KEYS)
 
-local wrong = wrong_type({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
-  or permits and wrong_type({ [permits] = 'zset', [urgent] = 'stream' })
-if wrong then
-  return wrong
+check_types({ [waiting] = 'hash', [ready] = 'stream', [priority] = 'zset', [control] = 'hash' })
+if permits then
+  check_types({ [permits] = 'zset', [urgent] = 'stream' })
 end
 
 local members = redis.call('zrangebyscore', unhandled, ARGV[1], ARGV[4] or ARGV[1], 'limit', 0, ARGV[2])

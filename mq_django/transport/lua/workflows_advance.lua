@@ -29,12 +29,9 @@ local run, steps, bodies, after, values, work, held, starts, alive, index, uniqu
 local id, budget, keep_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local call = redis.call
 
-local wrong = wrong_type({ [run] = 'hash', [steps] = 'hash', [bodies] = 'hash', [after] = 'hash', [values] = 'hash' })
-  or wrong_type({ [work] = 'list', [held] = 'list', [starts] = 'stream', [alive] = 'zset', [index] = 'zset' })
-  or wrong_type({ [unique] = 'hash', [busy] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [run] = 'hash', [steps] = 'hash', [bodies] = 'hash', [after] = 'hash', [values] = 'hash' })
+check_types({ [work] = 'list', [held] = 'list', [starts] = 'stream', [alive] = 'zset', [index] = 'zset' })
+check_types({ [unique] = 'hash', [busy] = 'zset' })
 
 local own_keys = { run, steps, bodies, after, values, work, held }
 local fields = { 'state', 'policy', 'round', 'total', 'done', 'failed', 'skipped', 'flying', 'lasts', 'bytes' }
@@ -304,17 +301,6 @@ local function begin(range)
   call('rpush', work, 'c ' .. range)
 end
 
--- Add a run to the lists of which another program has deleted it.
-local function relist()
-  if state ~= 'building' then
-    local started = number_of(call('hget', run, 'started'))
-    call('zadd', index, 'nx', string.format('%.0f', started > 0 and started or now), id)
-  end
-  if state == 'running' then
-    call('zadd', alive, 'nx', string.format('%.0f', now + lasts), id)
-  end
-end
-
 local function apply(name, number, seq, value, range, of_round)
   of_round = tonumber(of_round)
   if name == 'begin' then
@@ -334,8 +320,6 @@ local function apply(name, number, seq, value, range, of_round)
     if state ~= 'building' and state ~= 'succeeded' and of_round == round then
       reopen()
     end
-  elseif name == 'relist' then
-    relist()
   elseif state ~= 'building' then
     local step = read_step(steps, number)
     local was = step and step.state

@@ -15,10 +15,7 @@
 -- with clock
 local starts, alive, busy, index = unpack(KEYS)
 
-local wrong = wrong_type({ [starts] = 'stream', [alive] = 'zset', [busy] = 'zset', [index] = 'zset' })
-if wrong then
-  return wrong
-end
+check_types({ [starts] = 'stream', [alive] = 'zset', [busy] = 'zset', [index] = 'zset' })
 
 if redis.call('exists', alive, busy, index) == 0 and redis.call('xlen', starts) == 0 then
   return {}

@@ -11,9 +11,7 @@ from mq_django import every, inspector, queues, registry
 from mq_django.conf import get_config
 from mq_django.core.schedules import Scheduled
 from mq_django.inspector import plans
-from mq_django.stores import open_store
 from mq_django.stores.counters import bucket, latency_bucket
-from mq_django.stores.damage import DamageCheck
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -46,19 +44,6 @@ def happened():
     )
 
 
-def test_damage_by_another_program_is_a_problem_of_the_queue(operator, redis_client):
-    config = get_config().queue("emails")
-    store, check = open_store(config, Pooled(get_client("consume"))), DamageCheck(config, Pooled(get_client("chores")))
-    store.create_groups()
-    queues["emails"].publish_many([("welcome", number) for number in range(9)], on_commit=False)
-    assert check.find() == []
-    redis_client.delete(config.keys.ready)
-    assert check.find() != []
-    page = main_of(operator.get(PAGE))
-    assert "was damaged by another program" in page
-    assert "its stream was deleted with 9 undelivered messages." in page
-
-
 def test_pending_messages_that_have_not_started_are_told_apart(operator):
     publish_many("emails", [("welcome", number) for number in range(3)])
     first, *_ = take("emails", 3)
@@ -66,12 +51,6 @@ def test_pending_messages_that_have_not_started_are_told_apart(operator):
     Members(get_config().queue("emails"), Pooled(get_client("chores"))).beat("s1", {}, {CONSUMER: running})
 
     assert re.search(r"not started: 2, oldest: \d+ s", main_of(operator.get(PAGE)))
-
-
-def test_an_unknown_kind_of_damage_is_shown_as_text(operator, redis_client):
-    now_ms = int(redis_client.time()[0] * 1000)
-    redis_client.hset(get_config().queue("emails").keys.control, "damage", f"{now_ms} <b> 5")
-    assert "its streams were changed." in main_of(operator.get(PAGE))
 
 
 def test_the_number_of_publishes_is_marked_as_ours(operator, redis_client):

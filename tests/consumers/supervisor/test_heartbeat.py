@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.consumers import machine
 from mq_django.consumers.liveness import held_for, interval, silence_limit
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks, Silence
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.errors import ConnectionLost
-from mq_django.stores import open_store
 from mq_django.stores.members import Members
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -214,21 +212,6 @@ def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, co
     caplog.clear()
     heartbeat.run_once()
     assert caplog.text == ""
-
-
-def test_damage_by_others_is_logged_once_by_all_supervisors_together(heartbeat, config, workers, redis_client, caplog):
-    queues["default"].publish_many([("welcome", number) for number in range(5)])
-    other = Heartbeat({0: config}, workers.callbacks())
-    for each in (heartbeat, other):
-        each.run_once()
-    redis_client.delete(config.keys.ready)
-    open_store(config, Pooled(get_client("consume"))).create_groups()
-    redis_client.xadd(config.keys.ready, {"type": "welcome", "data": "1"}, id=f"{2**64 - 1}-{2**64 - 1}")
-    caplog.clear()
-    for each in (heartbeat, other, heartbeat):
-        each.run_once()
-    assert caplog.text.count("Another program has damaged queue default: the last entry of") == 1
-    assert len(caplog.records) == 1
 
 
 def test_who_ran_here_and_has_gone_is_dead_at_once(heartbeat, workers, members):

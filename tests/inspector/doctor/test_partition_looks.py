@@ -1,9 +1,9 @@
-"""Queues whose number of partitions is another one in Redis, or too small for the cluster."""
+"""Queues whose number of partitions is another one in Redis."""
 
 from mq_django.inspector.doctor.report import look_at_project
 from mq_django.producers import queues
 
-CODES = {"D201", "D202", "D209", "D210"}
+CODES = {"D201", "D209"}
 
 
 def found():
@@ -24,12 +24,3 @@ def test_another_number_than_in_the_settings(mq_settings):
     assert "Queue 'default' has 8 partitions in Redis, and PARTITIONS is 4 here" in finding.seen
     mq_settings(QUEUES={"default": {}})
     assert ("D209", "error") in found()
-
-
-def test_fewer_partitions_than_nodes(cluster, mq_settings):
-    mq_settings(CONNECTION=cluster.url, QUEUES={"default": {"PARTITIONS": 2}, "emails": {"PARTITIONS": 24}})
-    for name in ("default", "emails"):
-        queues[name].publish("act", {})
-    (finding,) = look_at_project(codes=CODES).findings
-    assert finding.code == "D210"
-    assert "'default' has 2 partitions, and the cluster 3 nodes" in finding.seen

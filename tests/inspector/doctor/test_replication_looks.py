@@ -51,18 +51,6 @@ def test_a_replica_that_is_up_to_date_is_no_finding(server_with, replica_of, fou
     assert found("D1") == []
 
 
-def test_replicas_without_a_reserve(server_with, replica_of, found):
-    master = server_with(min_replicas_to_write="1", **AT_ONCE)
-    assert levels(found("D111")) == [("D111", "error")]
-    replica_of(master)
-    wait_until_online(master)
-    with client_of(master) as client:
-        wait_until(lambda: client.info("replication")["min_slaves_good_slaves"] == 1, timeout=20)
-    (finding,) = found("D1")
-    assert (finding.code, finding.level) == ("D111", "note")
-    assert "if one of them fails, it refuses all writes" in finding.seen
-
-
 def test_a_replica_without_its_master(server_with, found, mq_settings):
     master, replica = server_with(**AT_ONCE), server_with()
     with client_of(replica) as client:

@@ -80,7 +80,7 @@ def test_the_rights_of_groups_are_tried(redis_client, redis_url, namespace, mq_s
 
 def test_without_transactions_nothing_is_tried(as_user, redis_client, namespace):
     notes = as_user("-multi")
-    assert "MULTI is refused, so the rights of the Redis user could not be tried." in [each.seen for each in notes]
+    assert any("Could not look at rights: MULTI is refused. Add +multi to the rights" in each.seen for each in notes)
     assert rights(notes) == []
 
 
@@ -102,7 +102,7 @@ def writes(client: redis.Redis) -> dict[str, int]:
 
 def test_a_server_that_takes_no_writes_is_tried_as_well(server_with, found):
     server = server_with(min_replicas_to_write="1")
-    assert levels(found("D1")) == [("D111", "error")]
+    assert found("D1") == []
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "default", "-xdel")
     assert levels(found("D115")) == [("D115", "error")]

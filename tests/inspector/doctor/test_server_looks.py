@@ -28,10 +28,7 @@ def test_a_setting_of_the_server_is_a_finding(server_with, found, subtests):
             ({"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}, ("D102", "error")),
             ({"maxmemory-policy": "allkeys-lru"}, ("D102", "warning")),
             ({"maxmemory-policy": "volatile-ttl", "maxmemory": "100mb"}, ("D102", "warning")),
-            ({"min-replicas-to-write": "1"}, ("D111", "error")),
             ({"tcp-keepalive": "0"}, ("D113", "warning")),
-            ({"timeout": "1"}, ("D119", "warning")),
-            ({"timeout": "60"}, None),
             ({"appendonly": "no", "save": ""}, ("D103", "warning")),
             ({"appendonly": "no", "save": "60 1"}, ("D103", "warning")),
         ]:

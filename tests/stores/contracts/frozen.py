@@ -10,7 +10,7 @@ from mq_django.core import ids, rsmq_format
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Script
 
-#: Seconds since 1970. A multiple of 16 microseconds: see lua/parts/expired_claims.lua.
+#: Seconds since 1970. A multiple of 16 microseconds: see lua/waiting_claim.lua.
 NOW = 2_000_000_000.25
 NOW_MS = 2_000_000_000_250
 

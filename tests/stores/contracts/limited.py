@@ -7,7 +7,6 @@ from mq_django.core.limits import key_hash
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry, SetAside
 from mq_django.stores.base import Settlement, Store
-from mq_django.stores.damage import DamageCheck
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.stream_store import StreamStore
 from tests.stores.contracts.frozen import NOW_MS
@@ -18,7 +17,7 @@ from tests.stores.everything import ME, OTHER
 def scenes() -> Iterator[Any]:
     """Yield every scene."""
     yield from (of_queue_by_rate, of_queue_at_once, of_key_at_once, of_key_by_rate, of_all, past_the_limits)
-    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting, checked)
+    yield from (of_ranked, of_order, of_order_that_holds, of_turns, of_another_setting)
 
 
 def of_queue_by_rate(stage: Stage) -> None:
@@ -210,18 +209,3 @@ def of_another_setting(stage: Stage) -> None:
         assert limited.take(ME, count=5) == []
     with stage.under("the setting that it has"):
         stage.queue(ORDERED=True)
-
-
-def checked(stage: Stage) -> None:
-    store = stage.queue(ORDERED=True, ON_DEAD_LETTER="hold")
-    store.publish([message_of(number, key="a") for number in (1, 2, 3)])
-    find = DamageCheck(store.config, stage.wire()).find
-    store.take(ME, count=1)
-    with stage.under("one is held with its token"):
-        assert find() == []
-    store.publish([message_of(4), message_of(5, key="b")])
-    stage.client.xreadgroup(store.keys.group, OTHER, {store.keys.ready: ">"})
-    with stage.under("another program holds one of a key, and one without a key"):
-        assert [damage.kind for damage in find()] == ["UNORDERED"]
-    with stage.under("and still does"):
-        assert find() == []

@@ -32,10 +32,7 @@ for at = count, 1, -1 do
   results[at] = { key = table.remove(KEYS), id = id, text = text, ttl = ttl }
 end
 
-local wrong = wrong_type({ [key] = 'hash' })
-if wrong then
-  return wrong
-end
+check_types({ [key] = 'hash' })
 local mark = read_mark(key, field)
 local other = begin_chunk(mark, number, token, after)
 if other then

@@ -1,5 +1,18 @@
 -- with clock
--- with key_hash
+-- Return the hash of a key of messages: the first 52 bits of its SHA-1, which a score holds exactly.
+local function hash_of(key)
+  return string.format('%.0f', tonumber(string.sub(redis.sha1hex(key), 1, 13), 16))
+end
+
+-- Return those members of a sorted set that can be hashes. Other programs may write anything.
+local function only_hashes(members)
+  local found = {}
+  for _, member in ipairs(members) do
+    found[#found + 1] = #member <= 17 and string.match(member, '^%d+$') or nil
+  end
+  return found
+end
+
 -- The keys and first arguments of the scripts that let messages run: by limits, in order, or in turn.
 --
 -- KEYS[1..6]   ready, urgent, control, priority, waiting, unique

@@ -27,23 +27,28 @@ local function lists_from(from)
   return lists
 end
 
--- Return an error when one of these keys is not named, or has another type. `kinds`: name -> type.
-local function wrong_keys(at, kinds)
+-- Raise an error. Called before the first write.
+local function refuse(why)
+  error(redis.error_reply('ERR ' .. why))
+end
+
+-- Raise an error when one of these keys is not named, or has another type. `kinds`: name -> type.
+local function check_keys(at, kinds)
   local types = {}
   for name, kind in pairs(kinds) do
     if not at[name] then
-      return redis.error_reply('ERR no key has the name ' .. name)
+      refuse('no key has the name ' .. name)
     end
     types[at[name]] = kind
   end
-  return wrong_type(types)
+  check_types(types)
 end
 
--- Return an error when one of these lists does not have as many values as there are deliveries.
-local function wrong_lists(lists, count, ...)
+-- Raise an error when one of these lists does not have as many values as there are deliveries.
+local function check_lists(lists, count, ...)
   for _, name in ipairs({ ... }) do
     if not lists[name] or lists[name].size ~= count then
-      return redis.error_reply('ERR the list ' .. name .. ' needs a value for each delivery')
+      refuse('the list ' .. name .. ' needs a value for each delivery')
     end
   end
 end

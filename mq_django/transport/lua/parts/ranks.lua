@@ -1,7 +1,19 @@
 -- with undelivered
 -- with increment
 -- with bodies
--- with body_priority
+-- with body_attributes
+-- Read the priority of a waiting message: a number, or text with one.
+
+local function number_after(text, at)
+  return tonumber(string.match(text, '^%s*:%s*"?(%-?%d+)%.?0*"?%s*[,}]', at))
+end
+
+-- Return the priority of a body, or 0.
+local function priority_of(body)
+  local level = tonumber(string.match(body, '^{"priority":"(%-?%d%d?%d?)"'))
+  return math.max(-100, math.min(100, level or attribute_of(body, 'priority"', number_after) or 0))
+end
+
 -- Messages with a priority. Their score in `priority` is -priority * 2^44 + n: n counts arrivals, so that equal
 -- priorities keep their order, and counts down for messages that return to the front. `ranked` in control says that
 -- priorities were used.

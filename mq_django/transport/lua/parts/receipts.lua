@@ -121,19 +121,20 @@ local function receipts_in_rsmq(at, consumer)
   return rsmq_receipts(at.zset, at.hash, at.owners, consumer)
 end
 
--- Return the receipts of a form, or nil and an error.
+-- Return the receipts of a form.
 local function receipts_of(at, group, consumer, expected)
   if at.zset then
-    local wrong = wrong_keys(at, { hash = 'hash', owners = 'hash' })
-    return not wrong and receipts_in_rsmq(at, consumer) or nil, wrong
+    check_keys(at, { hash = 'hash', owners = 'hash' })
+    return receipts_in_rsmq(at, consumer)
   elseif at.log then
-    local wrong = wrong_keys(at, { control = 'hash' })
-    return not wrong and log_receipts(at.log, at.control, group, consumer, expected) or nil, wrong
+    check_keys(at, { control = 'hash' })
+    return log_receipts(at.log, at.control, group, consumer, expected)
   elseif at.permits then
-    local wrong = wrong_keys(at, { stream = 'stream', permits = 'zset', lines = 'zset', checks = 'zset', control = 'hash' })
-    return not wrong and line_receipts(at, group, consumer, expected) or nil, wrong
-  elseif at.stream then
-    return stream_receipts(at.stream, group, consumer, expected)
+    check_keys(at, { stream = 'stream', permits = 'zset', lines = 'zset', checks = 'zset', control = 'hash' })
+    return line_receipts(at, group, consumer, expected)
   end
-  return nil, redis.error_reply('ERR no key has the name stream')
+  if not at.stream then
+    refuse('no key has the name stream')
+  end
+  return stream_receipts(at.stream, group, consumer, expected)
 end

@@ -5,9 +5,9 @@
 -- with named
 -- with step_notes
 -- with undelivered
--- What becomes of deliveries of streams and logs. Each function checks keys and lists, and returns an error, or nil and a
--- function that writes a delivery to its next place: it gets the entry and the delivery's number. Where a third value is
--- returned, that is called at the end.
+-- What becomes of deliveries of streams and logs. Each function checks keys and lists, and returns a function that writes a
+-- delivery to its next place: it gets the entry and the delivery's number. Where a second one is returned, that is called
+-- at the end.
 
 -- Return the fields of the new entry of a returned message: those of the old one, its id and time, and a mark. 'lost':
 -- the consumer's machine failed; the second time the message has to run alone. 'suspect': the message was one of
@@ -51,85 +51,76 @@ local function stream_outcomes(at, lists, count, receipts)
   -- A step of a workflow is handled: note how it has ended. Lists: ids, events, added, values.
   function outcomes.step()
     local notes = at['step-notes']
-    return wrong_keys(at, { [at.log and 'log' or 'stream'] = 'stream', ['step-notes'] = 'hash' })
-      or wrong_lists(lists, count, 'ids', 'events', 'added', 'values'),
-      function(_, i)
-        note_step(notes, value('ids', i), value('events', i), value('added', i), value('values', i))
-      end
+    check_keys(at, { [at.log and 'log' or 'stream'] = 'stream', ['step-notes'] = 'hash' })
+    check_lists(lists, count, 'ids', 'events', 'added', 'values')
+    return function(_, i)
+      note_step(notes, value('ids', i), value('events', i), value('added', i), value('values', i))
+    end
   end
 
   -- Cancelled: forget the requests for that. Lists: ids.
   function outcomes.cancel()
     local cancels, notes = usable(at.cancels, 'zset'), usable(at['step-notes'], 'hash')
-    return wrong_lists(lists, count, 'ids'),
-      function(_, i)
-        if cancels then
-          redis.call('zrem', cancels, value('ids', i))
-        end
-        note_step(notes, value('ids', i), 'failed', '', 'cancelled')
+    check_lists(lists, count, 'ids')
+    return function(_, i)
+      if cancels then
+        redis.call('zrem', cancels, value('ids', i))
       end
+      note_step(notes, value('ids', i), 'failed', '', 'cancelled')
+    end
   end
 
   -- To `due`, for another attempt. With order their keys wait for that. Lists: ids, delays (ms), bodies; wake: the channel
   -- that gets the new first due time.
   function outcomes.retry()
-    local wrong = wrong_keys(at, { due = 'zset', waiting = 'hash' })
-      or wrong_lists(lists, count, 'ids', 'delays', 'bodies')
-      or wrong_lists(lists, 1, 'wake')
-    if wrong then
-      return wrong
-    end
+    check_keys(at, { due = 'zset', waiting = 'hash' })
+    check_lists(lists, count, 'ids', 'delays', 'bodies')
+    check_lists(lists, 1, 'wake')
     local now, first = now_ms(), first_due(at.due)
-    return nil,
-      function(entry, i)
-        local score = due_at('+', value('delays', i), now)
-        local member = put_body(at.waiting, value('ids', i), value('bodies', i))
-        redis.call('zadd', at.due, score, member)
-        wait_with(entry, member)
-      end,
-      function()
-        wake_if_earlier(at.due, first, value('wake', 1))
-      end
+    return function(entry, i)
+      local score = due_at('+', value('delays', i), now)
+      local member = put_body(at.waiting, value('ids', i), value('bodies', i))
+      redis.call('zadd', at.due, score, member)
+      wait_with(entry, member)
+    end, function()
+      wake_if_earlier(at.due, first, value('wake', 1))
+    end
   end
 
   -- To `unhandled`, until a consumer has a handler for their names. No attempt is counted. With order their keys wait.
   -- Lists: ids, scores (hashes of the names), bodies.
   function outcomes.set_aside()
-    return wrong_keys(at, { unhandled = 'zset', waiting = 'hash' }) or wrong_lists(lists, count, 'ids', 'scores', 'bodies'),
-      function(entry, i)
-        local member = put_body(at.waiting, value('ids', i), value('bodies', i))
-        redis.call('zadd', at.unhandled, value('scores', i), member)
-        wait_with(entry, member)
-      end
+    check_keys(at, { unhandled = 'zset', waiting = 'hash' })
+    check_lists(lists, count, 'ids', 'scores', 'bodies')
+    return function(entry, i)
+      local member = put_body(at.waiting, value('ids', i), value('bodies', i))
+      redis.call('zadd', at.unhandled, value('scores', i), member)
+      wait_with(entry, member)
+    end
   end
 
   -- To the front of the queue, with their tokens. No attempt is counted. Lists: ids, times, marks: 'lost', 'suspect', ''.
   function outcomes.hand_back(group)
-    local wrong = wrong_keys(at, at.urgent and { ready = 'stream', urgent = 'stream' } or { ready = 'stream' })
-      or wrong_lists(lists, count, 'ids', 'times', 'marks')
-    if wrong then
-      return wrong
-    end
+    check_keys(at, at.urgent and { ready = 'stream', urgent = 'stream' } or { ready = 'stream' })
+    check_lists(lists, count, 'ids', 'times', 'marks')
     -- Every fetch reads `urgent` before `ready`, but a blocked reader waits for `ready` only. It is blocked only when
     -- `ready` has no undelivered entry, and an entry of `ready` is then the first. Readers of a log wait for both.
     local target = at.urgent and #undelivered(at.ready, group, 1) > 0 and at.urgent or at.ready
-    return nil,
-      function(entry, i)
-        local fields = receipts.fields(entry)
-        if fields then
-          fields = returned_fields(fields, value('ids', i), value('times', i), value('marks', i))
-          local returned = redis.call('xadd', target, '*', unpack(fields))
-          if receipts.pass then
-            receipts.pass(entry, receipts.token_of(target, returned))
-          end
-        end
-      end,
-      function()
-        if target == at.urgent then
-          -- Not before the first write: when memory is out, XGROUP CREATE fails, and so would the script.
-          redis.pcall('xgroup', 'create', target, group, '0')
+    return function(entry, i)
+      local fields = receipts.fields(entry)
+      if fields then
+        fields = returned_fields(fields, value('ids', i), value('times', i), value('marks', i))
+        local returned = redis.call('xadd', target, '*', unpack(fields))
+        if receipts.pass then
+          receipts.pass(entry, receipts.token_of(target, returned))
         end
       end
+    end, function()
+      if target == at.urgent then
+        -- Not before the first write: when memory is out, XGROUP CREATE fails, and so would the script.
+        redis.pcall('xgroup', 'create', target, group, '0')
+      end
+    end
   end
 
   -- To the dead letters. Where `hold` is set in control, their keys wait until the dead letter is gone. Lists: ids, sizes
