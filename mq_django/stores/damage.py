@@ -56,7 +56,7 @@ class Damage(NamedTuple):
             case "MOVED":
                 return (
                     f"its consumer group was moved by XGROUP SETID from {self.moved_from} to {self.moved_to}, and "
-                    f"{count} messages are skipped; mq seek moves it back"
+                    f"{count} messages are skipped; mq topics seek moves it back"
                 )
             case "MOVED_BACK":
                 return (

@@ -312,7 +312,7 @@ def test_what_is_trimmed_after_a_move_is_seen_before_the_group_has_read_to_the_e
     billing.client.xgroup_setid(log, "billing", entries[to - 1])
     (moved,) = billing.check.find()
     assert (moved.kind, moved.messages) == ("MOVED_BACK" if to < 30 else "MOVED", 10)
-    assert "back to" in str(moved) if to < 30 else "10 messages are skipped; mq seek moves it back" in str(moved)
+    assert "back to" in str(moved) if to < 30 else "10 messages are skipped; mq topics seek moves it back" in str(moved)
     billing.client.xtrim(log, maxlen=40, approximate=False)
     assert billing.found() == [("LOST", 60 - to)]
     billing.ack(billing.take(5))

@@ -170,7 +170,7 @@ _ABOUT: dict[OutboxProblem, tuple[str, Level, str]] = {
     "late": (
         "D604",
         "warning",
-        "A relay runs in each runconsumer without --no-relay, and as manage.py mq relay. Its log says what fails.",
+        "A relay runs in each runconsumer without --no-relay, and as mq outbox --relay. Its log says what fails.",
     ),
     "set aside": (
         "D605",

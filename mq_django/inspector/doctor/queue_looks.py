@@ -184,7 +184,7 @@ def _of_groups(facts: QueueFacts) -> Iterator[DoctorFinding]:
                 seen=f"The group {escape(group.queue)} is {counted(group.behind, 'message')} behind, {group.share:.0%} "
                 f"of what its topic keeps.{until}",
                 advice=f"Start more consumers (manage.py runconsumer {group.queue}), or raise RETENTION of the topic. "
-                f"If nobody needs the group: manage.py mq unsubscribe {group.queue}",
+                f"If nobody needs the group: manage.py mq topics unsubscribe {group.queue}",
             )
 
 
@@ -203,8 +203,8 @@ def _of_unhandled(facts: QueueFacts) -> Iterator[DoctorFinding]:
             code="D306",
             level="warning",
             seen=f"Messages have names that no consumer has a handler for: {counts}.",
-            advice="See their names with: manage.py mq peek QUEUE unhandled. Deploy the handlers, or delete the "
-            "messages: manage.py mq purge QUEUE unhandled --yes",
+            advice="See their names with: manage.py mq find QUEUE --state unhandled. Deploy the handlers, or delete "
+            "the messages: manage.py mq purge QUEUE --state unhandled --yes",
         )
 
 
