@@ -99,7 +99,7 @@ def _rate(contender: Contender) -> float:
     """Have a relay publish many rows, and return how many in a second."""
     with Trial(contender) as trial:
         _write(trial, "fill", ROWS)
-        command = [sys.executable, "-m", "django", "mq", "relay"]
+        command = [sys.executable, "-m", "django", "mq", "outbox", "--relay"]
         with Tree(command, trial.environment(), trial.log):
             return relay_rate(trial.remaining, ROWS)
 

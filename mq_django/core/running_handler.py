@@ -282,7 +282,7 @@ place: ContextVar[Interruptible | None] = ContextVar("mq_django_place", default=
 
 
 def is_cancelled() -> bool:
-    """Return whether the running handler was cancelled: `Queue.cancel()` with `running=True`, the admin or `mq cancel`.
+    """Return whether the running handler was cancelled: `Queue.cancel()` with `running=True`, the admin or `mq purge`.
 
     It reads memory, so that a loop may call it at each step. False outside of handlers.
 

@@ -1,16 +1,20 @@
 """Management commands: `runconsumer` and `mq`.
 
-A verb of `mq` is a `terminal.Verb`: its name, its arguments, and a function that returns a `VerbResult`: JSON values,
-and lines for people. The modules whose names end in verbs declare them, grouped by what they are about:
+`verbs` is the table of the verbs of `mq`: the name of each, its arguments, and the function that does it, whose first
+line of documentation is the help. An argument says which other one it `needs`, and `Verb.run_with()` refuses it without
+that. `commands/mq.py` gives the table to argparse, finds the verb,
+and turns errors into one line and an exit status. A verb of an earlier version says what to write in its place.
 
-    status_verbs, queue_verbs, limit_verbs, topic_verbs, schedule_verbs, workflow_verbs
-    message_verbs, find_verbs, dead_letter_verbs, job_verbs, outbox_verbs
-    consumer_verbs, health_verbs
+A function gets the options and the terminal, and returns a `terminal.VerbResult`: JSON values, and lines for people.
+The functions are in modules by what they are about:
 
-`commands/mq.py` has the table of them, and turns errors into one line and an exit status. Verbs read through the
-inspector, so that they show what the admin's pages show. `listing` reads the messages that the options of a verb
-select, `as_dict` makes JSON of views.
+    queue_verbs (status, pause, resume), limit_verbs (limits, line), repartition_verb
+    message_verbs (find, publish, export), job_verbs (redrive, purge, jobs)
+    process_verbs (consumers, doctor, metrics), schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
 
-A verb that deletes or moves messages shows what it would do, and does it with --yes. A new verb needs a section in
-docs/commands.md and a test.
+They read and act through `mq_django.inspect` and the inspector, so that they show what the admin's pages show.
+`terminal.columns()` makes JSON values of the attributes of a view. A verb that deletes or moves messages says what it
+would do, and does it with --yes. None asks a question, and none reads a key of its own.
+
+A new verb needs a line in the table, a section in docs/commands.md and a test.
 """

@@ -94,5 +94,5 @@ def cursor(text: str) -> str:
     if not re.fullmatch(
         r"(?:[0-9]{1,5}/|(?:[0-9]{1,5}/)?(?:[a-z]+\.)?[0-9]{1,20}(?:-[0-9]{1,20}(?:\.[0-9]{1,20})?)?)", text
     ):
-        raise argparse.ArgumentTypeError(f"what `mq peek` printed after --after, not {text!r}")
+        raise argparse.ArgumentTypeError(f"what `mq find` printed after --after, not {text!r}")
     return text

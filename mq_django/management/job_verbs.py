@@ -1,162 +1,194 @@
-"""The verb `jobs` of the command `mq`: show, watch and cancel background jobs."""
+"""The verbs `redrive`, `purge` and `jobs` of the command `mq`: what changes messages, and its background jobs.
 
-import argparse
+An action on all messages that match runs as a job in this process: the admin shows it, and consumers continue it if
+this process is killed.
+"""
+
+import sys
 import time
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from django.core.management.base import CommandError
 
-from mq_django import inspector
+from mq_django import inspect
 from mq_django.consumers.supervisor.redriver import work_here
-from mq_django.core.filters import NOTHING, Filter
+from mq_django.core.filters import NOTHING
 from mq_django.core.ids import token
-from mq_django.inspector import jobs
+from mq_django.core.texts import escape
+from mq_django.errors import DecodeError
+from mq_django.inspector import jobs, moves
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import BackgroundJob, JobPlace
 from mq_django.inspector.message_views import MessageView, moment_text
-from mq_django.inspector.queues import quick_stats, require_queue
-from mq_django.management.argument_types import whole
-from mq_django.management.listing import filter_of, scans
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
+from mq_django.inspector.queues import quick_stats
+from mq_django.management.message_verbs import SELECTING, filter_of, scans
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table, user_name, with_away
+
+REMOVABLE = ("ready", "delayed", "unhandled", "parked", "dead")
 
 #: Seconds between two looks at a job.
 INTERVAL = 1.0
 
-#: The columns of the table.
-_SHOWN = ("queue", "place", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
-
-
-def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of the verb."""
-    actions = parser.add_subparsers(dest="action", metavar="list|watch|cancel")
-    listing = add_parser(actions, "list", "Show the running jobs of all queues, or also the last ones of a queue.")
-    listing.add_argument("--queue", help="Show the running jobs of this queue, or its last ones of the past week.")
-    watching = add_parser(actions, "watch", "Follow the job of a queue until it ends. Ctrl-C does not cancel it.")
-    cancelling = add_parser(actions, "cancel", "Cancel the running job of a queue. What it has done stays.")
-    for each in (watching, cancelling):
-        each.add_argument("queue", help="A queue, or the group of a topic as topic:group.")
-        each.add_argument(
-            "place",
-            nargs="?",
-            choices=get_args(JobPlace),
-            default="dead",
-            help="The messages that the job is on. Default: dead.",
-        )
-
-
-def run(options: Options, terminal: Terminal) -> VerbResult:
-    """Do an action; without one, list."""
-    match options.get("action") or "list":
-        case "watch":
-            return _watch(options["queue"], options["place"], terminal)
-        case "cancel":
-            if not jobs.cancel(options["queue"], options["place"]):
-                raise CommandError("No job is running.")
-            return VerbResult({"cancelled": True}, ["cancelled"])
-        case _:
-            return _list(options.get("queue"))
-
-
-def _list(queue: str | None) -> VerbResult:
-    if queue is None:
-        views = inspector.overview(minutes=0)
-        found = [(part.name, job) for view in views for part in view.each_part for job in part.jobs]
-        away = {name: error for view in views for name, error in view.errors.items()}
-    else:
-        require_queue(queue)
-        found = [(queue, job) for job in jobs.look_all(queue).values()]
-        away = {}
-    rows: list[dict[str, Any]] = [_row(name, job) for name, job in found]
-    lines = table([_cells(row) for row in rows]) or ["No jobs."]
-    rows += ({"queue": name, "error": error} for name, error in away.items())
-    return VerbResult(rows, lines, away_text(away))
-
-
-def _watch(queue: str, place: JobPlace, terminal: Terminal) -> VerbResult:
-    try:
-        while (found := jobs.look(queue, place)) is not None and found.state == "running":
-            paced = jobs.pace_of(found)
-            left = f", about {paced[1] // 1000} s left" if paced else ""
-            done = f"{found.done} {_done(found)}, {found.looked} of {found.total} scanned{left}"
-            terminal.progress(found.looked, found.total, done)
-            time.sleep(INTERVAL)
-    except KeyboardInterrupt:
-        terminal.report("The job continues.")
-    terminal.end_progress()
-    found = jobs.look(queue, place)
-    if found is None:
-        raise CommandError("There is no job.")
-    line = f"{found.state}: {found.done} {_done(found)}, {found.looked} of {found.total} scanned"
-    line += "".join(f", {count} {word}" for word in ("missing", "refused") if (count := getattr(found, word)))
-    return VerbResult(_row(queue, found), [line], code=1 if found.state == "cancelled" else 0)
-
-
-def _done(job: BackgroundJob) -> str:
-    return {"redrive": "redriven", "move": "moved", "delete": "deleted"}[job.order.what]
-
-
-def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
-    paced = jobs.pace_of(job)
-    return {
-        "queue": queue,
-        "place": job.order.place,
-        "what": job.order.what,
-        "target": job.order.target or None,
-        "state": job.state,
-        "filter": job.order.criteria.as_dict(),
-        "scanned": job.looked,
-        "total": job.total,
-        "done": job.done,
-        "missing": job.missing,
-        "refused": job.refused,
-        "rate": job.rate or None,
-        "left_s": None if paced is None else paced[1] // 1000,
-        "who": job.order.who,
-        "since": moment_text(job.since_ms),
-        "changed": moment_text(job.changed_ms),
-        "worker": job.worker or None,
-    }
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    terms = " ".join(f"{name}={value}" for name, value in row["filter"].items())
-    what = f"move to {row['target']}" if row["target"] else row["what"]
-    return {**{name: row[name] for name in _SHOWN}, "what": what, "filter": terms or None}
-
-
-VERBS = (Verb("jobs", "Show background jobs; watch and cancel them.", run, add_actions),)
-
-# Actions on all messages that match: their preview, and the background job that does them.
-
 #: Matching messages that a preview counts at most, and shows.
 MAX_COUNTED, EXAMPLES = 10_000, 5
 
+#: Names without a handler that a preview shows.
+MAX_NAMES = 5
 
-def add_job_options(parser: argparse.ArgumentParser, *, when: str = "") -> None:
-    """Add the options of an action on all messages that match. `when` says which other option they need."""
-    start = f"{when}: " if when else ""
+#: What `--errors` shows in place of a name for the dead letters of all further groups.
+OTHERS = "(others)"
 
-    def text(what: str) -> str:
-        return start + (what if when else what.capitalize())
+#: What each action has done.
+DONE = {"redrive": "redriven", "move": "moved", "delete": "deleted"}
 
-    show = "show only how many messages match, and the first of them."
-    parser.add_argument("--dry-run", action="store_true", help=text(show))
-    parser.add_argument("--rate", type=whole, help=text("limit in messages per second."))
-    background = "run as a background job of the consumers."
-    parser.add_argument("--background", action="store_true", help=text(background))
+#: The columns of the table of jobs.
+_SHOWN = ("queue", "place", "what", "state", "scanned", "total", "done", "rate", "left_s", "who", "since", "filter")
 
 
-def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] | None = None) -> VerbResult:
-    """Return how many messages match, and the first of them. Adds the names of those that were read to `names`."""
-    queue, place, where = options["queue"], _place(options), filter_of(options)
-    total, examples, counted, more = quick_stats(queue).own(place), list[MessageView](), 0, False
-    names = set() if names is None else names
-    scanned = 0
-    for found in scans(queue, place, where, with_log=False):
+def redrive(options: Options, terminal: Terminal) -> VerbResult:
+    """Put dead letters back into their queue or into another one, or show their errors."""
+    queue, ids, target = options["queue"], options["ids"], options["target"]
+    if options["errors"]:
+        return _errors(queue)
+    if bool(ids) == options["all"]:
+        raise CommandError("Give the ids of messages, --all, or --errors.", returncode=2)
+    if options["data"] is not None:
+        return _resubmit(options)
+    if target is not None:
+        moves.check_target(queue, target)
+    if options["all"]:
+        return _all(options, terminal, "redrive" if target is None else "move", "dead")
+    if target is None:
+        return result_of(inspect.redrive(queue, ids), "redriven", ids=len(ids))
+    return result_of(inspect.move(queue, target, ids), "moved", ids=len(ids))
+
+
+def _errors(queue: str) -> VerbResult:
+    """Show the counts of dead letters by name and error."""
+    rows = [
+        {
+            "count": found.count,
+            "name": found.group.name if found.group else None,
+            "error": found.group.error if found.group else None,
+            "last": moment_text(found.buried_ms),
+        }
+        for found in inspect.dead_groups(queue)
+    ]
+    shown = [{**row, "name": OTHERS} if row["name"] is None else row for row in rows]
+    return VerbResult(rows, table(shown) or ["No dead letters."])
+
+
+def _resubmit(options: Options) -> VerbResult:
+    """Put a dead letter back with other data, as a new message."""
+    if len(options["ids"]) != 1 or options["target"] is not None:
+        raise CommandError("--data needs the id of one message, and no --to.", returncode=2)
+    queue, (message_id,), written = options["queue"], options["ids"], options["data"]
+    try:
+        made = inspect.resubmit(queue, message_id, sys.stdin.read() if written == "-" else written)
+    except DecodeError as error:
+        raise CommandError(f"The data is {error}", returncode=2) from error
+    if made is None:
+        raise CommandError(f"Queue {escape(queue)} has no dead letter {escape(message_id)} that can be resubmitted.")
+    return VerbResult({"id": made}, [made])
+
+
+def purge(options: Options, terminal: Terminal) -> VerbResult:
+    """Delete messages: some by their ids, or all in a state that match."""
+    queue, ids, state = options["queue"], options["ids"], options["state"]
+    if ids:
+        return _purge_ids(options)
+    if state is None:
+        raise CommandError("Give the ids of messages, or --state.", returncode=2)
+    if not options["dry_run"]:
+        count, terms = quick_stats(queue).own(state), _filter_text(options)
+        which = f"those of the {count} {state} messages that match {terms}" if terms else f"{count} messages"
+        confirm(options, f"This deletes {escape(which)}.")
+    return _all(options, terminal, "delete", state)
+
+
+def _purge_ids(options: Options) -> VerbResult:
+    """Cancel messages by their ids, or delete dead letters."""
+    queue, ids, is_dead = options["queue"], options["ids"], options["state"] == "dead"
+    if options["state"] is not None and not is_dead:
+        raise CommandError("With ids, --state is dead, or is not given.", returncode=2)
+    if any(options[name] not in (None, False) for name in (*SELECTING, "rate", "background", "dry_run")):
+        raise CommandError("A filter, --rate, --background and --dry-run are for --state without ids.", returncode=2)
+    confirm(options, f"This deletes {len(ids)} {'dead letters' if is_dead else 'messages'}.")
+    if is_dead:
+        return result_of(inspect.delete(queue, ids), "deleted", ids=len(ids))
+    outcome = inspect.cancel(queue, ids, running=options["running"], force=options["force"])
+    result = result_of(outcome, "deleted", ids=len(ids))
+    if not options["running"]:
+        return result
+    lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
+    return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
+
+
+def _filter_text(options: Options) -> str:
+    """Return the options that select messages as they were given; empty without one."""
+    given = {name: options[name] for name in SELECTING if options[name] is not None}
+    texts = {name: " ".join(map(repr, value)) if name == "group" else value for name, value in given.items()}
+    return " and ".join(f"--{name} {text}" for name, text in texts.items())
+
+
+def _all(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace) -> VerbResult:
+    """Do something with all messages that match, or show what would be done."""
+    if options["dry_run"]:
+        return _preview(options, terminal, what, state)
+    queue, done, criteria = options["queue"], DONE[what], filter_of(options, state=state)
+    begun = inspect.start_job(
+        queue,
+        what,
+        state,
+        who=f"{user_name()}, mq",
+        criteria=criteria,
+        rate=options["rate"] or 0,
+        target=options.get("target") or "",
+    )
+    if begun.word == "busy":
+        raise CommandError(f"Another job is running on the {_named(state)} of this queue.")
+    if begun.word == "nothing":
+        return result_of(Outcome(), done)
+    if options["background"]:
+        named = f"{begun.total} {_named(state)}"
+        which = named if criteria == NOTHING else f"those of {named} that match"
+        return VerbResult({"begun": True, "total": begun.total}, [f"started, {which}"])
+    worker = f"mq-{token()}"
+    try:
+        _follow(queue, state, terminal, lambda: min(1.0, work_here(queue, worker, state)), begun.token)
+    except KeyboardInterrupt:
+        inspect.cancel_job(queue, state)
+        terminal.report("cancelled")
+    terminal.end_progress()
+    found = jobs.look(queue, state, token=begun.token)
+    outcome = Outcome() if found is None else Outcome(done=found.done, missing=found.missing, refused=found.refused)
+    return result_of(outcome, done)
+
+
+def _follow(queue: str, state: JobPlace, terminal: Terminal, work: Callable[[], float], begun: str = "") -> None:
+    """Show how far a job is until it ends. `work` returns the seconds until it is called again."""
+    pause = 0.0
+    while (found := jobs.look(queue, state, token=begun)) is not None and found.state == "running":
+        paced = jobs.pace_of(found)
+        left = f", about {paced[1] // 1000} s left" if paced else ""
+        terminal.progress(found.looked, found.total, f"{_so_far(found)}{left}")
+        time.sleep(pause)
+        pause = work()
+
+
+def _so_far(job: BackgroundJob) -> str:
+    return f"{job.done} {DONE[job.order.what]}, {job.looked} of {job.total} scanned"
+
+
+def _preview(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace) -> VerbResult:
+    """Return how many messages match, and the first of them; of a move also those without a handler."""
+    queue, where = options["queue"], filter_of(options, state=state)
+    total, examples, counted, more, scanned = quick_stats(queue).own(state), list[MessageView](), 0, False, 0
+    names = set[str]()
+    for found in scans(queue, state, where, with_log=False):
         examples += found.rows[: EXAMPLES - len(examples)]
-        counted, scanned = counted + len(found.rows), scanned + found.scanned
-        more = bool(found.after)
+        counted, scanned, more = counted + len(found.rows), scanned + found.scanned, bool(found.after)
         names.update(view.name for view in found.rows)
         if where == NOTHING or counted >= MAX_COUNTED:
             break
@@ -164,63 +196,27 @@ def preview(options: Options, terminal: Terminal, done: str, *, names: set[str] 
     terminal.end_progress()
     if where == NOTHING:
         counted, more = total, False
-    rows = [_example(view) for view in examples]
-    what = f"{counted}{' or more' if more else ''} {_named(place)}"
-    lines = [f"{what} would be {done}{'. The first:' if 0 < len(rows) < counted else '.'}", *table(rows)]
-    return VerbResult({"dry_run": True, "count": counted, "at_least": more, "examples": rows}, lines)
+    rows = [
+        {"id": view.id, "name": view.name, **({"error": view.error} if state == "dead" else {})} for view in examples
+    ]
+    target = options.get("target")
+    done = DONE[what] + (f" to {escape(target)}" if target else "")
+    matching = f"{counted}{' or more' if more else ''} {_named(state)}"
+    lines = [f"{matching} would be {done}{'. The first:' if 0 < len(rows) < counted else '.'}", *table(rows)]
+    row = {"dry_run": True, "count": counted, "at_least": more, "examples": rows}
+    if not target:
+        return VerbResult(row, lines)
+    if where == NOTHING:
+        # Only the first messages were read.
+        names |= {group.group.name for group in inspect.dead_groups(queue) if group.group}
+    unhandled = moves.without_handler(target, names - {""})
+    shown = ", ".join(map(escape, unhandled[:MAX_NAMES])) + (", …" if len(unhandled) > MAX_NAMES else "")
+    note = f"Queue {escape(target)} has no handler for {shown}: such messages wait until it has one."
+    return VerbResult({**row, "without_handler": unhandled}, lines, note=note if unhandled else "")
 
 
-def _example(view: MessageView) -> dict[str, str]:
-    error = {"error": view.error} if view.state == "dead" else {}
-    return {"id": view.id, "name": view.name, **error}
-
-
-def _place(options: Options) -> JobPlace:
-    found: JobPlace = options.get("place") or "dead"
-    return found
-
-
-def _named(place: str) -> str:
-    return "dead letters" if place == "dead" else f"{place} messages"
-
-
-def run_job(options: Options, terminal: Terminal, what: jobs.What, done: str) -> VerbResult:
-    """Run a job: the admin shows it, and consumers continue it if this process is killed."""
-    queue, who, place = options["queue"], f"{user_name()}, mq", _place(options)
-    criteria, rate = filter_of(options), options["rate"] or 0
-    target = options.get("target") or ""
-    begun = jobs.begin(queue, what, place, who=who, criteria=criteria, rate=rate, target=target)
-    if begun.word == "busy":
-        raise CommandError(f"Another job is running on the {_named(place)} of this queue.")
-    if begun.word == "nothing":
-        return result_of(Outcome(), done)
-    if options["background"]:
-        return _started(begun.total, place, criteria)
-    return _work(queue, terminal, begun.token, done, place)
-
-
-def _started(total: int, place: str, criteria: Filter) -> VerbResult:
-    named = f"{total} {_named(place)}"
-    which = named if criteria == NOTHING else f"those of {named} that match"
-    return VerbResult({"begun": True, "total": total}, [f"started, {which}"])
-
-
-def _work(queue: str, terminal: Terminal, begun: str, done: str, place: JobPlace) -> VerbResult:
-    worker, pause = f"mq-{token()}", 0.0
-    try:
-        while (found := jobs.look(queue, place, token=begun)) is not None and found.state == "running":
-            line = f"{found.done} {done}, {found.looked} of {found.total} scanned"
-            terminal.progress(found.looked, found.total, line)
-            time.sleep(pause)
-            pause = min(1.0, work_here(queue, worker, place))
-    except KeyboardInterrupt:
-        jobs.cancel(queue, place)
-        terminal.report("cancelled")
-    terminal.end_progress()
-    found = jobs.look(queue, place, token=begun)
-    if found is None:
-        return result_of(Outcome(), done)
-    return result_of(Outcome(done=found.done, missing=found.missing, refused=found.refused), done)
+def _named(state: str) -> str:
+    return "dead letters" if state == "dead" else f"{state} messages"
 
 
 def result_of(outcome: Outcome, done: str, *, ids: int = 0) -> VerbResult:
@@ -229,3 +225,59 @@ def result_of(outcome: Outcome, done: str, *, ids: int = 0) -> VerbResult:
     line = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == done)
     error = f"{outcome.missing} of {ids} ids were not found." if ids and outcome.missing else ""
     return VerbResult(counts, [line], str(outcome.error) if outcome.error is not None else error)
+
+
+# The verb `jobs`.
+
+
+def jobs_list(options: Options, _: Terminal) -> VerbResult:
+    """Show the running jobs of all queues, or also the last ones of a queue."""
+    queue, away = options["queue"], dict[str, str]()
+    if queue is None:
+        views = inspect.queues(minutes=0)
+        found = [(part.name, job) for view in views for part in view.each_part for job in part.jobs]
+        away = {name: error for view in views for name, error in view.errors.items()}
+    else:
+        found = [(queue, job) for job in inspect.jobs(queue).values()]
+    rows = [_row(name, job) for name, job in found]
+    return with_away(rows, table([_cells(row) for row in rows]) or ["No jobs."], away)
+
+
+def jobs_watch(options: Options, terminal: Terminal) -> VerbResult:
+    """Follow the job of a queue until it ends. Ctrl-C does not cancel it."""
+    queue, place = options["queue"], options["place"]
+    try:
+        _follow(queue, place, terminal, lambda: INTERVAL)
+    except KeyboardInterrupt:
+        terminal.report("The job continues.")
+    terminal.end_progress()
+    found = jobs.look(queue, place)
+    if found is None:
+        raise CommandError("There is no job.")
+    more = "".join(f", {count} {word}" for word in ("missing", "refused") if (count := getattr(found, word)))
+    code = 1 if found.state == "cancelled" else 0
+    return VerbResult(_row(queue, found), [f"{found.state}: {_so_far(found)}{more}"], code=code)
+
+
+def jobs_cancel(options: Options, _: Terminal) -> VerbResult:
+    """Cancel the running job of a queue. What it has done stays."""
+    if not inspect.cancel_job(options["queue"], options["place"]):
+        raise CommandError("No job is running.")
+    return VerbResult({"cancelled": True}, ["cancelled"])
+
+
+def _row(queue: str, job: BackgroundJob) -> dict[str, Any]:
+    paced = jobs.pace_of(job)
+    return {
+        "queue": queue,
+        **columns(job.order, "place what target? who"),
+        "filter": job.order.criteria.as_dict(),
+        **columns(job, "state scanned=looked total done missing refused rate? since_ms changed_ms worker?"),
+        "left_s": None if paced is None else paced[1] // 1000,
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    terms = " ".join(f"{name}={value}" for name, value in row["filter"].items())
+    what = f"move to {row['target']}" if row["target"] else row["what"]
+    return {**{name: row[name] for name in _SHOWN}, "what": what, "filter": terms or None}

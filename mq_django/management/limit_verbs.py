@@ -1,6 +1,5 @@
-"""The verb `limits` of the command `mq`: how far the limits of queues are used."""
+"""`mq status --limits`: how far the limits of queues are used; and the verb `line`: what a key waits for."""
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,19 +13,9 @@ from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.inspector import key_lines, plans
 from mq_django.inspector.explain import head_words
 from mq_django.inspector.key_lines import KeyLine, LineHead
-from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.plans import LimitUse
-from mq_django.management.argument_types import page_size
 from mq_django.management.job_verbs import result_of
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("queues", nargs="*", help="Default: all queues with limits.")
-    parser.add_argument(
-        "--keys", type=page_size, default=20, help="The most keys with parked messages of a queue. Default: 20."
-    )
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table, with_away
 
 
 def limits(options: Options, _: Terminal) -> VerbResult:
@@ -45,19 +34,14 @@ def limits(options: Options, _: Terminal) -> VerbResult:
             else:
                 rows.append(_row(found, use))
     errors = {found.name: away[found.connection] for found in configs if found.limits and found.connection in away}
-    lines = list(_lines(rows)) or ["No queue has limits."]
-    rows += ({"queue": name, "error": error} for name, error in errors.items())
-    return VerbResult(rows, lines, away_text(errors))
+    return with_away(rows, [*_lines(rows)] or ["No queue has limits."], errors)
 
 
 def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
     if use is None:
         return {"queue": config.name, "limits": [], "parked": 0, "parked_keys": 0, "keys": [], "noisy": []}
     found, noisy = config.limits, plans.noisiest(config.name) if use.parked else ()
-    counts = [
-        _count("concurrency", found.concurrency, use.concurrent),
-        *_of_keys(found),
-    ]
+    counts = [_count("concurrency", found.concurrency, use.concurrent), *_of_keys(found)]
     rates = [_rate("rate", found.rate, use.granted), _rate("rate of each key", found.key_rate)]
     return {
         "queue": config.name,
@@ -65,13 +49,7 @@ def _row(config: QueueConfig, use: LimitUse | None) -> dict[str, Any]:
         "parked": use.parked,
         "parked_keys": use.keys,
         "keys": [
-            {
-                "key": redact_forms(key.key),
-                "parked": key.parked,
-                "granted": key.granted,
-                "concurrent": key.concurrent,
-                "next_check": moment_text(key.next_check_ms),
-            }
+            {"key": redact_forms(key.key), **columns(key, "parked granted concurrent next_check_ms")}
             for key in use.page
         ],
         "noisy": [{"key": redact_forms(each.key), "share": round(each.share, 3)} for each in noisy],
@@ -121,40 +99,22 @@ def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 # The verb `line` of the command `mq`: what the messages of a key wait for.
 
 
-def add_line_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("key", nargs="?", help="Default: the messages without a key, which take turns with FAIR.")
-    parser.add_argument(
-        "--skip",
-        action="store_true",
-        help="Let the key go on without the message that it waits for, which is then out of order.",
-    )
-    parser.add_argument(
-        "--redrive", action="store_true", help="Redrive the dead letter that the key waits for, in place."
-    )
-    parser.add_argument("--yes", action="store_true", help="With --skip or --redrive: confirm without prompting.")
-
-
 def line(options: Options, _: Terminal) -> VerbResult:
-    """Show the line of a key, or let the key go on."""
-    if options["skip"] and options["redrive"]:
-        raise CommandError("Give --skip or --redrive, not both.", returncode=2)
+    """Show what the messages of a key wait for, or let the key go on."""
     found = key_lines.key_line(options["queue"], options["key"])
     if options["skip"]:
-        return _skip(found, is_confirmed=options["yes"])
+        return _skip(found, options)
     if options["redrive"]:
-        return _redrive(found, is_confirmed=options["yes"])
+        return _redrive(found, options)
     return VerbResult(_line_row(found), _line_text(found))
 
 
-def _skip(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
+def _skip(found: KeyLine, options: Options) -> VerbResult:
     head = _head(found)
     if not head.can_be_skipped:
         raise CommandError(f"It cannot be skipped. The next messages wait for {head_words(head, found.now_ms)}")
     name = escape(head.id)
-    if not is_confirmed:
-        what = f"This lets the next messages of the key run before message {name}, which is then out of order."
-        raise CommandError(f"{what} Confirm with --yes.", returncode=2)
+    confirm(options, f"This lets the next messages of the key run before message {name}, which is then out of order.")
     word = key_lines.skip(found.queue, found.hash, head.token)
     if word != "SKIPPED":
         line = key_lines.line_of(found.queue, found.hash)
@@ -166,14 +126,12 @@ def _skip(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
     return VerbResult({"skipped": head.id, "place": head.place}, [said])
 
 
-def _redrive(found: KeyLine, *, is_confirmed: bool) -> VerbResult:
+def _redrive(found: KeyLine, options: Options) -> VerbResult:
     head = _head(found)
     if head.place != "dead":
         waits = f"The next messages wait for {head_words(head, found.now_ms)}"
         raise CommandError(f"There is no dead letter to redrive. {waits}")
-    if not is_confirmed:
-        what = f"This redrives the dead letter {escape(head.id)}, before the other messages of its key."
-        raise CommandError(f"{what} Confirm with --yes.", returncode=2)
+    confirm(options, f"This redrives the dead letter {escape(head.id)}, before the other messages of its key.")
     return result_of(key_lines.redrive_head(found.queue, head), "redriven", ids=1)
 
 
@@ -186,27 +144,9 @@ def _head(found: KeyLine) -> LineHead:
 
 def _line_row(found: KeyLine) -> dict[str, Any]:
     return {
-        "queue": found.queue,
-        "key": found.key or None,
-        "ordered": found.ordered,
-        "parked": found.parked,
-        "first": [
-            {"id": message.id, "name": message.name, "published": moment_text(message.published_ms)}
-            for message in found.first
-        ],
-        "tokens": found.tokens,
-        "heads": [
-            {
-                "id": head.id,
-                "name": head.name,
-                "attempt": head.attempt,
-                "place": head.place,
-                "consumer": head.consumer or None,
-                "since": moment_text(head.since_ms),
-                "due": moment_text(head.due_ms),
-            }
-            for head in found.heads
-        ],
+        **columns(found, "queue key? ordered parked tokens"),
+        "first": [columns(message, "id name published_ms") for message in found.first],
+        "heads": [columns(head, "id name attempt place consumer? since_ms due_ms") for head in found.heads],
     }
 
 
@@ -220,15 +160,3 @@ def _line_text(found: KeyLine) -> Iterator[str]:
         yield ""
     yield from table(row["first"])
     yield f"{found.parked} parked"
-
-
-VERBS = (
-    Verb("limits", "Show the limits of queues and their use.", limits, add_options),
-    Verb(
-        "line",
-        "Show what the messages of a key wait for, or let the key go on.",
-        line,
-        add_line_options,
-        has_queue=True,
-    ),
-)

@@ -1,168 +1,314 @@
-"""The verbs `cancel`, `purge` and `delete` of the command `mq`."""
+"""The verbs `find`, `publish` and `export` of the command `mq`: messages."""
 
-import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar, get_args
 
 from django.core.management.base import CommandError
 
+from mq_django import inspect
 from mq_django.conf import get_config
-from mq_django.core.filters import Filter
+from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.jsontext import loads
+from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.messages import Place
+from mq_django.core.redaction import redact_forms
+from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
-from mq_django.errors import DecodeError
-from mq_django.inspector import actions, dead_letters
-from mq_django.inspector.message_lists import get_message
-from mq_django.inspector.message_lists import messages as list_messages
-from mq_django.inspector.message_views import MessageState, MessageView, exported
-from mq_django.inspector.queues import quick_stats
-from mq_django.management.argument_types import cursor, page_size
-from mq_django.management.as_dict import as_dict
-from mq_django.management.job_verbs import add_job_options, preview, result_of, run_job
-from mq_django.management.listing import PLACES, add_filter, filter_of, filter_text, first, given, scans
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
+from mq_django.errors import DecodeError, UnknownQueue
+from mq_django.inspector import dead_letters, explain
+from mq_django.inspector.message_lists import find_message, messages
+from mq_django.inspector.message_views import (
+    MessageState,
+    MessageView,
+    exported,
+    moment_text,
+    progress_line,
+    progress_of,
+)
+from mq_django.inspector.queues import require_queue
+from mq_django.inspector.readers import Ended, ended
+from mq_django.inspector.stream_reader import Scanned
+from mq_django.inspector.whereabouts import FoundMessageIn, TaskEnding, Whereabouts
+from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, columns, table
 from mq_django.producers import queues
 
-REMOVABLE = ("ready", "delayed", "unhandled", "parked", "dead")
+T = TypeVar("T")
+
+#: The states of the messages of a queue.
+STATES: tuple[MessageState, ...] = tuple(state for state in get_args(MessageState) if state != "log")
+
+#: Messages that one call returns at most.
+BATCH = 500
+
+#: Seconds for which the ready and pending messages of all queues are searched.
+SECONDS = 10.0
+
+#: The options that select messages, by their names in Python.
+SELECTING = ("name", "key", "since", "until", "error", "group")
+
+#: What became of a message, as a sentence with the time.
+_ENDS = {
+    Place.EXPIRED: "It was discarded at {}, because it had expired.",
+    Place.REPLACED: "It was replaced at {} by another message with its unique key.",
+}
 
 
-def add_cancel(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `cancel`."""
-    parser.add_argument("ids", nargs="*", metavar="id", help="A message id, or u: and a unique key.")
-    parser.add_argument(
-        "--place", choices=("delayed", "unhandled", "parked"), help="Instead of ids: all messages of this place."
-    )
-    parser.add_argument(
-        "--running",
-        action="store_true",
-        help="With ids: also messages that are ready or being handled. Consumers do not start them, or interrupt them.",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="With --running: replace the process of a handler that does not end within a second.",
-    )
-    add_filter(parser, when="With --place", dead=False)
-    add_job_options(parser, when="With --place")
-    parser.add_argument("--yes", action="store_true", help="With --place: confirm without prompting.")
+# Read the messages of a state that match a filter. The inspector scans a bounded number of messages in a call, because
+# a page waits for it. A terminal can wait: these functions call it again until there are enough messages.
 
 
-def cancel(options: Options, terminal: Terminal) -> VerbResult:
-    """Cancel messages: some by their ids, or all of a place that match."""
-    ids = options["ids"]
-    if bool(ids) == bool(options["place"]):
-        raise CommandError("Give the ids of messages, or --place.", returncode=2)
-    if options["place"] and options["running"]:
-        raise CommandError("--running needs the ids of messages.", returncode=2)
-    if options["force"] and not options["running"]:
-        raise CommandError("--force needs --running.", returncode=2)
-    if options["place"]:
-        return _remove(options, terminal, "cancelled")
-    if given(options) or options["rate"] or options["background"] or options["dry_run"]:
-        raise CommandError("A filter, --rate, --background and --dry-run need --place.", returncode=2)
-    if not options["running"]:
-        return result_of(actions.cancel(options["queue"], ids), "cancelled", ids=len(ids))
-    outcome = actions.cancel(options["queue"], ids, running=True, force=options["force"])
-    result = result_of(outcome, "cancelled", ids=len(ids))
-    lines = [f"{line}, {outcome.asked} asked to stop" for line in result.lines]
-    return VerbResult({**result.found, "asked": outcome.asked}, lines, result.error)
+def filter_of(options: Options, names: tuple[str, ...] = SELECTING, *, state: str = "dead") -> Filter:
+    """Return the filter of the options. One that cannot be applied is an error: without it all would be selected."""
+    found: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
+    for name in ("name", "key", "error"):
+        # As of an unset variable of a shell.
+        if found.get(name) == "":
+            raise CommandError(f"--{name} is '': omit it, or give it a value.", returncode=2)
+    if "group" in found:
+        found["group"] = FailureGroup(*found["group"])
+    if state != "dead" and found.keys() & {"error", "group"}:
+        raise CommandError("Only dead letters have an error.", returncode=2)
+    for name in ("since", "until"):
+        if name in found:
+            found[f"{name}_ms"] = found.pop(name).ms
+    return Filter(**found)
 
 
-def add_purge(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `purge`."""
-    parser.add_argument("place", choices=REMOVABLE, help="Which messages.")
-    add_filter(parser)
-    add_job_options(parser)
-    parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
+def scans(queue: str, state: MessageState, where: Filter, *, with_log: bool = True) -> Iterator[Scanned[MessageView]]:
+    """Yield the messages that match in parts, to the end of the state; dead letters newest first."""
+    after = ""
+    while True:
+        found = messages(queue, state, where, after=after, limit=BATCH, with_log=with_log)
+        yield found
+        if not found.after:
+            return
+        after = found.after
 
 
-def purge(options: Options, terminal: Terminal) -> VerbResult:
-    """Delete the messages of a place that match."""
-    return _remove(options, terminal, "deleted")
+def first(read: Callable[..., Scanned[T]], *, after: str = "", limit: int) -> Scanned[T]:
+    """Return the first rows that `read` finds, and the cursor to continue from; empty at the end."""
+    rows: list[T] = []
+    scanned = 0
+    while True:
+        found = read(after=after, limit=limit - len(rows))
+        rows += found.rows
+        scanned, after = scanned + found.scanned, found.after
+        if len(rows) == limit or not after:
+            return Scanned(rows, scanned, after)
 
 
-def _remove(options: Options, terminal: Terminal, done: str) -> VerbResult:
-    place = options["place"]
-    if options["dry_run"]:
-        return preview(options, terminal, done)
-    count = quick_stats(options["queue"]).own(place)
-    if not options["yes"]:
-        terms = filter_text(options)
-        which = f"those of the {count} {place} messages that match {terms}" if terms else f"{count} messages"
-        verb = "deletes" if done == "deleted" else "cancels"
-        raise CommandError(f"This {verb} {escape(which)}. Confirm with --yes.", returncode=2)
-    return run_job(options, terminal, "delete", done)
-
-
-def add_delete(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `delete`."""
-    parser.add_argument("ids", nargs="+", metavar="id", help="The id of a message.")
-    parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
-
-
-def delete(options: Options, _: Terminal) -> VerbResult:
-    """Delete dead letters by the ids of their messages."""
-    ids = options["ids"]
-    if not options["yes"]:
-        raise CommandError(f"This deletes {len(ids)} dead letters. Confirm with --yes.", returncode=2)
-    return result_of(dead_letters.delete_messages(options["queue"], ids), "deleted", ids=len(ids))
-
-
-# The verb `peek` of the command `mq`.
-
-
-def add_peek_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("place", choices=PLACES, nargs="?", default="ready", help="Default: ready.")
-    parser.add_argument("--limit", type=page_size, default=10, help="Default: 10. At most 500.")
-    parser.add_argument("--after", type=cursor, help="Continue after the last message of a list.")
-    add_filter(parser)
-
-
-def peek(options: Options, _: Terminal) -> VerbResult:
-    """Show the first messages of a place that match."""
-    read = partial(list_messages, options["queue"], options["place"], filter_of(options))
+def listed(read: Callable[..., Scanned[MessageView]], options: Options) -> VerbResult:
+    """Return a list of the first messages that `read` finds."""
     page = first(read, after=options["after"] or "", limit=options["limit"])
-    rows = list(map(as_dict, page.rows))
+    rows = list(map(_short, page.rows))
     note = f"There are more: --after {page.after}" if page.after and rows else ""
     return VerbResult(rows, table(rows) or ["No messages."], note=note)
 
 
-# The verb `export` of the command `mq`: messages as JSON lines.
+def _short(view: MessageView) -> dict[str, Any]:
+    """Return a message with what its state says about it."""
+    data = view.data if view.has_data else None
+    if view.state == "log":
+        return {"entry": view.ref, "at": moment_text(view.at_ms), "id": view.id, "name": view.name, "data": data}
+    row = {"id": view.id, "name": view.name, "attempt": view.attempt, "data": data}
+    match view.state:
+        case "dead":
+            row |= {"reason": view.reason, "error": view.error}
+        case "handled":
+            took = None if view.seconds is None else round(view.seconds, 6)
+            row |= {"ending": view.ending, "at": moment_text(view.at_ms), "seconds": took}
+            row["consumer"] = view.consumer or None
+        case "pending":
+            row |= {"consumer": view.consumer, "held_s": view.held_ms // 1000}
+        case "delayed" | "unhandled" | "parked":
+            row["due"] = moment_text(view.at_ms)
+    return row
 
 
-def add_export_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("place", choices=PLACES, nargs="?", default="dead", help="Default: dead.")
-    add_filter(parser)
+def find(options: Options, _: Terminal) -> VerbResult:
+    """List messages, or show one: where it is, why it is not running, its data and its attempts."""
+    queue, message_id = options["of"], options["id"]
+    if message_id is None and queue is None:
+        raise CommandError("Name a queue, or give the id of a message.", returncode=2)
+    is_id = queue is not None and message_id is None and not (_is_queue(queue) or _selects(options))
+    queue, message_id = (None, queue) if is_id else (queue, message_id)
+    if queue is not None:
+        require_queue(queue)
+    if queue is not None and message_id is None:
+        state: MessageState = options["state"] or "ready"
+        return listed(partial(messages, queue, state, filter_of(options, state=state)), options)
+    if _selects(options):
+        raise CommandError("The options of a list need no id.", returncode=2)
+    search = _search(message_id) if queue is None else _found_in(queue, message_id)
+    rows = [_row(message_id, one) for one in search.found]
+    found = {"found": rows, "not_searched": list(search.not_searched), "errors": dict(search.errors)}
+    return VerbResult(found, _pages(rows), note=_left_out(search))
 
 
-def export(options: Options, terminal: Terminal) -> None:
-    """Print the messages that match, one JSON object a line, as they are read."""
-    queue, place, where = options["queue"], options["place"], filter_of(options)
-    found = dead_letters.every(queue, where) if place == "dead" else _messages(queue, place, where)
-    for view in found:
-        terminal.write(json.dumps(exported(view), ensure_ascii=True))
+def _is_queue(name: str) -> bool:
+    """Return whether it is the name of a queue, or of what may be a group; an id is neither."""
+    try:
+        get_config().queue(name)
+    except UnknownQueue:
+        return False
+    return True
 
 
-def _messages(queue: str, state: MessageState, where: Filter) -> Iterator[MessageView]:
-    for part in get_config().queue(queue).each_part:
-        for found in scans(part.name, state, where):
-            for view in found.rows:
-                yield view if view.has_data else get_message(part.name, state, view.ref) or view
+def _selects(options: Options) -> bool:
+    return any(options[name] is not None for name in ("state", "after", *SELECTING))
 
 
-# The verb `publish` of the command `mq`.
+def _search(message_id: str) -> Whereabouts:
+    """Return where a message is in all queues.
+
+    Raises:
+        CommandError: nothing is known of it.
+    """
+    search = inspect.find_everywhere(message_id, seconds=SECONDS)
+    if search.found:
+        return search
+    what = f"No queue has a message {escape(message_id)}"
+    if left_out := _left_out(search):
+        raise CommandError(f"{what} in what was searched. {left_out}")
+    raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
 
 
-def add_publish_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("name", help="The name of the message.")
-    parser.add_argument("data", nargs="?", default="null", help="JSON. Default: null.")
-    parser.add_argument("--delay", type=float, help="Seconds.")
-    parser.add_argument("--key", help="The key of the message.")
-    parser.add_argument("--unique", help="With --delay: replace a waiting message with the same unique key.")
+def _found_in(queue: str, message_id: str) -> Whereabouts:
+    """Return where a message is in a queue or one of its partitions.
+
+    Raises:
+        CommandError: nothing is known of it.
+    """
+    config, is_unique = get_config().queue(queue), message_id.startswith(UNIQUE_PREFIX)
+    key = message_id.removeprefix(UNIQUE_PREFIX)
+    for part in config.places_by(key) if is_unique else config.places_of(message_id):
+        found = find_message(part.name, message_id) or ended(part.name, message_id)
+        if found is not None:
+            place: Any = found.place.value if isinstance(found, Ended) else found.state
+            one = FoundMessageIn(queue=part.name, place=place, view=found)
+            return Whereabouts(found=[one], not_searched=[], errors={})
+    if is_unique:
+        what = f"no waiting message with the unique key {escape(key)}"
+        raise CommandError(f"Queue {escape(queue)} has {what}. Others are found by their ids.")
+    what = f"Queue {escape(queue)} has no message {escape(message_id)}"
+    raise CommandError(f"{what}: it was handled, cancelled, replaced or purged, or it never existed.")
+
+
+def _left_out(search: Whereabouts) -> str:
+    """Return what was not searched, as sentences; "" if everything was."""
+    sentences = []
+    if search.not_searched:
+        names = ", ".join(map(escape, search.not_searched))
+        sentences.append(f"Not all ready and pending messages were searched in {SECONDS:.0f} s: {names}.")
+    sentences += [f"{escape(queue)} cannot be read: {escape(error)}." for queue, error in search.errors.items()]
+    return " ".join(sentences)
+
+
+def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
+    """Return all that is known of a message in a place."""
+    row: dict[str, Any] = {"queue": one.queue, "place": one.place}
+    match one.view:
+        case Ended() as gone:
+            at = moment_text(gone.ms)
+            return {
+                **row,
+                "id": message_id,
+                "at": at,
+                "why": {"kind": one.place, "sentence": _ENDS[gone.place].format(at)},
+            }
+        case TaskEnding() as task:
+            return {**row, "id": message_id, "name": task.name, "status": task.status, "at": moment_text(task.ms)}
+    if one.place == "log":
+        return {**row, **_short(one.view)}
+    whole = inspect.get_message(one.queue, one.view.state, one.view.ref) or one.view
+    (progress,) = progress_of([(one.queue, whole.id)])
+    return {**row, "why": _why(one.queue, one.view), **_facts(whole), **progress_fields(progress)}
+
+
+def _why(queue: str, found: MessageView) -> dict[str, Any]:
+    """Return why a message is not running: the kind of the cause, its numbers and a sentence."""
+    if found.state in ("dead", "handled"):
+        return {"kind": found.ending or "dead", "sentence": explain.ending_of(found)}
+    cause = explain.cause_of(found, inspect.queue(queue))
+    numbers = {"count": cause.count, "most": cause.most, "ms": cause.ms}
+    texts = {"consumer": cause.consumer, "key": redact_forms(cause.key)}
+    return {
+        "kind": cause.kind,
+        "sentence": explain.why(cause, name=found.name, can_see_data=True),
+        **{name: value for name, value in {**numbers, **texts}.items() if value},
+    }
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any]:
+    """Return what a handler has reported; nothing if it does not report."""
+    return {} if progress is None else {"progress": columns(progress, "done total note attempt at_ms")}
+
+
+def _facts(found: MessageView) -> dict[str, Any]:
+    row, at = _about(found), moment_text(found.at_ms)
+    match found.state:
+        case "dead":
+            row |= {"reason": found.reason, "error": found.error, "buried": at}
+        case "handled":
+            took = None if found.seconds is None else round(found.seconds, 6)
+            row |= {"ending": found.ending, "started": moment_text(found.started_ms), "finished": at, "seconds": took}
+            row["consumer"] = found.consumer or None
+        case "ready" | "pending":
+            row |= {"ready": at, "consumer": found.consumer or None}
+        case _:
+            row["due"] = at
+    attempts = [columns(each, "number consumer started_ms finished_ms error traceback?") for each in found.attempts]
+    if not attempts and found.traceback:
+        row["traceback"] = found.traceback
+    return {**row, "data": found.data if found.has_data else None, "attempts": attempts}
+
+
+def _about(message: MessageView) -> dict[str, Any]:
+    row = columns(message, "id name attempt key unique priority? published_ms expires_ms size headers problem?")
+    key = None if message.key is None else redact_forms(message.key)
+    return {**row, "key": key, "headers": dict(message.headers) or None}
+
+
+def _pages(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        yield from _page(row)
+
+
+def _page(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about a message: its attributes, its data and its attempts."""
+    below = ("data", "attempts", "traceback")
+    shown = {name: value for name, value in row.items() if value is not None and name not in below}
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        yield f"{name:<{width}}  {escape(_shown(name, value))}"
+    if "data" in row:
+        yield from _section("data", json.dumps(row["data"], indent=2, ensure_ascii=False))
+    for attempt in row.get("attempts", ()):
+        ended_at = attempt["finished"] or "at an unknown time"
+        who = escape(attempt["consumer"]) or "an unknown consumer"
+        said = f"ended {ended_at} on {who}: {escape(attempt['error'])}"
+        yield from _section(f"attempt {attempt['number']}", attempt["traceback"] or "", said)
+    if row.get("traceback"):
+        yield from _section("traceback", row["traceback"])
+
+
+def _section(heading: str, text: str, *lines: str) -> Iterator[str]:
+    yield ""
+    yield Heading(heading)
+    yield from lines
+    yield from escape(text, lines=True).replace("\t", "    ").splitlines()
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "progress":
+        return progress_line(**value)
+    if name == "why":
+        return str(value["sentence"])
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def publish(options: Options, _: Terminal) -> VerbResult:
@@ -177,11 +323,17 @@ def publish(options: Options, _: Terminal) -> VerbResult:
     return VerbResult({"id": message_id}, [message_id])
 
 
-VERBS = (
-    Verb("cancel", "Cancel waiting messages, or with --running also others.", cancel, add_cancel, has_queue=True),
-    Verb("purge", "Delete the messages of a place.", purge, add_purge, has_queue=True),
-    Verb("delete", "Delete dead letters by their ids.", delete, add_delete, has_queue=True),
-    Verb("peek", "Show the first messages, with secrets replaced.", peek, add_peek_options, has_queue=True),
-    Verb("export", "Print messages as JSON lines, with secrets replaced.", export, add_export_options, has_queue=True),
-    Verb("publish", "Publish a message.", publish, add_publish_options, has_queue=True),
-)
+def export(options: Options, terminal: Terminal) -> None:
+    """Print messages as JSON lines, with secrets replaced."""
+    queue, state = options["queue"], options["state"]
+    where = filter_of(options, state=state)
+    found = dead_letters.every(queue, where) if state == "dead" else _messages(queue, state, where)
+    for view in found:
+        terminal.write(json.dumps(exported(view), ensure_ascii=True))
+
+
+def _messages(queue: str, state: MessageState, where: Filter) -> Iterator[MessageView]:
+    for part in get_config().queue(queue).each_part:
+        for found in scans(part.name, state, where):
+            for view in found.rows:
+                yield view if view.has_data else inspect.get_message(part.name, state, view.ref) or view

@@ -1,6 +1,5 @@
 """The verb `outbox` of the command `mq`: the outboxes of the databases, and what was set aside."""
 
-import argparse
 import signal
 import threading
 import time
@@ -16,68 +15,26 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor.outbox_service import OutboxService, destinations_of, outbox_services
 from mq_django.core.texts import escape, listing, repr_of
 from mq_django.inspector import outbox_rows
-from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.outbox_rows import OutboxRow
 from mq_django.inspector.outbox_views import OutboxView, outbox_databases, outboxes
-from mq_django.management.argument_types import duration, page_size, whole
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.outbox.databases import outbox_aliases
 from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
 
-#: Messages that are shown without --limit.
-SHOWN = 20
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("destination", nargs="?", default="", help="Only messages for this queue or topic.")
-    parser.add_argument(
-        "--database", help="The alias of the database. Default: default; without another option, all databases."
-    )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--waiting", action="store_true", help="List messages that wait for their publication.")
-    what.add_argument("--set-aside", action="store_true", help="List messages that cannot be published.")
-    what.add_argument(
-        "--retry", action="store_true", help="Let messages that were set aside be published again, by --row or --all."
-    )
-    what.add_argument("--discard", action="store_true", help="Delete messages that were set aside, by --row or --all.")
-    what.add_argument(
-        "--republish",
-        action="store_true",
-        help="Publish the messages of a queue again whose rows are kept, because Redis has lost them.",
-    )
-    what.add_argument(
-        "--forget", action="store_true", help="Delete the rows of a queue that are kept: Redis has their messages."
-    )
-    what.add_argument(
-        "--renew",
-        action="store_true",
-        help="Give the outbox of a copied database an identity of its own, and let it go on where it is stopped.",
-    )
-    parser.add_argument(
-        "--row",
-        action="append",
-        type=whole,
-        metavar="NUMBER",
-        help="With --retry or --discard: the number of a row, as --set-aside shows it. May be repeated.",
-    )
-    parser.add_argument("--all", action="store_true", help="With --retry or --discard: all that were set aside.")
-    parser.add_argument("--yes", action="store_true", help="Confirm what deletes or publishes, without prompting.")
-    parser.add_argument("--after", type=whole, default=0, metavar="NUMBER", help="List rows after this one.")
-    parser.add_argument("--limit", type=page_size, default=SHOWN, help=f"Default: {SHOWN} messages. At most 500.")
-
-
-def outbox(options: Options, _: Terminal) -> VerbResult:
-    """Show the outboxes, list messages of one, or act on those that were set aside."""
+def outbox(options: Options, terminal: Terminal) -> VerbResult | None:
+    """Show the outboxes, publish what waits, and retry or discard what cannot be published."""
     given = options["database"]
+    if options["relay"]:
+        if options["destination"] or given is not None:
+            raise CommandError("--relay publishes the rows of all databases.", returncode=2)
+        return _relay(options, terminal)
     options = {**options, "database": DEFAULT_DB_ALIAS if given is None else given}
     if options["renew"]:
-        return _renew(options["database"], is_confirmed=options["yes"])
+        return _renew(options)
     if options["republish"] or options["forget"]:
         return _act_on_retained(options)
     acts = options["retry"] or options["discard"]
-    if not acts and (options["row"] or options["all"]):
-        raise CommandError("--row and --all need --retry or --discard.", returncode=2)
     if acts and bool(options["row"]) == options["all"]:
         raise CommandError("Give --row, or --all.", returncode=2)
     if not (acts or options["waiting"] or options["set_aside"]):
@@ -93,11 +50,10 @@ def _check_database(alias: str) -> None:
         raise CommandError(message, returncode=2)
 
 
-def _renew(alias: str, *, is_confirmed: bool) -> VerbResult:
+def _renew(options: Options) -> VerbResult:
+    alias = options["database"]
     _check_database(alias)
-    if not is_confirmed:
-        message = f"Stop all relays of {alias} first. This publishes its rows to the same Redis. Confirm with --yes."
-        raise CommandError(message, returncode=2)
+    confirm(options, f"Stop all relays of {alias} first. This publishes its rows to the same Redis.")
     count = outbox_rows.renew(alias)
     return VerbResult({"continued": count}, [f"continued {count}"], "")
 
@@ -107,13 +63,9 @@ def _act_on_retained(options: Options) -> VerbResult:
     queue, alias = get_config().queues.get(options["destination"]), options["database"]
     if queue is None:
         raise CommandError("Name the queue whose rows are kept.", returncode=2)
-    if options["row"] or options["all"]:
-        raise CommandError("--row and --all need --retry or --discard.", returncode=2)
     _check_database(alias)
-    if not options["yes"]:
-        does = "publishes messages again" if options["republish"] else "deletes rows of messages"
-        count = retained_count(alias, queue.name)
-        raise CommandError(f"This {does}, {count} at most. Confirm with --yes.", returncode=2)
+    does = "publishes messages again" if options["republish"] else "deletes rows of messages"
+    confirm(options, f"This {does}, {retained_count(alias, queue.name)} at most.")
     if options["republish"]:
         count, done = republish(alias, queue), "republished"
     else:
@@ -135,16 +87,9 @@ def _overview(destination: str, alias: str | None) -> VerbResult:
 
 
 def _view(view: OutboxView) -> dict[str, Any]:
-    return {
-        "database": view.database,
-        "destination": view.destination or None,
-        "waiting": view.waiting,
-        "oldest_s": None if view.waited_ms is None else view.waited_ms // 1000,
-        "set_aside": view.set_aside,
-        "retained": view.retained,
-        "stopped": view.stopped or None,
-        "error": view.error or None,
-    }
+    seconds = None if view.waited_ms is None else view.waited_ms // 1000
+    row = {**columns(view, "database destination? waiting"), "oldest_s": seconds}
+    return row | columns(view, "set_aside retained stopped? error?")
 
 
 def _list(options: Options) -> VerbResult:
@@ -161,47 +106,29 @@ def _list(options: Options) -> VerbResult:
 
 
 def _row(row: OutboxRow) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "row": row.id,
-        "destination": row.destination,
-        "id": row.message_id,
-        "name": row.name,
-        "published": moment_text(row.published_ms),
-        "due": moment_text(row.due_ms),
-    }
-    if row.failed_ms is not None:
-        shown |= {"set_aside": moment_text(row.failed_ms), "error": row.error}
-    return shown
+    failed = "" if row.failed_ms is None else " set_aside=failed_ms error"
+    return columns(row, f"row=id destination id=message_id name published_ms due_ms{failed}")
 
 
 def _act(options: Options) -> VerbResult:
     rows, database, destination = options["row"] or (), options["database"], options["destination"]
     if options["retry"]:
         count, done = outbox_rows.retry(database, rows, destination=destination), "retried"
-    elif not options["yes"]:
-        which = f"{len(rows)} messages" if rows else "all messages that were set aside"
-        raise CommandError(f"This deletes {which}. Confirm with --yes.", returncode=2)
     else:
+        confirm(options, f"This deletes {f'{len(rows)} messages' if rows else 'all messages that were set aside'}.")
         count, done = outbox_rows.discard(database, rows, destination=destination), "discarded"
     missing = max(0, len(set(rows)) - count)
     error = f"{missing} were not set aside" if missing else ""
     return VerbResult({done: count}, [f"{done} {count}"], error)
 
 
-# The verb `relay` of the command `mq`: publish the rows of outboxes, until it is stopped, or all there are.
+# Its option `--relay`: publish the rows of outboxes, until it is stopped, or all there are.
 
 #: Seconds until a service must have ended its round.
 STOPS = 10.0
 
 
-def add_relay_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("--drain", action="store_true", help="Stop when no row is left but those that were set aside.")
-    what = "With --drain: for how long to try. Default: 60."
-    parser.add_argument("--timeout", type=duration, default=60.0, metavar="SECONDS", help=what)
-
-
-def relay(options: Options, terminal: Terminal) -> VerbResult | None:
+def _relay(options: Options, terminal: Terminal) -> VerbResult | None:
     """Publish the rows of the outboxes of all databases."""
     if options["drain"]:
         return _drain(options["timeout"])
@@ -262,14 +189,3 @@ def _stopped() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-VERBS = (
-    Verb("outbox", "Show the outboxes, and retry or discard what cannot be published.", outbox, add_options),
-    Verb(
-        name="relay",
-        help="Publish the rows of outboxes: until it is stopped, or with --drain until none is left.",
-        run=relay,
-        add_options=add_relay_options,
-    ),
-)

@@ -1,59 +1,289 @@
-"""The verbs `pause` and `resume` of the command `mq`."""
+"""The verbs `status`, `pause` and `resume` of the command `mq`: queues."""
 
-import argparse
+import shutil
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from math import isinf
+from typing import Any, get_args
 
 from django.core.management.base import CommandError
 
-from mq_django.conf import QueueConfig, get_config
-from mq_django.core.keys import GROUP_SEPARATOR
-from mq_django.core.options import MAX_PARTITIONS
-from mq_django.core.texts import escape
-from mq_django.errors import ConnectionLost
+from mq_django import inspect
+from mq_django.conf import get_config
+from mq_django.core import clock
+from mq_django.core.texts import escape, truncate
+from mq_django.core.thresholds import Thresholds
+from mq_django.core.wire import moment
+from mq_django.errors import ConnectionLost, MQError, StoreError
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
-from mq_django.inspector.queues import PartitionRow, partitions
-from mq_django.management.argument_types import duration, whole
-from mq_django.management.as_dict import PLACES
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, away_text, table, user_name
-from mq_django.stores.repartitioning import Repartitioning
-from mq_django.transport.connections import open_wire
+from mq_django.inspector.activity import Activity, NameActivity
+from mq_django.inspector.message_views import moment_text
+from mq_django.inspector.outbox_views import OutboxView, outboxes_of
+from mq_django.inspector.queue_view import RECENT, Problem, QueueView
+from mq_django.inspector.queues import PartitionRow, groups_left_out, partitions
+from mq_django.management.limit_verbs import limits
+from mq_django.management.terminal import (
+    Heading,
+    Options,
+    Terminal,
+    VerbResult,
+    away_text,
+    columns,
+    left_out_text,
+    table,
+    user_name,
+    with_away,
+)
+
+#: The counts of a queue, as its attributes.
+COUNTS = "ready pending delayed unhandled parked dead"
+
+#: What is counted of the messages that pass.
+PASSED = ("published", "handled", "retried", "buried")
+
+#: What the table shows as the name of the total of a queue.
+TOTAL = "(all)"
+
+#: The most hours: the counters are kept for a week.
+MAX_HOURS = 168
+
+#: Sequences for the terminal: use another screen and hide the cursor; undo that; go to the top; clear to the end.
+ENTER, LEAVE, HOME, CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
+#: Clears a line to its end.
+CLEAR_RIGHT = "\x1b[K"
+
+_PROBLEMS = get_args(Problem)
 
 
-def add_pause(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `pause`."""
-    add_queue(parser)
-    parser.add_argument("--reason", default="", help="Shown in the admin and by `mq status` until it is resumed.")
+def status(options: Options, terminal: Terminal) -> VerbResult | None:
+    """Show the number of messages by queue, or how queues are otherwise."""
+    if not options["watch"] or terminal.as_json or not terminal.is_terminal:
+        return _look(options, terminal)
+    terminal.write(ENTER, ending="")
+    try:
+        while True:
+            _draw(options, terminal)
+            time.sleep(options["interval"])
+    except KeyboardInterrupt:
+        return None
+    finally:
+        terminal.write(LEAVE, ending="")
+        terminal.flush()
 
 
-def add_queue(parser: argparse.ArgumentParser) -> None:
-    """Add which queue is meant."""
-    parser.add_argument("queue", nargs="?", help="A queue, or the group of a topic as topic:group.")
-    parser.add_argument("--all", action="store_true", help="All queues and groups of topics.")
+def _look(options: Options, terminal: Terminal) -> VerbResult:
+    looks = {"check": _check, "rates": _rates, "partitions": _partitions}
+    if options["limits"]:
+        return limits(options, terminal)
+    return next((look for name, look in looks.items() if options[name]), _status)(options)
+
+
+def _draw(options: Options, terminal: Terminal) -> None:
+    """Draw what there is over what was drawn before, cut to the size of the terminal."""
+    width, height = shutil.get_terminal_size()
+    try:
+        found = _look(options, terminal)
+        lines = [*found.lines, *filter(None, (found.error, found.note))]
+    except MQError as error:
+        lines = [escape(str(error))]
+    shown = [Heading(moment(clock.now_ms())[:19].replace("T", " ") + " UTC"), "", *lines]
+    cut = [type(line)(truncate(line, width - 1)) for line in shown[: max(1, height - 1)]]
+    if len(shown) > len(cut):
+        cut[-1] = f"{len(shown) - len(cut) + 1} more lines"
+    terminal.write(HOME + "\n".join(terminal.styled(line) + CLEAR_RIGHT for line in cut) + CLEAR, ending="")
+    terminal.flush()
+
+
+def _status(options: Options) -> VerbResult:
+    """Show the messages of queues by their states."""
+    names = options["queues"]
+    views = [inspect.queue(name) for name in names] if names else inspect.queues()
+    if options["watch"]:
+        views = sorted(views, key=_worst_first)
+    found: list[dict[str, Any]] = [
+        {**_queue(view), **({"partitions": list(map(_queue, view.parts))} if names and view.parts else {})}
+        for view in views
+    ]
+    # The partitions of queues that were named have rows of their own.
+    rows = [_row(each) for view in views for each in (view, *(view.parts if names else ()))]
+    lines = table(rows) or ["No queue is configured."]
+    lines += [_busy_line(view) for view in views if view.is_starved]
+    found_outboxes = outboxes_of(names or ())
+    are_several = len({each.database for each in found_outboxes}) > 1
+    lines += [line for each in found_outboxes for line in _outbox_lines(each, is_named=are_several)]
+    return VerbResult(found, lines, away_text(_away(views)), note="" if names else left_out_text(groups_left_out()))
+
+
+def _worst_first(view: QueueView) -> tuple[int, int, str]:
+    worst = min((_PROBLEMS.index(problem) for problem in view.problems()), default=len(_PROBLEMS))
+    return worst, -view.ready, view.name
+
+
+def _away(views: Sequence[QueueView]) -> Mapping[str, str]:
+    return {name: error for view in views for name, error in view.errors.items()}
+
+
+def _queue(view: QueueView) -> dict[str, Any]:
+    """Return a queue as JSON values."""
+    counts = columns(view, f"{COUNTS} consumers=alive fetched")
+    busy, threads = view.threads or (None, None)
+    lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(view)}
+    seconds = None if view.waited_ms is None else view.waited_ms // 1000
+    known = {**columns(view, "paused external"), **counts, **lanes, "oldest_s": seconds}
+    row = {"queue": view.name, **({"error": view.error} if view.error else known), "problems": list(view.problems())}
+    if (pause := view.pause) is not None:
+        since = moment_text(pause.since_ms)
+        row |= {"paused_by": pause.who, "paused_since": since, "paused_reason": pause.reason}
+    return row
+
+
+def _row(view: QueueView) -> dict[str, Any]:
+    """Return the cells of a queue."""
+    found = {"queue": view.name, "state": _state(view), **_queue(view)}
+    return {key: value for key, value in found.items() if key not in ("paused", "external", "busy_with", "fetched")}
+
+
+def _state(view: QueueView) -> str:
+    states = {
+        "paused": view.paused,
+        f"{view.paused_parts} of {len(view.parts)} partitions paused": view.paused_parts and not view.paused,
+        "starved": view.is_starved and not view.paused,
+        "handled by others": view.external and not view.error,
+    }
+    return ", ".join(state for state, applies in states.items() if applies)
+
+
+def _busy_with(view: QueueView) -> dict[str, Any] | None:
+    """Return the handler that holds all threads or coroutines of a queue's consumers while its messages wait."""
+    found = view.blocker
+    if found is None:
+        return None
+    return {"lanes": found.kind, "handler": found.name, "queue": found.queue, "ms": found.ms}
+
+
+def _busy_line(view: QueueView) -> str:
+    found = view.blocker
+    if found is None:
+        return ""
+    lanes = f"all {found.threads} threads" if found.threads else "all coroutines"
+    runs = f"{escape(found.name)} of queue {escape(found.queue)} for {found.ms // 1000} s"
+    return f"{view.name} makes no progress: {lanes} of its consumers are busy with {runs}"
+
+
+def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:
+    """Yield what the outbox of a queue or topic has; nothing while it is empty. `is_named`: with the database."""
+    name = escape(view.destination or view.database)
+    outbox = f"the outbox of database {escape(view.database)}" if is_named and view.destination else "the outbox"
+    if why := view.error or view.stopped:
+        yield f"{name}: {outbox} {'cannot be read' if view.error else 'is stopped'}: {escape(why)}"
+    more = "+" if view.is_more else ""
+    if view.waiting:
+        waited = (view.waited_ms or 0) // 1000
+        yield f"{name}: {view.waiting}{more} in {outbox}, the oldest for {waited} s"
+    if view.set_aside:
+        yield f"{name}: {view.set_aside}{more} in {outbox} cannot be published"
+
+
+def _check(options: Options) -> VerbResult:
+    """Return the problems of queues, and a line for each. Without a server that can be reached, that is the problem."""
+    names = (each.name for each in fields(Thresholds))
+    given = {name: options[name] for name in names if options[name] is not None}
+    thresholds = replace(get_config().thresholds, **given)
+    try:
+        found = inspect.problems(*options["queues"], thresholds=thresholds, ignore=options["ignore"] or ())
+    except StoreError as error:
+        unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
+        return VerbResult([unreachable], [f"[unreadable] {escape(str(error))}"], code=1)
+    lines = [f"[{problem.kind}] {escape(problem.sentence)}" for problem in found]
+    return VerbResult(list(map(asdict, found)), lines or ["OK: no problems."], code=1 if found else 0)
+
+
+def _partitions(options: Options) -> VerbResult:
+    """Show the partitions of queues: what each has, and where it is."""
+    names = options["queues"] or [name for name, config in get_config().queues.items() if config.parts]
+    rows = [_partition(each) for name in names for each in partitions(name)]
+    away = {str(row["partition"]): str(row["error"]) for row in rows if "error" in row}
+    return VerbResult(rows, table(rows) or ["No queue has partitions."], away_text(away))
+
+
+def _partition(found: PartitionRow) -> dict[str, Any]:
+    view = found.view
+    counts: dict[str, Any] = {"error": view.error} if view.error else columns(view, COUNTS)
+    seconds = None if view.waited_ms is None else round(view.waited_ms / 1000, 1)
+    where = {"tag": found.tag, "node": found.node, "preferred": found.preferred}
+    return {"partition": view.name, **counts, "waited_s": seconds, "paused": view.paused, **where}
+
+
+# How many messages are published and handled, and how fast.
+
+
+def _rates(options: Options) -> VerbResult:
+    """Show the counts per minute of all queues, or the counts and times of some by name."""
+    hours, names = options["hours"], options["queues"]
+    if hours and (not names or hours > MAX_HOURS):
+        raise CommandError("--hours needs a queue." if hours <= MAX_HOURS else "--hours: at most 168.", returncode=2)
+    if not names:
+        views = inspect.queues()
+        rows: list[dict[str, Any]] = [_per_minute(view) for view in views if not view.error]
+        lines = table(rows) or ["No queue is configured."]
+        return with_away(rows, lines, _away(views))
+    rows, since = [], None
+    for name in names:
+        # The counters of one hour are by the minute.
+        found = inspect.activity(name, hours=hours) if hours and hours > 1 else inspect.queue(name).activity
+        total = {what: sum(getattr(found, what)) for what in PASSED}
+        rows.append({"queue": name, "name": None, **total, **_times(found)})
+        rows += [
+            {"queue": name, "name": each.name, **{what: getattr(each, what) for what in PASSED}, **_times(each)}
+            for each in found.names
+        ]
+        since = moment_text(found.since_ms)
+    lines = table([{**row, "name": row["name"] or TOTAL} for row in rows])
+    return VerbResult([{**row, "since": since} for row in rows], [*lines, f"Since {since}."])
+
+
+def _per_minute(view: QueueView) -> dict[str, Any]:
+    share = view.error_share
+    return {
+        "queue": view.name,
+        **{f"{what}_min": round(view.activity.per_minute(what), 1) for what in ("published", "handled")},
+        **{f"{what}_{RECENT}min": sum(getattr(view.activity, what)[-RECENT:]) for what in PASSED},
+        "failed_share": None if share is None else round(share, 3),
+    }
+
+
+def _times(found: Activity | NameActivity) -> Mapping[str, float | None]:
+    """Return percentiles of handling times, and of latencies from ready to the handler's start, in seconds."""
+    times = {f"{what}_{p}": getattr(getattr(found, what), p) for what in ("took", "waited") for p in ("p50", "p95")}
+    # JSON has no infinity: the time is in the last bucket, which has no upper bound.
+    return {name: None if at is None or isinf(at) else round(at, 5) for name, at in times.items()}
+
+
+# The verbs `pause` and `resume`.
 
 
 def pause(options: Options, _: Terminal) -> VerbResult:
     """Pause a queue, or all queues."""
-    who, reason, queue = f"{user_name()}, mq", options["reason"], _queue(options)
+    who, reason, queue = f"{user_name()}, mq", options["reason"], _one(options)
     words = ("paused", "was already paused")
     if queue is None:
         return _all(actions.pause_all(who=who, reason=reason), words, paused=True)
-    changed = actions.pause(queue, who=who, reason=reason)
+    changed = inspect.pause(queue, who=who, reason=reason)
     return VerbResult({"paused": True, "changed": changed}, [words[not changed]])
 
 
 def resume(options: Options, _: Terminal) -> VerbResult:
-    """Resume a queue, or all queues."""
-    queue, words = _queue(options), ("resumed", "was not paused")
+    """Resume a paused queue, or all queues."""
+    queue, words = _one(options), ("resumed", "was not paused")
     if queue is None:
         return _all(actions.resume_all(), words, paused=False)
-    changed = actions.resume(queue)
+    changed = inspect.resume(queue)
     return VerbResult({"paused": False, "changed": changed}, [words[not changed]])
 
 
-def _queue(options: Options) -> str | None:
+def _one(options: Options) -> str | None:
     """Return the given queue, or None for all."""
     queue: str | None = options["queue"]
     if (queue is None) != options["all"]:
@@ -73,228 +303,3 @@ def _all(found: Switched, words: tuple[str, str], *, paused: bool) -> VerbResult
     rows = [{"queue": name, "paused": paused, "changed": changes[name]} for name in sorted(changes)]
     lines = table([{"queue": row["queue"], "state": words[not row["changed"]]} for row in rows])
     return VerbResult(rows, lines or ["No queue is configured."])
-
-
-# The verb `repartition` of the command `mq`: another number of partitions for a queue.
-
-#: Seconds between two looks at what handlers still hold.
-LOOK = 0.2
-
-#: Partitions that an error names.
-MAX_NAMED = 5
-
-
-@dataclass(slots=True, kw_only=True)
-class Repartitioned:
-    """What this run of the command has moved."""
-
-    #: Messages, claims of unique keys, and notes of workflows, as far as this process has moved them.
-    moved: int = 0
-    #: Claims of unique keys whose messages had ended, and perhaps had a key: they could not be moved.
-    forgotten: int = 0
-    #: Results of tasks that had ended.
-    results: int = 0
-    #: Schedules whose state, or definition, was in another partition.
-    schedules: int = 0
-    #: Messages that producers have meanwhile published to the queue without partitions.
-    strays: int = 0
-
-
-def add_repartition_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("number", nargs="?", type=whole, help="The new number of partitions; 1: none.")
-    parser.add_argument("--yes", action="store_true", help="Confirm without prompting.")
-    what = "How long to wait for running handlers. Default: 60."
-    parser.add_argument("--timeout", type=duration, default=60.0, metavar="SECONDS", help=what)
-    parser.add_argument("--abort", action="store_true", help="Let consumers go on as before, if nothing has moved.")
-
-
-def repartition(options: Options, terminal: Terminal) -> VerbResult:
-    """Change the number of partitions of a queue, or go on with a change that was interrupted."""
-    config, number = get_config().queue(options["queue"]), options["number"]
-    _check(config, number, is_abort=options["abort"])
-    found = Repartitioning(config, open_wire("chores", config.connection))
-    if options["abort"]:
-        return _abort(found)
-    state, name = found.state, escape(config.name)
-    if state.phase == "open":
-        strays = found.in_plain() if state.recorded == number != 1 else 0
-        if state.recorded == number and not strays:
-            return VerbResult(asdict(Repartitioned()), [f"Queue {name} has this number of partitions already."])
-        _confirm(options, found)
-        found.begin(number, of_plain=strays > 0)
-    elif state.new != number:
-        raise CommandError(
-            f"The number of partitions of queue {name} is being changed from {state.old} to {state.new}. Go on with "
-            f"`mq repartition {name} {state.new}`{_abort_hint(found)}.",
-            returncode=2,
-        )
-    done = _run(found, terminal, options["timeout"])
-    return _result(config, number, done)
-
-
-def _check(config: QueueConfig, number: int | None, *, is_abort: bool) -> None:
-    if (number is None) != is_abort:
-        raise CommandError("Give the new number of partitions, or --abort.", returncode=2)
-    if number is not None and number > MAX_PARTITIONS:
-        raise CommandError(f"A queue has at most {MAX_PARTITIONS} partitions.", returncode=2)
-    if GROUP_SEPARATOR in config.name:
-        raise CommandError(
-            "The number of partitions of a topic does not change. Publish to a topic with another name.", returncode=2
-        )
-    if config.store != "stream":
-        raise CommandError("Queues in RSMQ's format have no partitions.", returncode=2)
-    if config.is_partition:
-        name = escape(config.public_name)
-        raise CommandError(f"{escape(config.name)} is a partition: name the queue, {name}.", returncode=2)
-
-
-def _confirm(options: Options, found: Repartitioning) -> None:
-    if not options["yes"]:
-        name, old, new = escape(options["queue"]), found.state.recorded, options["number"]
-        raise CommandError(
-            f"This closes queue {name}, moves all that is in it from {old} to {new} partitions, and opens it. "
-            f"Processes with another PARTITIONS than {new} can then no longer publish to it. Confirm with --yes.",
-            returncode=2,
-        )
-
-
-def _abort(found: Repartitioning) -> VerbResult:
-    if found.state.phase == "open":
-        return VerbResult({"aborted": False}, ["The number of partitions is not being changed."])
-    if found.state.phase != "pausing":
-        raise CommandError(f"Messages may have moved. Go on: run the command again with {found.state.new}.")
-    found.abort()
-    return VerbResult({"aborted": True}, ["aborted"])
-
-
-def _abort_hint(found: Repartitioning) -> str:
-    return ", or end that with --abort" if found.state.phase == "pausing" else ""
-
-
-def _run(found: Repartitioning, terminal: Terminal, timeout: float) -> Repartitioned:
-    """Go on from the state that the change is in, to the end."""
-    done, who = Repartitioned(), f"{user_name()}, mq"
-    if found.state.phase == "pausing":
-        found.pause(who)
-        _wait(found, terminal, timeout)
-        found.close(who)
-    if found.state.phase == "taking":
-        found.close(who)
-        _take(found, terminal, timeout)
-    if found.state.phase == "putting":
-        _put(found, terminal, done)
-        done.results = found.copy_results()
-        done.schedules = found.move_schedules()
-    is_of_plain = found.state.old == 1
-    found.open()
-    terminal.end_progress()
-    done.strays = found.in_plain() if is_of_plain else 0
-    return done
-
-
-def _wait(found: Repartitioning, terminal: Terminal, timeout: float) -> None:
-    """Wait until consumers hold no messages."""
-    ends = time.monotonic() + timeout
-    while held := found.held():
-        total = sum(count for consumers in held.values() for count in consumers.values())
-        if time.monotonic() > ends:
-            raise CommandError(_held_text(found, held, total, timeout))
-        terminal.progress(0, total, f"waiting for {total} messages that consumers hold")
-        time.sleep(LOOK)
-
-
-def _held_text(found: Repartitioning, held: dict[str, dict[str, int]], total: int, timeout: float) -> str:
-    parts = [
-        f"{escape(part)}: " + ", ".join(f"{count} by {escape(consumer)}" for consumer, count in consumers.items())
-        for part, consumers in list(held.items())[:MAX_NAMED]
-    ]
-    more = "; …" if len(held) > MAX_NAMED else ""
-    again = f"Go on with `mq repartition {escape(found.old.name)} {found.state.new}`{_abort_hint(found)}."
-    who = "; ".join(parts) + more
-    return (
-        f"After {timeout:g} s consumers still hold {total} messages ({who}). The queue stays paused. {again} Messages "
-        "of consumers that died return when a `runconsumer` of the queue has noticed that."
-    )
-
-
-def _take(found: Repartitioning, terminal: Terminal, timeout: float) -> None:
-    """Put everything on its way. Consumers hold nothing, except after somebody has resumed the queue meanwhile."""
-    total = 0
-    while True:
-        taken, left, held = found.take()
-        total += taken
-        if not (taken or left or held):
-            break
-        if held and not taken:
-            _wait(found, terminal, timeout)
-        terminal.progress(0, total, f"{total} collected")
-    found.all_taken()
-
-
-def _put(found: Repartitioning, terminal: Terminal, done: Repartitioned) -> None:
-    """Put everything into its new partition."""
-    total = found.left()
-    for part in found.old.each_part:
-        while True:
-            moved, forgotten = found.put(part)
-            if moved == 0:
-                break
-            done.moved += moved - forgotten
-            done.forgotten += forgotten
-            terminal.progress(done.moved, total, f"{done.moved} of {total} moved")
-
-
-def _result(config: QueueConfig, number: int, done: Repartitioned) -> VerbResult:
-    name = escape(config.name)
-    counts = f"moved: {done.moved}, results: {done.results}, schedules: {done.schedules}"
-    lines = [f"Queue {name} has {number} partitions now. {counts}"]
-    if done.forgotten:
-        lines.append(f"{done.forgotten} claims of unique keys were forgotten: their messages have ended.")
-    note = ""
-    if done.strays:
-        note = (
-            f"{done.strays} messages were published meanwhile by producers without PARTITIONS. When these have ended, "
-            "run the command again: it moves them."
-        )
-    elif config.partitions != number:
-        note = (
-            f"The settings here say PARTITIONS {config.partitions}: change them to {number} and restart all processes."
-        )
-    return VerbResult(asdict(done), lines, note=note)
-
-
-# The verb `partitions` of the command `mq`.
-
-
-def list_partitions(options: Options, _: Terminal) -> VerbResult:
-    """Show the partitions of a queue: what each has, and where it is."""
-    found = [_row(each) for each in partitions(options["queue"])]
-    away = {str(row["partition"]): str(row["error"]) for row in found if "error" in row}
-    return VerbResult(found, table(found), away_text(away))
-
-
-def _row(found: PartitionRow) -> dict[str, Any]:
-    view = found.view
-    counts: dict[str, Any] = {"error": view.error} if view.error else {place: getattr(view, place) for place in PLACES}
-    seconds = None if view.waited_ms is None else round(view.waited_ms / 1000, 1)
-    where = {"tag": found.tag, "node": found.node, "preferred": found.preferred}
-    return {"partition": view.name, **counts, "waited_s": seconds, "paused": view.paused, **where}
-
-
-def add_partitions_options(_: argparse.ArgumentParser) -> None:
-    """Add no arguments: the queue is all."""
-
-
-VERBS = (
-    Verb("pause", "Pause a queue, or all queues.", pause, add_pause),
-    Verb("resume", "Resume a paused queue, or all queues.", resume, add_queue),
-    Verb(
-        "repartition",
-        "Change the number of partitions of a queue.",
-        repartition,
-        add_repartition_options,
-        has_queue=True,
-    ),
-    Verb("partitions", "Show the partitions of a queue.", list_partitions, add_partitions_options, has_queue=True),
-)

@@ -1,7 +1,6 @@
 """The verb `schedules` of the command `mq`."""
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,130 +8,41 @@ from django.core.management.base import CommandError
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
+from mq_django.core.redaction import redact
 from mq_django.core.texts import escape
 from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.inspector import plans
 from mq_django.inspector.message_views import moment_text
-from mq_django.management.argument_types import page_size
-from mq_django.management.as_dict import as_dict
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, add_parser, away_text, table, user_name
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table, user_name, with_away
 from mq_django.producers.schedules import config_of, schedules
+from mq_django.stores.schedules import ScheduleStatus
 
 #: Schedules of a queue that are listed, the first ones by name. Other programs may have written any number.
 MAX_LISTED = 5000
 
-#: Options of a schedule that are JSON, and their help.
-_JSON = {
-    "data": "Data of the message: JSON.",
-    "args": "Arguments of the task: a JSON list.",
-    "kwargs": "A JSON object.",
-}
-#: The other ones, with their types and help.
-_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
-    "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
-    "every": (float, "Instead of --cron: seconds."),
-    "message": (str, "The name of the message."),
-    "task": (str, "Instead of --message: the path of a task."),
-    "priority": (int, "-100 to 100."),
-    "key": (str, "The key of the message."),
-    "expires": (float, "Seconds after its tick in which a message may be handled."),
-    "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
-    "ends": (str, "The time after which it does not fire."),
-}
+#: The options of a schedule that are JSON.
+JSON_OPTIONS = ("data", "args", "kwargs")
+
+#: What precedes the names of the values of its options.
+PREFIX = "schedule_"
+
+#: The columns of the table.
+_SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "skips", "fired", "problem")
 
 
-def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of the verb."""
-    actions = parser.add_subparsers(
-        dest="action", metavar="list|next|create|change|pause|resume|skip|fire|delete|forget"
-    )
-    listing = add_parser(actions, "list", "Show the schedules of code, settings and run time, with secrets replaced.")
-    listing.add_argument("--queue", help="A queue. Default: all queues.")
-    coming = _named(add_parser(actions, "next", "Show the next times at which a schedule fires."))
-    coming.add_argument("--count", type=page_size, default=5, help="Default: 5. At most 500.")
-    creating = _named(add_parser(actions, "create", "Create a schedule."))
-    creating.add_argument("--paused", action="store_true", help="It does not fire until it is resumed.")
-    changing = _named(add_parser(actions, "change", "Change a schedule that was created at run time."))
-    names = [*_OPTIONS, *_JSON]
-    changing.add_argument("--remove", action="append", choices=names, default=[], help="Remove this option.")
-    for each in (creating, changing):
-        for name, (kind, what) in _OPTIONS.items():
-            each.add_argument(f"--{name}", type=kind, dest=_dest(name), metavar=name.upper(), help=what)
-        for name, what in _JSON.items():
-            each.add_argument(f"--{name}", dest=_dest(name), metavar=name.upper(), help=what)
-    _named(add_parser(actions, "pause", "Pause a schedule."))
-    _named(add_parser(actions, "resume", "Resume a schedule from its next tick on."))
-    skipping = _named(add_parser(actions, "skip", "Let one tick of a schedule pass without a message."))
-    skipping.add_argument(
-        "--tick", metavar="TIME", help="A later tick, such as 2026-11-24T03:00Z. Default: the next one."
-    )
-    skipping.add_argument("--undo", action="store_true", help="Let it fire. Default: the first tick that is skipped.")
-    _named(add_parser(actions, "fire", "Publish the message of a schedule now."))
-    deleting = _named(add_parser(actions, "delete", "Delete a schedule that was created at run time."))
-    forgetting = _named(add_parser(actions, "forget", "Delete the state of a schedule that was removed from the code."))
-    for each in (deleting, forgetting):
-        each.add_argument("--yes", action="store_true", help="Confirm without prompting.")
-
-
-def _dest(option: str) -> str:
-    """Return the name of an option's value. Django has a use of its own for `args`."""
-    return f"schedule_{option}"
-
-
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("name", help="The name of the schedule.")
-    parser.add_argument("--queue", default="default", help="Its queue. Default: default.")
-    return parser
-
-
-def run(options: Options, _: Terminal) -> VerbResult:
-    """Do an action; without one, list."""
-    action, name = options.get("action") or "list", options.get("name", "")
-    if action == "list":
-        return _list(options.get("queue"))
-    queue: str = options["queue"]
-    who = f"{user_name()}, mq"
-    match action:
-        case "create":
-            made = schedules.create(name, queue=queue, by=who, paused=options["paused"], **_given(options))
-            return VerbResult(as_dict(made), ["created"])
-        case "change":
-            changes: Any = {**_given(options), **dict.fromkeys(options["remove"])}
-            if not changes:
-                raise CommandError("Give an option to change, or --remove.", returncode=2)
-            return VerbResult(as_dict(schedules.update(name, queue=queue, by=who, **changes)), ["changed"])
-        case "pause":
-            changed = schedules.pause(name, queue=queue, by=who)
-            return VerbResult({"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
-        case "resume":
-            changed = schedules.resume(name, queue=queue)
-            return VerbResult({"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
-        case "skip":
-            return _skip(name, queue, options["tick"], who, undo=options["undo"])
-        case "fire":
-            message_id = schedules.fire(name, queue=queue)
-            return VerbResult({"id": message_id}, [message_id])
-        case "next":
-            return _next(name, queue, options["count"])
-        case _:
-            remove = {"delete": _delete, "forget": _forget}[action]
-            return remove(name, queue, is_confirmed=options["yes"])
-
-
-def _list(queue: str | None) -> VerbResult:
-    """Show the schedules of a queue, or of all queues: those of a server that cannot be reached have its error."""
+def show(options: Options, _: Terminal) -> VerbResult:
+    """Show the schedules of code, settings and run time, with secrets replaced."""
+    queue = options["queue"]
     if queue is None:
         views, away = _of([config for config in get_config().queues.values() if config.has_schedules])
     else:
         views, away = {queue: plans.schedules(config_of(queue).name, limit=MAX_LISTED)}, {}
-    rows = [as_dict(plan) for view in views.values() for plan in view.found]
+    rows = [_row(plan) for view in views.values() for plan in view.found]
     lines = table([{key: row[key] for key in _SHOWN} for row in rows]) or ["No schedules."]
-    found = [*rows, *({"queue": name, "error": error} for name, error in away.items())]
     more = {name: view.total - len(view.found) for name, view in views.items() if view.total > len(view.found)}
     note = " ".join(f"Queue {name} has {count} more schedules, which are not shown." for name, count in more.items())
-    return VerbResult(found, lines, away_text(away), note=note)
+    return with_away(rows, lines, away, note=note)
 
 
 def _of(configs: Sequence[QueueConfig]) -> tuple[dict[str, plans.Statuses], dict[str, str]]:
@@ -149,63 +59,50 @@ def _of(configs: Sequence[QueueConfig]) -> tuple[dict[str, plans.Statuses], dict
     return found, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
-def _delete(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
-    if not is_confirmed:
-        raise CommandError("The schedule never fires again. Confirm with --yes.", returncode=2)
-    schedules.delete(name, queue=queue)
-    return VerbResult({"deleted": True}, ["deleted"])
+def _row(status: ScheduleStatus) -> dict[str, Any]:
+    """Return a schedule with secrets replaced."""
+    options = {name: redact(value) if name in JSON_OPTIONS else value for name, value in status.options.items()}
+    state = "removed" if status.origin == "removed" else "paused" if status.paused else "on"
+    known = "fired_ms problem? paused_by? paused_ms created_by? created_ms changed_by? changed_ms"
+    return {
+        **columns(status, "queue name origin message next_ms"),
+        "when": None if status.when is None else str(status.when),
+        "state": "invalid" if status.problem else state,
+        "skips": [moment_text(tick.tick_ms) for tick in status.skips],
+        **columns(status, known),
+        "options": options or None,
+    }
 
 
-def _skip(name: str, queue: str, tick: str | None, who: str, *, undo: bool) -> VerbResult:
-    if undo:
-        return _unskip(name, queue, tick)
-    skipped = _text(schedules.skip(name, queue=queue, tick=tick, by=who))
-    status = schedules.get(name, queue=queue)
-    following = moment_text(status.next_ms)
-    what = "is paused" if status.paused else f"fires next at {following}" if following else "has no other tick"
-    return VerbResult({"skipped": skipped, "next": following}, [f"{skipped} is skipped. The schedule {what}."])
+def create(options: Options, _: Terminal) -> VerbResult:
+    """Create a schedule."""
+    paused = options["paused"]
+    made = schedules.create(options["name"], queue=options["queue"], by=_who(), paused=paused, **_given(options))
+    return VerbResult(_row(made), ["created"])
 
 
-def _unskip(name: str, queue: str, tick: str | None) -> VerbResult:
-    found = schedules.unskip(name, queue=queue, tick=tick)
-    if found is None:
-        return VerbResult({"unskipped": None}, ["was not skipped"])
-    return VerbResult({"unskipped": _text(found)}, [f"{_text(found)} is no longer skipped"])
+def change(options: Options, _: Terminal) -> VerbResult:
+    """Change a schedule that was created at run time."""
+    changes: Any = {**_given(options), **dict.fromkeys(options["remove"] or ())}
+    if not changes:
+        raise CommandError("Give an option to change, or --remove.", returncode=2)
+    return VerbResult(
+        _row(schedules.update(options["name"], queue=options["queue"], by=_who(), **changes)), ["changed"]
+    )
 
 
-def _text(tick: datetime) -> str:
-    return moment(round(tick.timestamp() * 1000))
-
-
-def _next(name: str, queue: str, count: int) -> VerbResult:
-    """Show the next ticks, and those that are skipped before the last of them. A paused schedule has none."""
-    found = schedules.get(name, queue=queue)
-    ticks = plans.next_ticks(queue, name, count=count)
-    times = [moment(tick) for tick in ticks]
-    skipped = [moment(skip.tick_ms) for skip in found.skips if ticks and skip.tick_ms < ticks[-1]]
-    lines = sorted([*times, *(f"{time}  skipped" for time in skipped)])
-    why = "It is paused." if found.paused else found.problem or "It has ended."
-    return VerbResult({"queue": queue, "name": name, "next": times, "skipped": skipped}, lines or [escape(why)])
-
-
-def _forget(name: str, queue: str, *, is_confirmed: bool) -> VerbResult:
-    plan = plans.find(queue, name, plans.Origin.REMOVED)
-    if plan is None:
-        raise CommandError(f"Queue {escape(queue)} has no state of a removed schedule {escape(name)}.")
-    if not is_confirmed:
-        raise CommandError("If it returns to the code, it starts anew. Confirm with --yes.", returncode=2)
-    plans.forget(plan)
-    return VerbResult({"forgotten": True}, ["forgotten"])
-
-
-#: The columns of the table.
-_SHOWN = ("queue", "name", "origin", "when", "message", "state", "next", "skips", "fired", "problem")
+def _who() -> str:
+    return f"{user_name()}, mq"
 
 
 def _given(options: Options) -> Any:
     """Return the options of a schedule that were given."""
-    found = {name: options[_dest(name)] for name in (*_OPTIONS, *_JSON) if options[_dest(name)] is not None}
-    for name in found.keys() & _JSON.keys():
+    found = {
+        name.removeprefix(PREFIX): value
+        for name, value in options.items()
+        if name.startswith(PREFIX) and value is not None
+    }
+    for name in found.keys() & {*JSON_OPTIONS}:
         try:
             found[name] = loads(found[name].encode(errors="surrogateescape"))
         except DecodeError as error:
@@ -213,4 +110,68 @@ def _given(options: Options) -> Any:
     return found
 
 
-VERBS = (Verb("schedules", "Show schedules; create, change, pause and delete them.", run, add_actions),)
+def pause(options: Options, _: Terminal) -> VerbResult:
+    """Pause a schedule."""
+    changed = schedules.pause(options["name"], queue=options["queue"], by=_who())
+    return VerbResult({"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
+
+
+def resume(options: Options, _: Terminal) -> VerbResult:
+    """Resume a schedule from its next tick on."""
+    changed = schedules.resume(options["name"], queue=options["queue"])
+    return VerbResult({"paused": False, "changed": changed}, ["resumed" if changed else "was not paused"])
+
+
+def fire(options: Options, _: Terminal) -> VerbResult:
+    """Publish the message of a schedule now."""
+    message_id = schedules.fire(options["name"], queue=options["queue"])
+    return VerbResult({"id": message_id}, [message_id])
+
+
+def delete(options: Options, _: Terminal) -> VerbResult:
+    """Delete a schedule that was created at run time."""
+    confirm(options, "The schedule never fires again.")
+    schedules.delete(options["name"], queue=options["queue"])
+    return VerbResult({"deleted": True}, ["deleted"])
+
+
+def skip(options: Options, _: Terminal) -> VerbResult:
+    """Let one tick of a schedule pass without a message."""
+    name, queue, tick = options["name"], options["queue"], options["tick"]
+    if options["undo"]:
+        found = schedules.unskip(name, queue=queue, tick=tick)
+        if found is None:
+            return VerbResult({"unskipped": None}, ["was not skipped"])
+        return VerbResult({"unskipped": _text(found)}, [f"{_text(found)} is no longer skipped"])
+    skipped = _text(schedules.skip(name, queue=queue, tick=tick, by=_who()))
+    status = schedules.get(name, queue=queue)
+    following = moment_text(status.next_ms)
+    what = "is paused" if status.paused else f"fires next at {following}" if following else "has no other tick"
+    return VerbResult({"skipped": skipped, "next": following}, [f"{skipped} is skipped. The schedule {what}."])
+
+
+def _text(tick: datetime) -> str:
+    return moment(round(tick.timestamp() * 1000))
+
+
+def coming(options: Options, _: Terminal) -> VerbResult:
+    """Show the next times at which a schedule fires."""
+    name, queue = options["name"], options["queue"]
+    found = schedules.get(name, queue=queue)
+    ticks = plans.next_ticks(queue, name, count=options["count"])
+    times = [moment(tick) for tick in ticks]
+    skipped = [moment(skip.tick_ms) for skip in found.skips if ticks and skip.tick_ms < ticks[-1]]
+    lines = sorted([*times, *(f"{time}  skipped" for time in skipped)])
+    why = "It is paused." if found.paused else found.problem or "It has ended."
+    return VerbResult({"queue": queue, "name": name, "next": times, "skipped": skipped}, lines or [escape(why)])
+
+
+def forget(options: Options, _: Terminal) -> VerbResult:
+    """Delete the state of a schedule that was removed from the code."""
+    name, queue = options["name"], options["queue"]
+    plan = plans.find(queue, name, plans.Origin.REMOVED)
+    if plan is None:
+        raise CommandError(f"Queue {escape(queue)} has no state of a removed schedule {escape(name)}.")
+    confirm(options, "If it returns to the code, it starts anew.")
+    plans.forget(plan)
+    return VerbResult({"forgotten": True}, ["forgotten"])

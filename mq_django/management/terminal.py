@@ -1,19 +1,18 @@
 """The output of the command `mq`: lines, JSON, colours and progress."""
 
-import argparse
 import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.management.base import BaseCommand, OutputWrapper
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.core.management.color import Style, no_style
 
 from mq_django.core.texts import escape, truncate
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.message_views import moment_text
 
 #: Seconds between two lines about the progress, if it is not a bar.
 PROGRESS = 2.0
@@ -130,16 +129,6 @@ def left_out_text(more: Mapping[str, int]) -> str:
     return " ".join(f"Topic {name} has {count} more groups, which are not shown." for name, count in more.items())
 
 
-def busy_with(view: QueueView) -> str:
-    """Return which handler holds all lanes of a queue's consumers, as a line; "" if none does."""
-    found = view.blocker
-    if found is None:
-        return ""
-    lanes = f"all {found.threads} threads" if found.threads else "all coroutines"
-    runs = f"{escape(found.name)} of queue {escape(found.queue)} for {found.ms // 1000} s"
-    return f"{view.name} makes no progress: {lanes} of its consumers are busy with {runs}"
-
-
 def _cell(key: str, value: Any) -> str:
     if value is None:
         return EMPTY
@@ -172,39 +161,42 @@ class VerbResult:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """A verb: its name and help, its arguments, and the function that runs it.
+def with_away(
+    rows: Sequence[Mapping[str, Any]],
+    lines: Iterable[str],
+    away: Mapping[str, str],
+    *,
+    of: str = "queue",
+    note: str = "",
+) -> VerbResult:
+    """Return rows, and for each queue or topic that cannot be read its error."""
+    errors = [{of: name, "error": error} for name, error in away.items()]
+    return VerbResult([*rows, *errors], lines, away_text(away), note=note)
 
-    The function gets the options and the terminal. It returns None if it has printed everything itself.
+
+def columns(view: object, names: str) -> dict[str, Any]:
+    """Return attributes of a view as JSON values. A name may be `key=attribute`.
+
+    A time in ms is shown as text under a name without `_ms`. With `?`, an empty value is null.
     """
-
-    name: str
-    help: str
-    run: Callable[[Options, Terminal], VerbResult | None]
-    add_options: Callable[[argparse.ArgumentParser], None] | None = None
-    #: Whether its first argument is a queue, which must exist.
-    has_queue: bool = False
-
-    def add_to(self, verbs: Any) -> None:
-        """Add the verb to the subparsers of the command."""
-        parser = add_parser(verbs, self.name, self.help)
-        if self.has_queue:
-            parser.add_argument("queue", help="A queue, or the group of a topic as topic:group.")
-        if self.add_options is not None:
-            self.add_options(parser)
+    found = {}
+    for each in names.split():
+        key, _, attribute = each.rstrip("?").partition("=")
+        value = getattr(view, attribute or key)
+        if (attribute or key).endswith("_ms"):
+            key, value = key.removesuffix("_ms"), moment_text(value)
+        found[key] = (value or None) if each.endswith("?") else value
+    return found
 
 
-def add_parser(parsers: Any, name: str, what: str) -> argparse.ArgumentParser:
-    """Add the parser of a verb, or of an action of a verb, with the options that all have."""
-    parser: argparse.ArgumentParser = parsers.add_parser(name, help=what, description=what)
-    # Without defaults, which would replace what was given before the verb.
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="Print JSON.")
-    for option in ("--settings", "--pythonpath", "-v"):
-        parser.add_argument(option, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    for option in ("--traceback", "--no-color", "--force-color"):
-        parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    return parser
+def confirm(options: Options, what: str) -> None:
+    """Refuse what was not confirmed.
+
+    Raises:
+        CommandError: --yes is not given.
+    """
+    if not options["yes"]:
+        raise CommandError(f"{what} Confirm with --yes.", returncode=2)
 
 
 # The name of the user of a terminal, for what the admin shows.

@@ -1,18 +1,19 @@
 """The verb `workflows` of the command `mq`: runs of workflows, what can be done with them, and their check."""
 
-import argparse
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 
+from mq_django import inspect
 from mq_django.core.flow_graph import RunProblem, RunProblemKind
 from mq_django.core.texts import escape, repr_of
 from mq_django.inspector import workflow_runs
-from mq_django.inspector.message_views import moment_text
 from mq_django.inspector.run_check import check_runs
+from mq_django.inspector.stream_reader import Scanned
 from mq_django.inspector.workflow_runs import RUN_STATES, STEP_STATES, RunView, StepLine
-from mq_django.management.argument_types import count, page_size
-from mq_django.management.terminal import Options, Terminal, Verb, VerbResult, table
+from mq_django.management.message_verbs import first
+from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.producers import workflow_run
 from mq_django.producers.workflow_run import REPAIRS, repair
 
@@ -20,6 +21,12 @@ from mq_django.producers.workflow_run import REPAIRS, repair
 RUNS, STEPS = 20, 100
 #: Seconds for which `--check` searches queues.
 SECONDS = 60.0
+
+#: What is shown of a run.
+_FACTS = (
+    "run=id name state policy round steps=total done failed skipped running=started started=started_ms finished_ms "
+    "expires_ms unique?"
+)
 
 #: What is wrong with a run, as a sentence.
 PROBLEMS: dict[RunProblemKind, str] = {
@@ -31,35 +38,8 @@ PROBLEMS: dict[RunProblemKind, str] = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("run", nargs="?", help="The id of a run, which is shown with its steps. Default: all runs.")
-    parser.add_argument("--state", help="Only runs in this state; of a run, only steps in this state.")
-    parser.add_argument("--name", default="", help="Only runs of workflows whose name contains this.")
-    parser.add_argument(
-        "--limit", type=page_size, help=f"Default: {RUNS} runs, or {STEPS} steps of a run. At most 500."
-    )
-    act = parser.add_mutually_exclusive_group()
-    act.add_argument("--cancel", action="store_true", help="End the run: no further step starts.")
-    act.add_argument(
-        "--retry", action="store_true", help="Let the run continue that has ended. Failed steps run again."
-    )
-    act.add_argument(
-        "--skip", type=count, metavar="STEP", help="Let the run continue as if this failed step had succeeded."
-    )
-    act.add_argument(
-        "--check",
-        action="store_true",
-        help="Find steps whose messages were deleted or lost, starts that are not published, runs that do not go on.",
-    )
-    parser.add_argument("--repair", action="store_true", help="With --check: repair what was found.")
-    parser.add_argument("--yes", action="store_true", help="Confirm --cancel, --retry or --skip without prompting.")
-
-
 def workflows(options: Options, _: Terminal) -> VerbResult:
-    """Show runs of workflows or one of them, act on one, or check them."""
-    if options["repair"] and not options["check"]:
-        raise CommandError("--repair needs --check.", returncode=2)
+    """Show runs of workflows and their steps, act on a run, or check runs."""
     if options["check"]:
         return _check(options["run"] or "", repairs=options["repair"])
     acts = options["cancel"] or options["retry"] or options["skip"] is not None
@@ -72,7 +52,7 @@ def workflows(options: Options, _: Terminal) -> VerbResult:
 
 
 def _view(run_id: str) -> RunView:
-    view = workflow_runs.run(run_id)
+    view = inspect.run(run_id)
     if view is None:
         raise CommandError(f"There is no run {escape(run_id)[:100]}: it has ended a week ago, or waits for a commit.")
     return view
@@ -86,84 +66,45 @@ def _state(options: Options, known: tuple[str, ...]) -> str:
 
 
 def _list(options: Options) -> VerbResult:
-    state, name, limit = _state(options, RUN_STATES), options["name"], options["limit"] or RUNS
-    rows: list[RunView] = []
-    after = ""
-    while True:
-        found = workflow_runs.look_at_runs(state=state, name=name, after=after, limit=limit - len(rows))
-        rows, after = [*rows, *found.rows], found.after
-        if len(rows) >= limit or not after:
-            break
+    read = partial(inspect.runs, state=_state(options, RUN_STATES), name=options["name"])
+    rows = first(read, limit=options["limit"] or RUNS).rows
     shown = [
         {
-            "run": view.id,
-            "name": view.name,
-            "state": view.state,
+            **columns(view, "run=id name state"),
             "done": f"{view.done}/{view.total}",
-            "failed": view.failed,
-            "running": view.started,
-            "started": moment_text(view.started_ms),
+            **columns(view, "failed running=started started=started_ms"),
         }
         for view in rows
     ]
-    return VerbResult([_as_dict(view) for view in rows], table(shown) or ["No runs."])
-
-
-def _as_dict(view: RunView) -> dict[str, Any]:
-    return {
-        "run": view.id,
-        "name": view.name,
-        "state": view.state,
-        "policy": view.policy,
-        "round": view.round,
-        "steps": view.total,
-        "done": view.done,
-        "failed": view.failed,
-        "skipped": view.skipped,
-        "running": view.started,
-        "started": moment_text(view.started_ms),
-        "finished": moment_text(view.finished_ms),
-        "expires": moment_text(view.expires_ms),
-        "unique": view.unique or None,
-    }
+    return VerbResult([columns(view, _FACTS) for view in rows], table(shown) or ["No runs."])
 
 
 def _show(view: RunView, options: Options) -> VerbResult:
-    state, limit = _state(options, tuple(STEP_STATES.values())), options["limit"] or STEPS
-    steps: list[StepLine] = []
-    after = 0
-    while True:
-        found = workflow_runs.look_at_steps(view, state=state, after=after, limit=limit - len(steps))
-        steps, after = [*steps, *found.rows], int(found.after or 0)
-        if len(steps) >= limit or not after:
-            break
-    rows = [_step(step) for step in steps]
-    facts: dict[str, Any] = _as_dict(view)
+    state = _state(options, tuple(STEP_STATES.values()))
+
+    def read(*, after: str, limit: int) -> Scanned[StepLine]:
+        return inspect.steps(view, state=state, after=int(after or 0), limit=limit)
+
+    found = first(read, limit=options["limit"] or STEPS)
+    rows = [_step(step) for step in found.rows]
+    facts = columns(view, _FACTS)
     if failed := workflow_runs.failure(view.id):
         facts["failure"] = f"step {failed[0]}: {failed[1]}"
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {escape(str(value))}" for name, value in facts.items() if value is not None]
-    more = [f"The first {len(rows)} are shown; --limit shows up to 500."] if after else []
+    more = [f"The first {len(rows)} are shown; --limit shows up to 500."] if found.after else []
     return VerbResult({**facts, "list": rows}, [*lines, "", *(table(rows) or ["No steps."]), *more])
 
 
 def _step(step: StepLine) -> dict[str, Any]:
-    return {
-        "step": step.number,
-        "task": step.task,
-        "queue": step.queue,
-        "state": step.state,
-        "started": moment_text(step.began_ms),
-        "ended": moment_text(step.ended_ms),
-        "seconds": None if step.took is None else round(step.took, 3),
-        "message": step.message_id or None,
-    }
+    seconds = None if step.took is None else round(step.took, 3)
+    row = columns(step, "step=number task queue state started=began_ms ended_ms")
+    return {**row, "seconds": seconds, "message": step.message_id or None}
 
 
 def _act(view: RunView, options: Options) -> VerbResult:
     what = "cancels" if options["cancel"] else "retries" if options["retry"] else f"skips step {options['skip']} of"
-    if not options["yes"]:
-        raise CommandError(f"This {what} run {view.id} of {view.name}. Confirm with --yes.", returncode=2)
+    confirm(options, f"This {what} run {view.id} of {view.name}.")
     if options["cancel"]:
         done = workflow_run.cancel(view.id)
         return VerbResult({"cancelled": done}, ["cancelled" if done else f"was already {escape(view.state)}"])
@@ -196,17 +137,6 @@ def _check(run_id: str, *, repairs: bool) -> VerbResult:
 
 
 def _problem(problem: RunProblem, *, is_repaired: bool) -> dict[str, Any]:
-    return {
-        "problem": problem.kind,
-        "run": problem.run,
-        "step": problem.step or None,
-        "queue": problem.queue or None,
-        "message": problem.message_id or None,
-        "repaired": is_repaired,
-        "sentence": REPAIRS[problem.kind] if is_repaired else PROBLEMS[problem.kind],
-    }
-
-
-VERBS = (
-    Verb("workflows", "Show runs of workflows and their steps, act on a run, or check runs.", workflows, add_options),
-)
+    row = columns(problem, "problem=kind run step? queue? message=message_id?")
+    sentence = REPAIRS[problem.kind] if is_repaired else PROBLEMS[problem.kind]
+    return {**row, "repaired": is_repaired, "sentence": sentence}

@@ -6,7 +6,7 @@ publishes it:
     insertion --commit--> a row --claimed--> published, and marked in Redis --> deleted
                                       | cannot be published: set aside with its error, for an operator
 
-A relay is a service of each supervisor, or `manage.py mq relay`. `relay.DatabaseRelay` looks for rows, and
+A relay is a service of each supervisor, or `manage.py mq outbox --relay`. `relay.DatabaseRelay` looks for rows, and
 `place_relay.PlaceRelay` publishes those of one queue or topic in the order in which they were claimed. Rows commit
 out of their order, so the last number that was published says nothing: each claim gets a number (`claims`), and Redis
 notes which rows of a claim are published (`stores/outbox_marks`). A relay that is killed therefore loses and doubles

@@ -175,7 +175,7 @@ class TransactionStage(Stage):
     def _actor(self, kind: str) -> Actor:
         seed = f"{self.rng.random()}-{next(self._numbers)}"
         command = {
-            "relay": [sys.executable, "-m", "django", "mq", "relay"],
+            "relay": [sys.executable, "-m", "django", "mq", "outbox", "--relay"],
             "writer": [sys.executable, "-m", "tests.chaos.order_writer", seed, str(PACE)],
         }[kind]
         process = subprocess.Popen(

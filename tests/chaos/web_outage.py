@@ -152,7 +152,7 @@ def _processes(connection: str, folder: Path) -> Iterator[int]:
     """Start a web server and a relay, and yield the port."""
     own = {**environment(connection, folder), "CHAOS_HISTORY": ""}
     with (folder / "log").open("ab") as log:
-        relay = [sys.executable, "-m", "django", "mq", "relay"]
+        relay = [sys.executable, "-m", "django", "mq", "outbox", "--relay"]
         web = [sys.executable, "-m", "tests.chaos.web_server"]
         relaying = subprocess.Popen(relay, cwd=ROOT, env=own, stdout=log, stderr=log)
         serving = subprocess.Popen(web, cwd=ROOT, env=own, stdout=subprocess.PIPE, stderr=log, text=True)

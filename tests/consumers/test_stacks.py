@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from mq_django.inspector import processes
 from mq_django.inspector.processes import WAIT, StackRequest, ask_for_stacks, find_process, read_answer
-from mq_django.management import consumer_verbs
+from mq_django.management import process_verbs
 from mq_django.producers import queues, topics
 from mq_django.transport.connections import open_wire
 from mq_django.transport.scripts import command
@@ -84,10 +84,10 @@ def test_threads_and_coroutines_show_where_they_are(
     consumer(3)
     (tmp_path / "go").touch()
     wait_until(lambda: read_answer(ask(who), seconds=0.5) is None)
-    monkeypatch.setattr(consumer_verbs, "WAIT", 0.5)
+    monkeypatch.setattr(process_verbs, "WAIT", 0.5)
     out = StringIO()
     with pytest.raises(CommandError, match=f"{who} did not answer within .* s. A handler may hold the GIL"):
-        call_command("mq", "stack", who, stdout=out)
+        call_command("mq", "consumers", "--stacks", who, stdout=out)
     assert deaf in out.getvalue()
 
 

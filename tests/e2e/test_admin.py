@@ -40,7 +40,7 @@ def test_a_dead_letter_is_opened_redriven_and_handled(busy, window):
     mended = busy.folder / "mended"
     mended.unlink(missing_ok=True)
     message_id = publish(busy, "emails", "fragile", {"user_id": 7, "password": "hunter2"})
-    wait_until(lambda: message_id in busy.manage("mq", "peek", "emails", "dead"), timeout=20)
+    wait_until(lambda: message_id in busy.manage("mq", "find", "emails", "--state", "dead"), timeout=20)
     seen.go()
     seen.expect(" in the last half hour.")
 
@@ -55,7 +55,7 @@ def test_a_dead_letter_is_opened_redriven_and_handled(busy, window):
     seen.expect("1 dead letter was redriven.")
 
     wait_until(lambda: status(busy, "emails")["ready"] == status(busy, "emails")["pending"] == 0, timeout=20)
-    assert message_id not in busy.manage("mq", "peek", "emails", "dead")
+    assert message_id not in busy.manage("mq", "find", "emails", "--state", "dead")
 
 
 def test_a_queue_is_paused_and_a_message_says_why_it_waits(busy, window):
@@ -172,7 +172,7 @@ def test_pictures_are_renewed(full, window):
     phone = window(full, color_scheme="dark", device_scale_factor=2, **PHONE)
     desk.shoot("queues", "", "attention.")
     desk.shoot("queue", "emails/change/", "handled")
-    entry = json.loads(full.manage("mq", "peek", "emails", "dead", "--json"))[0]["id"]
+    entry = json.loads(full.manage("mq", "find", "emails", "--state", "dead", "--json"))[0]["id"]
     desk.go("emails/dead/")
     desk.press(entry)
     desk.expect("the press is jammed")

@@ -90,7 +90,7 @@ def test_a_deploy_in_the_middle_of_an_import_repeats_no_line(office: Shop) -> No
     assert first.wait(28) == 0
     before = office.applied()
     assert 20 < sum(before) < LINES
-    shown = json.loads(office.manage("mq", "find", "default", task, "--json"))
+    (shown,) = json.loads(office.manage("mq", "find", "default", task, "--json"))["found"]
     assert shown["progress"]["done"] == sum(before)
 
     second = office.start()

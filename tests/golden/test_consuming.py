@@ -154,7 +154,7 @@ def redrive(client, namespace):
 
 def move(client, namespace):
     ((_, letter),) = client.xrange(f"{namespace}:{{moved}}:dead")
-    call_command("mq", "move", "moved", "gathered", letter[b"id"].decode())
+    call_command("mq", "redrive", "moved", letter[b"id"].decode(), "--to", "gathered")
 
 
 def test_what_a_consumer_writes(project, redis_url, redis_client, namespace, tmp_path, capsys):

@@ -67,7 +67,7 @@ def seek(group, **options):
 
 
 def seek_by_command(group, *, repeat=False):
-    mq("seek", "orders:billing", "beginning", *["--repeat"] * repeat)
+    mq("topics", "seek", "orders:billing", "beginning", *["--repeat"] * repeat)
     assert outcomes() == [ACK, ACK]
 
 
@@ -76,7 +76,7 @@ def replay(group, **options):
 
 
 def replay_by_command(group, *, repeat=False):
-    mq("replay", "orders:billing", *["--repeat"] * repeat)
+    mq("topics", "replay", "orders:billing", *["--repeat"] * repeat)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_what_comes_again_has_effects_only_when_it_is_asked_to_and_then_once(gro
 
 
 def test_a_dry_run_repeats_nothing(group, effects):
-    mq("seek", "orders:billing", "beginning", "--repeat", "--dry")
+    mq("topics", "seek", "orders:billing", "beginning", "--repeat", "--dry-run")
     assert outcomes() == []
     replay(group, repeat=True, dry=True)
     seek(group)

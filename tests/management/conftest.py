@@ -20,7 +20,7 @@ def _parser(program: str, verb: str, is_from_command_line: bool) -> ArgumentPars
 
 @pytest.fixture(autouse=True)
 def _one_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the parser once for all tests: the options of forty verbs take longer than what most tests do."""
+    """Make the parser once for all tests: the options of all verbs take longer than what most tests do."""
 
     def create_parser(command: Any, program: str, verb: str, **_: Any) -> ArgumentParser:
         return _parser(program, verb, getattr(command, "_called_from_command_line", False))

@@ -1,4 +1,4 @@
-"""`manage.py mq cancel --running`."""
+"""`manage.py mq purge --running`."""
 
 import pytest
 from django.core.management import CommandError
@@ -11,24 +11,25 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 def test_consumers_are_asked_about_what_does_not_wait():
     ready, delayed = publish("emails", "welcome"), publish("emails", "welcome", delay=60)
-    assert mq("cancel", "emails", ready, delayed, "--running") == "1 cancelled, 1 asked to stop\n"
+    assert mq("purge", "emails", ready, delayed, "--running", "--yes") == "1 deleted, 1 asked to stop\n"
     assert store("emails").cancel_requests() == {ready: False}
-    assert mq_json("cancel", "emails", ready, "--running", "--force")["asked"] == 1
+    assert mq_json("purge", "emails", ready, "--running", "--force", "--yes")["asked"] == 1
     assert store("emails").cancel_requests() == {ready: True}
 
 
 def test_a_unique_key_that_nobody_claims_is_an_error():
     with pytest.raises(CommandError, match="1 of 1 ids were not found"):
-        mq("cancel", "emails", "u:nobody", "--running")
+        mq("purge", "emails", "u:nobody", "--running", "--yes")
 
 
 def test_options_that_do_not_fit_are_told():
-    assert "--force needs --running" in refusal("cancel", "emails", "m1", "--force")[0]
-    said, _ = refusal("cancel", "emails", "--place", "delayed", "--running")
-    assert "--running needs the ids of messages" in said
+    assert "--force needs --running" in refusal("purge", "emails", "m1", "--force")[0]
+    assert "not allowed with argument --state" in refusal("purge", "emails", "--state", "delayed", "--running")[0]
+    assert "Give the ids of messages, or --state" in refusal("purge", "emails", "--running", "--yes")[0]
+    assert "With ids, --state is dead" in refusal("purge", "emails", "m1", "--state", "ready", "--yes")[0]
 
 
 def test_a_queue_that_cannot_says_so(mq_settings, namespace):
     mq_settings(QUEUES={"old": {"STORE": "rsmq", "NAMESPACE": f"{namespace}:r"}})
     with pytest.raises(CommandError, match="has RSMQ's format: only waiting messages can be cancelled"):
-        mq("cancel", "old", "m1", "--running")
+        mq("purge", "old", "m1", "--running", "--yes")

@@ -1,4 +1,4 @@
-"""`manage.py mq health`: whether a runconsumer of this machine is ready."""
+"""`manage.py mq doctor --health`: whether a runconsumer of this machine is ready."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from mq_django.conf import get_config
 from mq_django.consumers.machine import Machine, here, started
 from mq_django.inspector.consumers import ALIVE_MS
-from mq_django.management import health_verbs
+from mq_django.management import process_verbs
 from mq_django.stores.members import Members
 from mq_django.transport.connections import TIMEOUTS, close_clients, open_wire
 from tests.slow_wire import SlowWire
@@ -39,7 +39,7 @@ def health(*args):
     """Return the exit code and the sentence."""
     out = StringIO()
     try:
-        call_command("mq", "health", *args, stdout=out)
+        call_command("mq", "doctor", "--health", *args, stdout=out)
     except SystemExit as end:
         return end.code, out.getvalue().strip()
     return 0, out.getvalue().strip()
@@ -95,11 +95,11 @@ def test_housekeeping_counts_if_it_is_asked_for_or_others_handle_the_queue(mq_se
 
 def test_where_machines_have_no_identity_the_host_counts(monkeypatch):
     beat("emails", READY, host=socket.gethostname())
-    monkeypatch.setattr(health_verbs, "here", lambda: None)
+    monkeypatch.setattr(process_verbs, "here", lambda: None)
     assert health("emails")[0] == 0
     beat("emails", READY, host="another")
     assert health("emails")[0] == 1
-    monkeypatch.setattr(health_verbs, "here", lambda: Machine("b", "p"))
+    monkeypatch.setattr(process_verbs, "here", lambda: Machine("b", "p"))
     assert health("emails")[0] == 1
 
 
@@ -117,7 +117,7 @@ def test_a_server_that_does_not_answer_is_an_answer_in_time(monkeypatch):
 
 def test_what_never_answers_is_not_waited_for(monkeypatch):
     released = threading.Event()
-    monkeypatch.setattr("mq_django.inspector.overview", lambda *_, **__: released.wait(30) and [])
+    monkeypatch.setattr("mq_django.inspect.queues", lambda *_, **__: released.wait(30) and [])
     assert health("--timeout", "0.1") == (1, "Redis has not answered within 0.1 s.")
     released.set()
 
@@ -126,7 +126,7 @@ def test_an_error_of_the_program_itself_is_not_hidden_in_a_thread(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("mq_django.inspector.overview", fail)
+    monkeypatch.setattr("mq_django.inspect.queues", fail)
     with pytest.raises(RuntimeError, match="a defect"):
         health()
 

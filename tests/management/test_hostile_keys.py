@@ -13,20 +13,28 @@ QUEUES = {f"q{number}": place for number, place in enumerate(PLACES)}
 WAITING = ("ready", "delayed", "unhandled", "parked", "dead")
 
 OF_A_QUEUE = (
-    *(("peek", "{}", place) for place in WAITING),
-    ("peek", "{}", "pending", "--name", "welcome"),
-    ("peek", "{}", "dead", "--group", "welcome", "ValueError", "--since", "7d"),
-    *(("export", "{}", place) for place in (*WAITING, "pending")),
-    ("errors", "{}"),
+    *(("find", "{}", "--state", place) for place in WAITING),
+    ("find", "{}", "--state", "pending", "--name", "welcome"),
+    ("find", "{}", "--state", "dead", "--group", "welcome", "ValueError", "--since", "7d"),
+    *(("export", "{}", "--state", place) for place in (*WAITING, "pending")),
+    ("redrive", "{}", "--errors"),
     ("jobs", "list", "--queue", "{}"),
-    ("rates", "{}"),
-    ("rates", "{}", "--hours", "48"),
+    ("status", "{}", "--rates"),
+    ("status", "{}", "--rates", "--hours", "48"),
     ("redrive", "{}", "--all", "--dry-run", "--name", "welcome"),
-    ("purge", "{}", "ready", "--dry-run", "--key", "a"),
+    ("purge", "{}", "--state", "ready", "--dry-run", "--key", "a"),
 )
 OF_ALL = (
-    *(("status",), ("jobs",), ("limits",), ("rates",), ("top", "--once"), ("consumers",), ("topics",), ("schedules",)),
-    ("log", "orders"),
+    *(
+        ("status",),
+        ("status", "--limits"),
+        ("status", "--rates"),
+        ("jobs",),
+        ("consumers",),
+        ("topics",),
+        ("schedules",),
+    ),
+    ("topics", "log", "orders"),
 )
 
 

@@ -23,7 +23,7 @@ def test_running_jobs_are_listed_with_what_they_do():
     publish("emails", "welcome", 1, delay=60)
     started = mq("redrive", "emails", "--all", "--name", "welc", "--rate", "5", "--background")
     assert started == "started, those of 3 dead letters that match\n"
-    mq("purge", "emails", "delayed", "--background", "--yes")
+    mq("purge", "emails", "--state", "delayed", "--background", "--yes")
     dead, waiting = mq_json("jobs")
     assert (dead["place"], dead["what"], dead["filter"], dead["rate"]) == ("dead", "redrive", {"name": "welc"}, 5)
     assert (dead["state"], dead["scanned"], dead["total"]) == ("running", 0, 3)
@@ -67,7 +67,7 @@ def test_a_job_is_watched_until_it_ends(monkeypatch):
 def test_what_was_gone_before_the_job_came_to_it_is_told():
     first, *_ = bury_many("emails", 3)
     mq("redrive", "emails", "--all", "--background")
-    mq("delete", "emails", first, "--yes")
+    mq("purge", "emails", first, "--state", "dead", "--yes")
     while work_here("emails", "w1") != IDLE:
         pass
     assert mq("jobs", "watch", "emails") == "finished: 2 redriven, 3 of 3 scanned, 1 missing\n"

@@ -1,4 +1,4 @@
-"""`manage.py mq line`, and what `mq limits` says about order, turns and the keys with the most messages."""
+"""`manage.py mq line`, and what `mq status --limits` says about order, turns and the keys with the most messages."""
 
 import pytest
 from django.core.management import CommandError
@@ -129,12 +129,12 @@ def test_only_a_dead_letter_is_redriven(store):
 
 
 def test_one_of_both(store):
-    with pytest.raises(CommandError, match=r"Give --skip or --redrive, not both."):
+    with pytest.raises(CommandError, match="not allowed with argument --skip"):
         mq("line", "emails", "a", "--skip", "--redrive")
 
 
 def test_limits_shows_order(store):
-    assert mq_json("limits", "emails")[0]["limits"] == [
+    assert mq_json("status", "--limits", "emails")[0]["limits"] == [
         {"limit": "one message of each key at a time, in order", "most": 1, "window_s": None, "used": None}
     ]
 
@@ -144,7 +144,7 @@ def test_limits_shows_turns_and_the_keys_with_the_most_messages(opened):
     for n in range(27):
         publish("emails", "sms", n, key="a" if n % 9 else "b")
     take(store, 2)
-    (found,) = mq_json("limits", "emails")
+    (found,) = mq_json("status", "--limits", "emails")
     assert [limit["limit"] for limit in found["limits"]] == ["concurrency of each key", "keys take turns (big: 5)"]
     assert found["noisy"][0] == {"key": "a", "share": 0.92}
-    assert "emails: key a has about 92 % of the parked messages." in mq("limits")
+    assert "emails: key a has about 92 % of the parked messages." in mq("status", "--limits")

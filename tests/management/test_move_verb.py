@@ -1,4 +1,4 @@
-"""`manage.py mq move`: dead letters into another queue."""
+"""`manage.py mq redrive --to`: dead letters into another queue."""
 
 from io import StringIO
 
@@ -28,11 +28,12 @@ def test_what_cannot_be_done_is_an_error_and_changes_nothing(mq_settings):
         (["emails", "orders", "--all"], "is a topic", 1),
         (["emails", "orders:typo", "m1"], "has no group 'typo'", 1),
         (["orders", "emails", "--all"], "'orders' is a topic", 1),
-        (["emails", "default", "m1", "--name", "remind"], "need --all", 2),
-        (["emails", "default", "m1", "--dry-run"], "need --all", 2),
+        (["emails", "default", "m1", "--name", "remind"], "--name needs --all", 2),
+        (["emails", "default", "m1", "--dry-run"], "--dry-run needs --all", 2),
         (["emails", "default", "--all", "--name", ""], "--name is ''", 2),
     ):
-        said, returned = refusal("move", *arguments)
+        queue, target, *more = arguments
+        said, returned = refusal("redrive", queue, *more, "--to", target)
         assert sentence in said, arguments
         assert returned == code, arguments
     assert (counts(), jobs.look("emails")) == ((1, 0), None)
@@ -43,11 +44,11 @@ def test_a_preview_tells_how_many_and_which_nobody_would_handle():
     bury("emails", "remind", error="SMTPError: refused")
     out, err = StringIO(), StringIO()
 
-    call_command("mq", "move", "emails", "default", "--all", "--dry-run", stdout=out, stderr=err)
+    call_command("mq", "redrive", "emails", "--to", "default", "--all", "--dry-run", stdout=out, stderr=err)
 
     assert out.getvalue().startswith("4 dead letters would be moved to default.")
     assert "Queue default has no handler for remind, welcome: such messages wait until it has one." in err.getvalue()
-    found = mq_json("move", "emails", "default", "--all", "--name", "remind", "--dry-run")
+    found = mq_json("redrive", "emails", "--to", "default", "--all", "--name", "remind", "--dry-run")
     assert (found["count"], found["without_handler"]) == (1, ["remind"])
     assert counts() == (4, 0)
 
@@ -56,13 +57,13 @@ def test_a_preview_names_no_names_if_all_are_handled(mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {"EXTERNAL": True}})
     bury("emails")
     out, err = StringIO(), StringIO()
-    call_command("mq", "move", "emails", "default", "--all", "--dry-run", stdout=out, stderr=err)
+    call_command("mq", "redrive", "emails", "--to", "default", "--all", "--dry-run", stdout=out, stderr=err)
     assert "no handler" not in err.getvalue()
 
 
 def test_jobs_say_where_to():
     bury_many("emails", 3)
-    mq("move", "emails", "default", "--all", "--background", "--rate", "5")
+    mq("redrive", "emails", "--to", "default", "--all", "--background", "--rate", "5")
     (row,) = mq_json("jobs")
     assert (row["what"], row["target"], row["rate"]) == ("move", "default", 5)
     assert "move to default" in mq("jobs")
@@ -72,5 +73,5 @@ def test_a_full_queue_is_an_error_for_ids(mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {"MAX_DEPTH": 1}})
     ids = bury_many("emails", 2)
     with pytest.raises(CommandError, match="Queue 'default' is at its MAX_DEPTH of 1"):
-        mq("move", "emails", "default", *ids)
+        mq("redrive", "emails", *ids, "--to", "default")
     assert counts() == (1, 1)

@@ -15,7 +15,9 @@ from mq_django.core.outcomes import Bury, Expire
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched
+from mq_django.management.commands.mq import Command
 from mq_django.management.terminal import user_name
+from mq_django.management.verbs import MOVED
 from mq_django.stores import open_members
 from mq_django.stores.background_jobs import IDLE
 from mq_django.transport.connections import open_wire
@@ -34,6 +36,12 @@ def mq_json(*args: str) -> Any:
     return json.loads(mq(*args, "--json"))
 
 
+def find_one(*args: str) -> Any:
+    """Return what `mq find` knows of a message, in the one place that has it."""
+    (row,) = mq_json("find", *args)["found"]
+    return row
+
+
 def refusal(*args: str) -> tuple[str, int]:
     """Return why a command is refused, and its exit code; "" and 0 if it is not."""
     try:
@@ -50,25 +58,35 @@ def test_options_stand_before_or_after_the_verb_and_without_one_it_shows_the_sta
     assert mq("status", "--settings", "tests.settings", "--no-color", "-v", "1") == mq("status") == mq()
 
 
+@pytest.mark.parametrize("verb", MOVED)
+def test_a_verb_of_earlier_versions_says_what_to_write(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "mq", "--json", verb, "emails", "--limit", "5"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"There is no verb {verb}. Use: manage.py mq {MOVED[verb]}\n"
+    assert Command().create_parser("manage.py", "mq").parse_args(MOVED[verb].split())
+
+
 def test_find_tells_where_a_message_is():
     delayed = queues["emails"].publish("welcome", {"n": 1}, delay=60, unique="cart:7")
     ready = queues["emails"].publish("welcome", {"n": 2})
     (held,) = take("emails", 1)
     other = queues["emails"].publish("welcome", {"n": 3})
     for asked in (delayed, "u:cart:7"):
-        found = mq_json("find", "emails", asked)
-        assert (found["place"], found["id"], found["data"]) == ("delayed", delayed, {"n": 1})
-    assert mq_json("find", "emails", ready)["place"] == "pending"
-    assert mq_json("find", "emails", other)["place"] == "ready"
-    assert mq("find", "emails", other).splitlines()[0].split()[0] == "place"
+        found = find_one("emails", asked)
+        assert (found["queue"], found["place"], found["id"]) == ("emails", "delayed", delayed)
+        assert found["data"] == {"n": 1}
+    assert find_one("emails", ready)["place"] == "pending"
+    assert find_one("emails", other)["place"] == "ready"
+    assert mq("find", "emails", other).splitlines()[0].split() == ["queue", "emails"]
     settle("emails", [held], Bury("no such user"))
-    assert [mq_json("find", "emails", ready)[what] for what in ("place", "error")] == ["dead", "no such user"]
+    assert [find_one("emails", ready)[what] for what in ("place", "error")] == ["dead", "no such user"]
 
 
 def test_find_tells_what_became_of_a_message():
     message_id = publish("emails", "welcome", 1)
     settle("emails", take("emails", 1), Expire())
-    found = mq_json("find", "emails", message_id)
+    found = find_one("emails", message_id)
     assert (found["place"], found["id"]) == ("expired", message_id)
     assert found["at"].endswith("Z")
     with pytest.raises(
@@ -104,7 +122,7 @@ def test_status_says_who_paused_a_queue_why_and_since_when():
 
 def test_a_queue_or_group_that_does_not_exist_is_an_error(mq_settings, redis_client, namespace):
     mq_settings(TOPICS={"orders": {}})
-    for verb in (["pause"], ["status"], ["peek"], ["redrive", "--all"]):
+    for verb in (["pause"], ["status"], ["find", "--state=ready"], ["redrive", "--all"]):
         assert "No queue 'nope'" in refusal(verb[0], "nope", *verb[1:])[0], verb
         assert "Topic 'orders' has no group 'typo'" in refusal(verb[0], "orders:typo", *verb[1:])[0], verb
     assert not [*redis_client.scan_iter(f"{namespace}*typo*")]
@@ -158,11 +176,12 @@ def test_status_counts_every_queue():
 
     default, emails = mq_json("status")
 
-    assert default == {"queue": "default", "paused": False, "external": False, "busy_with": None} | dict.fromkeys(
+    states = {"paused": False, "external": False, "busy_with": None, "oldest_s": None, "problems": []}
+    assert default == {"queue": "default", **states} | dict.fromkeys(
         ("ready", "pending", "fetched", "delayed", "unhandled", "parked", "dead", "consumers", "threads", "busy"), 0
     )
     assert (emails["ready"], emails["delayed"]) == (1, 1)
-    assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", *["0"] * 6]
+    assert mq("status", "emails").splitlines()[1].split() == ["emails", "-", "1", "0", "1", *["0"] * 7, "unconsumed"]
 
 
 def test_peek_shows_messages_with_their_secrets_replaced():
@@ -174,24 +193,24 @@ def test_peek_shows_messages_with_their_secrets_replaced():
         "delayed": publish("emails", "welcome", data, delay=60),
     }
     for place, message_id in ids.items():
-        (row,) = mq_json("peek", "emails", place)
+        (row,) = mq_json("find", "emails", "--state", place)
         assert (row["id"], row["name"]) == (message_id, "welcome")
         assert row["data"] == {"n": 1, "password": "[redacted]"}
-        assert message_id in mq("peek", "emails", place)
-        assert "hunter2" not in mq("peek", "emails", place)
+        assert message_id in mq("find", "emails", "--state", place)
+        assert "hunter2" not in mq("find", "emails", "--state", place)
 
 
 def test_peek_spells_out_what_would_speak_to_the_terminal():
     publish("emails", "welcome", "\x1b[31m\u202e")
 
-    assert "\\u001b[31m<U+202E>" in mq("peek", "emails")
+    assert "\\u001b[31m<U+202E>" in mq("find", "emails")
 
 
 def test_publish_puts_a_message_in():
     message_id = mq_json("publish", "emails", "welcome", '{"user_id": 7}')["id"]
     mq("publish", "emails", "welcome", "--delay", "60")
 
-    assert mq_json("peek", "emails")[0]["id"] == message_id
+    assert mq_json("find", "emails")[0]["id"] == message_id
     assert inspector.queue("emails").delayed == 1
 
 
@@ -205,7 +224,7 @@ def test_cancel_removes_what_waits():
     publish("emails", "welcome", 1, delay=60, message_id="m1")
     publish("emails", "welcome", 1, delay=60, unique="cart:7")
 
-    assert mq("cancel", "emails", "m1", "u:cart:7") == "2 cancelled\n"
+    assert mq("purge", "emails", "m1", "u:cart:7", "--yes") == "2 deleted\n"
     assert inspector.queue("emails").delayed == 0
 
 
@@ -213,27 +232,28 @@ def test_an_id_that_is_not_there_is_an_error_after_the_others_were_done():
     publish("emails", "welcome", 1, delay=60, message_id="delayed")
     for message_id in ("dead", "moved"):
         bury("emails", "welcome", 1, message_id=message_id)
-    for verb, *queue, message_id in (("cancel", "delayed"), ("redrive", "dead"), ("move", "default", "moved")):
+    acts = (("purge", "delayed", "--yes"), ("redrive", "dead"), ("redrive", "moved", "--to", "default"))
+    for verb, message_id, *options in acts:
         out = StringIO()
         with pytest.raises(CommandError, match="1 of 2 ids were not found") as raised:
-            call_command("mq", verb, "emails", *queue, message_id, "gone", stdout=out)
+            call_command("mq", verb, "emails", message_id, "gone", *options, stdout=out)
         assert raised.value.returncode == 1
         assert "1 missing" in out.getvalue()
 
 
 #: What takes dead letters away, what it says, and where they are then.
-TAKING = [(["redrive", "emails"], "redriven", "emails"), (["move", "emails", "default"], "moved", "default")]
+TAKING = [([], "redriven", "emails"), (["--to", "default"], "moved", "default")]
 
 
-@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
-def test_some_or_all_dead_letters_are_taken_and_never_guessed(verb, said, target):
+@pytest.mark.parametrize(("to", "said", "target"), TAKING)
+def test_some_or_all_dead_letters_are_taken_and_never_guessed(to, said, target):
     ids = bury_many("emails", 3)
 
-    assert mq_json(*verb, ids[0]) == {said: 1, "missing": 0, "refused": 0}
+    assert mq_json("redrive", "emails", ids[0], *to) == {said: 1, "missing": 0, "refused": 0}
     for unclear in ([], [ids[1], "--all"]):
-        why, code = refusal(*verb, *unclear)
+        why, code = refusal("redrive", "emails", *unclear, *to)
         assert ("--all" in why, code) == (True, 2)
-    assert mq(*verb, "--all") == f"2 {said}\n"
+    assert mq("redrive", "emails", "--all", *to) == f"2 {said}\n"
     assert (inspector.queue("emails").dead, inspector.queue(target).ready) == (0, 3)
 
 
@@ -258,26 +278,27 @@ def test_purge_deletes_what_a_filter_finds():
         publish("emails", name, 1)
 
     with pytest.raises(CommandError, match="those of the 3 delayed messages that match --name welc"):
-        mq("purge", "emails", "delayed", "--name", "welc")
-    assert mq_json("purge", "emails", "delayed", "--name", "welc", "--yes")["deleted"] == 2
-    assert mq_json("purge", "emails", "ready", "--name", "welc", "--yes")["deleted"] == 2
+        mq("purge", "emails", "--state", "delayed", "--name", "welc")
+    assert mq_json("purge", "emails", "--state", "delayed", "--name", "welc", "--yes")["deleted"] == 2
+    assert mq_json("purge", "emails", "--state", "ready", "--name", "welc", "--yes")["deleted"] == 2
     view = inspector.queue("emails")
     assert (view.delayed, view.ready) == (1, 1)
     with pytest.raises(CommandError, match="Only dead letters have an error"):
-        mq("purge", "emails", "delayed", "--error", "x", "--yes")
+        mq("purge", "emails", "--state", "delayed", "--error", "x", "--yes")
     with pytest.raises(CommandError, match="--name is ''"):
-        mq("purge", "emails", "delayed", "--name", "", "--yes")
+        mq("purge", "emails", "--state", "delayed", "--name", "", "--yes")
 
 
 def test_purge_starts_a_background_job_for_the_consumers():
     publish("emails", "welcome", 1, delay=60)
 
-    assert mq("purge", "emails", "delayed", "--background", "--rate", "5", "--yes") == "started, 1 delayed messages\n"
+    purge = ("purge", "emails", "--state", "delayed", "--background", "--yes")
+    assert mq(*purge, "--rate", "5") == "started, 1 delayed messages\n"
 
     found = jobs.look("emails", "delayed")
     assert (found.state, found.order.place, found.rate) == ("running", "delayed", 5)
     with pytest.raises(CommandError, match="Another job is running on the delayed messages"):
-        mq("purge", "emails", "delayed", "--background", "--yes")
+        mq(*purge)
 
 
 def test_purge_deletes_one_place_and_only_when_that_is_meant():
@@ -285,8 +306,8 @@ def test_purge_deletes_one_place_and_only_when_that_is_meant():
     publish("emails", "welcome", 1, delay=60)
 
     with pytest.raises(CommandError, match="deletes 1 messages"):
-        mq("purge", "emails", "ready")
-    assert mq("purge", "emails", "ready", "--yes") == "1 deleted\n"
+        mq("purge", "emails", "--state", "ready")
+    assert mq("purge", "emails", "--state", "ready", "--yes") == "1 deleted\n"
     assert (inspector.queue("emails").ready, inspector.queue("emails").delayed) == (0, 1)
 
 
@@ -298,36 +319,36 @@ def test_a_group_is_shown_and_moved(mq_settings):
     topics["events"].publish_many([("paid", n) for n in range(3)])
     (row,) = mq_json("topics")
     assert (row["group"], row["lag"], row["pending"]) == ("events:billing", 3, 0)
-    mq("seek", "events:billing", "end")
+    mq("topics", "seek", "events:billing", "end")
     assert mq("topics").splitlines()[0].split()[:4] == ["group", "offset", "lag", "lag_s"]
     assert mq_json("topics")[0]["lag"] == 0
-    assert mq_json("seek", "events:billing", "beginning", "--dry")["replayed"] == 3
+    assert mq_json("topics", "seek", "events:billing", "beginning", "--dry-run")["replayed"] == 3
     words = "Would move events:billing: 3 delivered again, 0 skipped, 0 pending"
-    assert words in mq("seek", "events:billing", "beginning", "--dry")
+    assert words in mq("topics", "seek", "events:billing", "beginning", "--dry-run")
     assert billing.status().position.lag == 0
-    mq("seek", "events:billing", "2020-01-01T00:00Z")
+    mq("topics", "seek", "events:billing", "2020-01-01T00:00Z")
     assert billing.status().position.lag == 3
-    mq("seek", "events:billing", billing.status().position.offset)
+    mq("topics", "seek", "events:billing", billing.status().position.offset)
     with pytest.raises(CommandError, match="topic:group"):
-        mq("seek", "events", "end")
+        mq("topics", "seek", "events", "end")
     for nonsense in ("2020-99-01T00", "never", "2020", "2020-11", "2020-99-01"):
         with pytest.raises(CommandError):
-            mq("seek", "events:billing", nonsense)
+            mq("topics", "seek", "events:billing", nonsense)
     with pytest.raises(CommandError):
-        mq("seek", "events:nobody", "end")
+        mq("topics", "seek", "events:nobody", "end")
 
 
 def test_a_log_is_shown_with_its_secrets_replaced(mq_settings):
     mq_settings(QUEUES={}, TOPICS={"events": {}})
-    assert "No messages." in mq("log", "events")
+    assert "No messages." in mq("topics", "log", "events")
     first = topics["events"].publish("paid", {"n": 1, "password": "hunter2"})
     topics["events"].publish("sent", 2)
-    one, two = mq_json("log", "events")
+    one, two = mq_json("topics", "log", "events")
     assert (one["id"], one["name"], one["data"]) == (first, "paid", {"n": 1, "password": "[redacted]"})
-    assert [row["data"] for row in mq_json("log", "events", "--since", two["entry"])] == [2]
-    assert mq_json("log", "events", "--limit", "1") == [one]
-    assert one["entry"] in mq("log", "events")
-    assert "hunter2" not in mq("log", "events")
+    assert [row["data"] for row in mq_json("topics", "log", "events", "--since", two["entry"])] == [2]
+    assert mq_json("topics", "log", "events", "--limit", "1") == [one]
+    assert one["entry"] in mq("topics", "log", "events")
+    assert "hunter2" not in mq("topics", "log", "events")
 
 
 def test_a_log_is_filtered_and_continued(mq_settings):
@@ -335,21 +356,21 @@ def test_a_log_is_filtered_and_continued(mq_settings):
     for number in range(3):
         topics["events"].publish("paid", number, key=f"order:{number}")
         topics["events"].publish("sent", number)
-    paid = mq_json("log", "events", "--name", "PAI")
+    paid = mq_json("topics", "log", "events", "--name", "PAI")
     assert [row["data"] for row in paid] == [0, 1, 2]
-    assert [row["data"] for row in mq_json("log", "events", "--key", "order:1")] == [1]
-    assert [row["data"] for row in mq_json("log", "events", "--name", "sent", "--newest-first")] == [2, 1, 0]
-    assert mq_json("log", "events", "--name", "paid", "--after", paid[1]["entry"]) == paid[2:]
+    assert [row["data"] for row in mq_json("topics", "log", "events", "--key", "order:1")] == [1]
+    assert [row["data"] for row in mq_json("topics", "log", "events", "--name", "sent", "--newest-first")] == [2, 1, 0]
+    assert mq_json("topics", "log", "events", "--name", "paid", "--after", paid[1]["entry"]) == paid[2:]
 
 
 def test_a_group_is_removed(mq_settings):
     mq_settings(QUEUES={}, TOPICS={"events": {}})
     topics["events"].group("billing").subscribe()
     with pytest.raises(CommandError, match="--yes"):
-        mq("unsubscribe", "events:billing")
-    assert mq_json("unsubscribe", "events:billing", "--yes") == {"removed": True}
+        mq("topics", "unsubscribe", "events:billing")
+    assert mq_json("topics", "unsubscribe", "events:billing", "--yes") == {"removed": True}
     with pytest.raises(CommandError, match="no group billing"):
-        mq("unsubscribe", "events:billing", "--yes")
+        mq("topics", "unsubscribe", "events:billing", "--yes")
     assert topics["events"].groups() == []
 
 
@@ -368,30 +389,30 @@ def test_a_part_of_a_log_is_replayed_into_a_chosen_handler(mq_settings):
     group = topics["events"].group("billing")
     group.subscribe("end")
     topics["events"].publish_many([("paid", n) for n in range(5)])
-    entries = [row["entry"] for row in mq_json("log", "events")]
+    entries = [row["entry"] for row in mq_json("topics", "log", "events")]
     chosen = ["events:billing", "--since", entries[1], "--until", entries[3], "--handler", f"{__name__}.handle_again"]
     replayed.clear()
-    told = mq_json("replay", *chosen, "--dry")
+    told = mq_json("topics", "replay", *chosen, "--dry-run")
     assert (len(told["handled"]), told["failed"], replayed) == (3, [], [])
-    told = mq_json("replay", *chosen)
+    told = mq_json("topics", "replay", *chosen)
     assert (len(told["handled"]), replayed) == (2, [1, 3])
     assert [failed["error"] for failed in told["failed"]] == ["ValueError: not this one"]
-    assert "2 handled, 1 failed" in mq("replay", *chosen)
+    assert "2 handled, 1 failed" in mq("topics", "replay", *chosen)
     assert group.status().position.lag == 5
     with pytest.raises(CommandError, match="nowhere"):
-        mq("replay", "events:billing", "--handler", "nowhere.handle")
+        mq("topics", "replay", "events:billing", "--handler", "nowhere.handle")
     with pytest.raises(CommandError, match="no subscriber"):
-        mq("replay", "events:billing")
+        mq("topics", "replay", "events:billing")
 
 
-@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
-def test_dead_letters_that_match_are_taken(verb, said, target):
+@pytest.mark.parametrize(("to", "said", "target"), TAKING)
+def test_dead_letters_that_match_are_taken(to, said, target):
     bury_many("emails", 3)
     bury("emails", "remind", error="SMTPError: refused")
 
-    assert mq_json(*verb, "--all", "--name", "REMIND", "--error", "smtp")[said] == 1
+    assert mq_json("redrive", "emails", *to, "--all", "--name", "REMIND", "--error", "smtp")[said] == 1
     assert (inspector.queue(target).ready, inspector.queue("emails").dead) == (1, 3)
-    assert mq(*verb, "--all", "--name", "nope") == f"0 {said}\n"
+    assert mq("redrive", "emails", *to, "--all", "--name", "nope") == f"0 {said}\n"
 
 
 def test_a_filter_that_cannot_be_applied_is_refused():
@@ -406,10 +427,10 @@ def test_a_filter_that_cannot_be_applied_is_refused():
     assert (inspector.queue("emails").dead, jobs.look("emails")) == (1, None)
 
 
-@pytest.mark.parametrize(("verb", "said", "target"), TAKING)
-def test_dead_letters_are_left_to_consumers_when_that_is_wished(verb, said, target):
+@pytest.mark.parametrize(("to", "said", "target"), TAKING)
+def test_dead_letters_are_left_to_consumers_when_that_is_wished(to, said, target):
     bury_many("emails", 3)
-    assert mq_json(*verb, "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
+    assert mq_json("redrive", "emails", *to, "--all", "--background", "--rate", "5") == {"begun": True, "total": 3}
     assert jobs.look("emails").rate == 5
     with pytest.raises(CommandError, match="Another job is running"):
         mq("redrive", "emails", "--all")
@@ -428,8 +449,8 @@ def test_what_is_parked_is_counted_and_shown(mq_settings):
     store.take("c1", count=10)
 
     assert mq_json("status", "emails")[0]["parked"] == 2
-    assert [row["data"] for row in mq_json("peek", "emails", "parked")] == [{"n": 1}, {"n": 2}]
-    assert mq("purge", "emails", "parked", "--yes") == "2 deleted\n"
+    assert [row["data"] for row in mq_json("find", "emails", "--state", "parked")] == [{"n": 1}, {"n": 2}]
+    assert mq("purge", "emails", "--state", "parked", "--yes") == "2 deleted\n"
 
 
 def test_status_tells_what_holds_the_threads_of_a_queue_that_makes_no_progress(mq_settings):
@@ -516,10 +537,10 @@ def test_wrong_arguments_exit_with_2(mq_settings):
         ("publish", "emails", "welcome", "{"),
         ("publish", "emails", "welcome", "--delay", "-1"),
         ("publish", "emails", "", "1"),
-        ("log", "events", "--since", "2026-13-01"),
-        ("seek", "events:billing", "somewhere"),
-        ("purge", "emails", "ready", "--error", "x", "--yes"),
-        ("purge", "emails", "ready"),
+        ("topics", "log", "events", "--since", "2026-13-01"),
+        ("topics", "seek", "events:billing", "somewhere"),
+        ("purge", "emails", "--state", "ready", "--error", "x", "--yes"),
+        ("purge", "emails", "--state", "ready"),
         ("schedules", "create", "x", "--message", "m"),
         ("schedules", "create", "x", "--message", "m", "--every", "60", "--data", "{"),
         ("schedules", "change", "x"),
@@ -529,7 +550,7 @@ def test_wrong_arguments_exit_with_2(mq_settings):
 
 def test_a_number_out_of_its_range_is_refused():
     every = (
-        *(("peek", "emails", "--limit", value) for value in ("0", "501", "few")),
+        *(("find", "emails", "--limit", value) for value in ("0", "501", "few")),
         *(("redrive", "emails", "--all", "--rate", value) for value in ("0", "-5", "x")),
     )
     # From the command line it exits with 2, as argparse does.
@@ -539,9 +560,9 @@ def test_a_number_out_of_its_range_is_refused():
 def test_a_purge_says_before_what_it_would_delete():
     bury_many("emails", 3)
     with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):
-        mq("purge", "emails", "dead")
+        mq("purge", "emails", "--state", "dead")
     expected = r"deletes those of the 3 dead messages that match --name welc and --error x\. Confirm"
     with pytest.raises(CommandError, match=expected):
-        mq("purge", "emails", "dead", "--name", "welc", "--error", "x", "--rate", "5")
-    assert mq_json("purge", "emails", "dead", "--yes")["deleted"] == 3
+        mq("purge", "emails", "--state", "dead", "--name", "welc", "--error", "x", "--rate", "5")
+    assert mq_json("purge", "emails", "--state", "dead", "--yes")["deleted"] == 3
     assert inspector.queue("emails").dead == 0

@@ -113,7 +113,7 @@ def test_rows_that_are_kept_are_published_again_or_forgotten(mq_settings):
     assert mq("outbox", "emails", "--forget", "--yes") == "forgotten 1\n"
     assert not OutboxMessage.objects.filter(pk=retained.pk).exists()
     assert refused("--republish", "--yes") == ("Name the queue whose rows are kept.", 2)
-    assert refused("emails", "--forget", "--all") == ("--row and --all need --retry or --discard.", 2)
+    assert refused("emails", "--forget", "--all") == ("--all needs --retry or --discard.", 2)
 
 
 def test_a_copied_database_gets_an_identity_of_its_own():
@@ -129,7 +129,7 @@ def test_a_copied_database_gets_an_identity_of_its_own():
 
 
 def test_arguments_that_contradict_each_other_are_refused():
-    assert refused("--row", "1") == ("--row and --all need --retry or --discard.", 2)
+    assert refused("--row", "1") == ("--row needs --retry or --discard.", 2)
     assert refused("--retry") == ("Give --row, or --all.", 2)
     assert refused("--retry", "--row", "1", "--all") == ("Give --row, or --all.", 2)
     message, code = refused("--waiting", "--database", "nowhere")

@@ -29,28 +29,28 @@ def test_topics_has_one_row_for_a_group():
 
 
 def test_the_log_is_listed_by_time_and_page_by_page():
-    first = mq_json("log", "events", "--limit", "4")
+    first = mq_json("topics", "log", "events", "--limit", "4")
     after = first[-1]["entry"]
     assert after.rpartition(".")[2] in {"0", "1", "2"}
-    second = mq_json("log", "events", "--after", after)
+    second = mq_json("topics", "log", "events", "--after", after)
     assert (len(first), len(second)) == (4, 2)
     assert {row["data"] for row in first + second} == set(range(6))
-    assert len(mq_json("log", "events.1")) == 2
+    assert len(mq_json("topics", "log", "events.1")) == 2
 
 
 def test_a_group_is_moved_in_all_partitions_or_in_one():
-    assert "6 skipped" in mq("seek", "events:billing", "end", "--dry")
-    mq("seek", "events:billing", "end")
+    assert "6 skipped" in mq("topics", "seek", "events:billing", "end", "--dry-run")
+    mq("topics", "seek", "events:billing", "end")
     assert mq_json("topics")[0]["lag"] == 0
-    mq("seek", "events.1:billing", "beginning")
+    mq("topics", "seek", "events.1:billing", "beginning")
     assert mq_json("topics")[0]["lag"] == 2
 
 
 def test_the_partitions_of_a_group_are_listed():
-    rows = mq_json("partitions", "events:billing")
+    rows = mq_json("status", "events:billing", "--partitions")
     assert [(row["partition"], row["ready"]) for row in rows] == [(f"{name}:billing", 2) for name in NAMES]
     with pytest.raises(CommandError, match="or one of its groups"):
-        mq("partitions", "events")
+        mq("status", "events", "--partitions")
 
 
 @pytest.mark.parametrize("name", ["events:billing", "events.1:billing"])
@@ -60,7 +60,7 @@ def test_the_number_of_a_topic_does_not_change(name):
 
 
 def test_a_group_is_removed_from_all_partitions():
-    mq("unsubscribe", "events:billing", "--yes")
+    mq("topics", "unsubscribe", "events:billing", "--yes")
     assert mq_json("topics") == []
 
 

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector import actions, problems
 from mq_django.management.commands.mq import Command
-from mq_django.management.status_verbs import THRESHOLDS
+from mq_django.management.verbs import PROBLEMS
 from mq_django.producers import queues
 from mq_django.transport.private_server import PrivateServer
 from tests.management.test_mq import refusal
@@ -116,4 +116,4 @@ def test_wrong_arguments_exit_with_2(capsys):
 
 
 def test_each_threshold_has_an_option():
-    assert set(THRESHOLDS) == set(Thresholds.__dataclass_fields__)
+    assert set(PROBLEMS) == set(Thresholds.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""`runconsumer` and `mq relay` as processes: they publish rows, and the first one handles their messages."""
+"""`runconsumer` and `mq outbox --relay` as processes: they publish rows, and the first one handles their messages."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_without_its_relay_runconsumer_leaves_rows_to_mq_relay(start, history, s
         "MQ_TEST_CACHES": json.dumps(settings.CACHES),
         "MQ_TEST_HISTORY": str(tmp_path / "history"),
     }
-    process = subprocess.Popen([sys.executable, "-m", "django", "mq", "relay"], env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "django", "mq", "outbox", "--relay"], env=environment)
     try:
         wait_until(lambda: history.counts() == {direct: 1, message_id: 1})
         process.terminate()

@@ -8,7 +8,7 @@ from mq_django.core.outcomes import ACK, Bury, HandBack
 from mq_django.core.partitions import partition_of
 from mq_django.core.wire import decode_entry
 from mq_django.errors import AlreadyPublished, QueueClosed
-from mq_django.management import queue_verbs
+from mq_django.management import repartition_verb
 from mq_django.producers import queues
 from mq_django.stores import repartitioning
 from mq_django.stores.base import Settlement
@@ -94,9 +94,9 @@ def killed_at(monkeypatch):
     """Return whether the command was killed at a trip, counted from 1; else it has ended before."""
 
     def run(number):
-        opened = queue_verbs.open_wire
+        opened = repartition_verb.open_wire
         with monkeypatch.context() as patch:
-            patch.setattr(queue_verbs, "open_wire", lambda *at: Mortal(opened(*at), number))
+            patch.setattr(repartition_verb, "open_wire", lambda *at: Mortal(opened(*at), number))
             try:
                 repartition(1)
             except Killed:

@@ -1,4 +1,4 @@
-"""Publish the rows of outboxes, as a service of a supervisor and of `manage.py mq relay`."""
+"""Publish the rows of outboxes, as a service of a supervisor and of `manage.py mq outbox --relay`."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

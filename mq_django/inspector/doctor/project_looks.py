@@ -126,7 +126,7 @@ PROJECT_LOOKS: tuple[Look[ProjectFacts], ...] = (
     ),
     Look(
         *("D604", "warning", "outbox: late", partial(_of_outbox, "late")),
-        "A relay runs in each runconsumer without --no-relay, and as manage.py mq relay. Its log says what fails.",
+        "A relay runs in each runconsumer without --no-relay, and as mq outbox --relay. Its log says what fails.",
     ),
     Look(
         *("D605", "warning", "outbox: set aside", partial(_of_outbox, "set aside")),

@@ -127,7 +127,7 @@ def _of_groups(facts: QueueFacts) -> Iterator[Seen]:
                 f"of what its topic keeps.{until}",
                 level="error" if (group.share or 0.0) >= 1 else None,
                 advice=f"Start more consumers (manage.py runconsumer {group.queue}), or raise RETENTION of the topic. "
-                f"If nobody needs the group: manage.py mq unsubscribe {group.queue}",
+                f"If nobody needs the group: manage.py mq topics unsubscribe {group.queue}",
             )
 
 
@@ -194,8 +194,8 @@ QUEUE_LOOKS: tuple[Look[QueueFacts], ...] = (
     Look("D305", "warning", "groups and retention", _of_groups),
     Look(
         *("D306", "warning", "unhandled messages", _of_unhandled),
-        "See their names with: manage.py mq peek QUEUE unhandled. Deploy the handlers, or delete the "
-        "messages: manage.py mq purge QUEUE unhandled --yes",
+        "See their names with: manage.py mq find QUEUE --state unhandled. Deploy the handlers, or delete the "
+        "messages: manage.py mq purge QUEUE --state unhandled --yes",
     ),
     Look(
         *("D307", "note", "grace periods", _of_grace),

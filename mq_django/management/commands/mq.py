@@ -10,42 +10,8 @@ from mq_django.core.texts import repr_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import MQError, UnknownQueue
 from mq_django.inspector.queues import require_queue
-from mq_django.management import (
-    consumer_verbs,
-    dead_letter_verbs,
-    find_verbs,
-    health_verbs,
-    job_verbs,
-    limit_verbs,
-    message_verbs,
-    outbox_verbs,
-    queue_verbs,
-    schedule_verbs,
-    status_verbs,
-    topic_verbs,
-    workflow_verbs,
-)
-from mq_django.management.terminal import Terminal, Verb
-
-VERBS: dict[str, Verb] = {
-    verb.name: verb
-    for verb in (
-        *status_verbs.VERBS,
-        *health_verbs.VERBS,
-        *limit_verbs.VERBS,
-        *message_verbs.VERBS,
-        *find_verbs.VERBS,
-        *dead_letter_verbs.VERBS,
-        *outbox_verbs.VERBS,
-        *job_verbs.VERBS,
-        *queue_verbs.VERBS,
-        *consumer_verbs.VERBS,
-        *schedule_verbs.VERBS,
-        *workflow_verbs.VERBS,
-        *topic_verbs.VERBS,
-    )
-}
-
+from mq_django.management.terminal import Terminal
+from mq_django.management.verbs import MOVED, VERBS
 
 #: The exit code if the reader of the output has closed it, as that of a program that SIGPIPE ends.
 CLOSED = 141
@@ -59,12 +25,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """See BaseCommand.add_arguments()."""
         parser.add_argument("--json", action="store_true", help="Print JSON.")
-        verbs = parser.add_subparsers(dest="verb", metavar="|".join(VERBS))
-        for verb in VERBS.values():
-            verb.add_to(verbs)
+        below = parser.add_subparsers(dest="verb", metavar="|".join(VERBS))
+        for name, verb in VERBS.items():
+            verb.add_to(below, name)
 
     def run_from_argv(self, argv: list[str]) -> None:
         """See BaseCommand.run_from_argv(). Ends without a traceback if the output is closed, as by `| head`."""
+        verb = next((word for word in argv[2:] if not word.startswith("-")), "")
+        if verb in MOVED:
+            self.stderr.write(f"There is no verb {verb}. Use: manage.py mq {MOVED[verb]}")
+            raise SystemExit(2)
         try:
             try:
                 super().run_from_argv(argv)
@@ -85,7 +55,7 @@ class Command(BaseCommand):
             for queue in (options.get("queue"), *(options.get("queues") or ())):
                 if queue is not None:
                     require_queue(queue)
-            result = VERBS[options["verb"] or "status"].run(options, terminal)
+            result = VERBS[options["verb"] or "status"].run_with(options, terminal)
             if result is not None:
                 terminal.show(result.found, result.lines)
                 if result.note:

@@ -52,7 +52,7 @@ def probes():
 
 def is_healthy(queue):
     try:
-        call_command("mq", "health", queue, stdout=StringIO())
+        call_command("mq", "doctor", "--health", queue, stdout=StringIO())
     except SystemExit as end:
         return end.code == 0
     return True

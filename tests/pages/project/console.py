@@ -10,7 +10,7 @@ from django.core.management import call_command, load_command_class
 
 #: What a page may show. Those that go on until they are ended are only parsed.
 PARSED = {"runconsumer": "mq_django", "check": "django.core", "migrate": "django.core"}
-ENDLESS = {"top", "metrics", "health", "doctor"}
+ENDLESS = {"metrics", "doctor"}
 
 
 def run_commands(example):

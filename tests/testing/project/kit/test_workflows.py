@@ -126,7 +126,7 @@ class TestFailures:
 
     def test_what_was_purged_has_failed(self, mq, db):
         run = start(confirm_all, [1])
-        call_command("mq", "purge", "default", "ready", "--yes")
+        call_command("mq", "purge", "default", "--state", "ready", "--yes")
         assert mq.run() == []
         assert run.state == "failed"
 

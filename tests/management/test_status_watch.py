@@ -1,4 +1,4 @@
-"""`manage.py mq top`: once, and on a terminal."""
+"""`manage.py mq status --watch`: on a terminal, and without one."""
 
 import os
 import pty
@@ -10,10 +10,9 @@ import sys
 import time
 
 import pytest
-from django.core.management import CommandError
 
 from mq_django.core.texts import escape
-from mq_django.management.status_verbs import LEAVE
+from mq_django.management.queue_verbs import LEAVE
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import bury_many, publish
 
@@ -23,28 +22,14 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 def test_the_worst_queue_comes_first():
     bury_many("emails", 2)
     publish("emails", "welcome", 1)
-    emails, default = mq_json("top")
+    emails, default = mq_json("status", "--watch")
     assert (emails["queue"], default["queue"]) == ("emails", "default")
     assert (emails["ready"], emails["dead"], default["problems"]) == (1, 2, [])
     assert emails["problems"][0] == "unconsumed"
-    summary, sums, empty, headings, row, _ = mq("top", "--once").splitlines()
-    assert summary.endswith("2 queues, 1 with problems")
-    assert sums.startswith("1 ready, 0 pending, 0 delayed, 0 unhandled, 0 parked, 2 dead; ")
-    assert headings.split()[:2] == ["queue", "ready"]
-    assert row.split()[:2] == ["emails", "1"]
-    assert empty == ""
-
-
-def test_some_queues_are_chosen():
-    assert [row["queue"] for row in mq_json("top", "emails")] == ["emails"]
-    with pytest.raises(CommandError, match="No queue 'nope'"):
-        mq("top", "nope")
-
-
-def test_a_queue_that_cannot_be_read_is_named(mq_settings, tmp_path):
-    mq_settings(QUEUES={"emails": {}, "far": {"CONNECTION": f"unix://{tmp_path}/nobody.sock"}})
-    with pytest.raises(CommandError, match="Cannot read far: Cannot reach Redis"):
-        mq("top")
+    headings, row, _ = mq("status", "--watch").splitlines()
+    assert headings.split()[-2:] == ["oldest_s", "problems"]
+    assert row.split()[0] == "emails"
+    assert row.split()[-1] == ",".join(emails["problems"])
 
 
 PROGRAM = """
@@ -101,10 +86,10 @@ def where(redis_url, namespace):
 
 def test_on_a_terminal_it_is_refreshed_until_it_is_ended(where):
     publish("emails", "welcome", 1)
-    with Screen(*where, "top", "--interval", "1") as screen:
-        screen.wait_for(r"emails +1 ")
+    with Screen(*where, "status", "--watch", "--interval", "1") as screen:
+        screen.wait_for(r"emails +- +1 ")
         publish("emails", "welcome", 1)
-        screen.wait_for(r"emails +2 ")
+        screen.wait_for(r"emails +- +2 ")
         screen.interrupt()
         screen.wait_for(re.escape(LEAVE))
         assert screen.process.wait(30) == 0
@@ -112,7 +97,7 @@ def test_on_a_terminal_it_is_refreshed_until_it_is_ended(where):
 
 
 def test_a_closed_output_ends_any_verb_without_a_traceback(where):
-    for arguments in (["top"], ["status", "--check"]):
+    for arguments in (["status"], ["status", "--check"]):
         read, write = os.pipe()
         os.close(read)
         command = [sys.executable, "-c", PROGRAM, *where, *arguments]

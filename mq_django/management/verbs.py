@@ -1,0 +1,526 @@
+"""The verbs of the command `mq`, as a table: their names, arguments, and the functions that do them."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from django.core.management.base import CommandError
+
+from mq_django.core.thresholds import Thresholds
+from mq_django.inspector.doctor import report
+from mq_django.inspector.doctor.findings import LEVELS
+from mq_django.inspector.found_problems import KINDS
+from mq_django.inspector.jobs import JobPlace
+from mq_django.management import (
+    job_verbs,
+    limit_verbs,
+    message_verbs,
+    outbox_verbs,
+    process_verbs,
+    queue_verbs,
+    repartition_verb,
+    schedule_verbs,
+    topic_verbs,
+    workflow_verbs,
+)
+from mq_django.management.argument_types import address, count, cursor, duration, page_size, period, time_ms, whole
+from mq_django.management.terminal import Options, Terminal, VerbResult
+
+Run = Callable[[Options, Terminal], VerbResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a verb: what argparse gets, and the options of which one must be given with it."""
+
+    name: str
+    help: str
+    needs: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def dest(self) -> str:
+        """Return the name of its value."""
+        return _dest(self.options.get("dest", self.name))
+
+    @property
+    def default(self) -> Any:
+        """Return its value if it is not given."""
+        if self.options.get("nargs") == "*" and not self.name.startswith("-"):
+            return []
+        return self.options.get("default", False if self.options.get("action") == "store_true" else None)
+
+    def add_to(self, parser: Any) -> None:
+        """Declare it to argparse."""
+        start = f"With {' or '.join(self.needs)}: " if self.needs else ""
+        parser.add_argument(self.name, help=start + self.help, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What a verb does, and its arguments. Of those in a tuple, one may be given.
+
+    The function gets the options and the terminal. It returns None if it has printed everything itself. The first line
+    of its docstring is the help.
+    """
+
+    run: Run
+    arguments: tuple[Argument | tuple[Argument, ...], ...]
+    skip_checks: bool = False
+
+    def add_to(self, parsers: Any, name: str) -> None:
+        """Declare it to argparse."""
+        parser = add_parser(parsers, name, str(self.run.__doc__).partition("\n")[0])
+        if self.skip_checks:
+            parser.set_defaults(skip_checks=True)
+        for each in self.arguments:
+            if isinstance(each, Argument):
+                each.add_to(parser)
+                continue
+            group = parser.add_mutually_exclusive_group()
+            for one in each:
+                one.add_to(group)
+
+    def run_with(self, options: Options, terminal: Terminal) -> VerbResult | None:
+        """Do it.
+
+        Raises:
+            CommandError: an option is given without the one that it needs.
+        """
+        arguments = [one for each in self.arguments for one in ((each,) if isinstance(each, Argument) else each)]
+        # Without a verb or an action, argparse does not know the arguments of the one that is meant.
+        options = {**{each.dest: each.default for each in arguments}, **options}
+        for each in arguments:
+            is_given = options[each.dest] != each.default
+            if is_given and each.needs and all(options[_dest(name)] in (None, False) for name in each.needs):
+                raise CommandError(f"{each.name} needs {' or '.join(each.needs)}.", returncode=2)
+        return self.run(options, terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """A verb that has actions. Without one, it does the first of them."""
+
+    help: str
+    actions: Mapping[str, Verb]
+
+    def add_to(self, parsers: Any, name: str) -> None:
+        """Declare it to argparse."""
+        below = add_parser(parsers, name, self.help).add_subparsers(dest="action", metavar="|".join(self.actions))
+        for action, each in self.actions.items():
+            each.add_to(below, action)
+
+    def run_with(self, options: Options, terminal: Terminal) -> VerbResult | None:
+        """Do the given action."""
+        return self.actions[options.get("action") or next(iter(self.actions))].run_with(options, terminal)
+
+
+def add_parser(parsers: Any, name: str, what: str) -> argparse.ArgumentParser:
+    """Add the parser of a verb, or of an action of a verb, with the options that all have."""
+    parser: argparse.ArgumentParser = parsers.add_parser(name, help=what, description=what)
+    # Without defaults, which would replace what was given before the verb.
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="Print JSON.")
+    for option in ("--settings", "--pythonpath", "-v"):
+        parser.add_argument(option, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    for option in ("--traceback", "--no-color", "--force-color"):
+        parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    return parser
+
+
+def _dest(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_")
+
+
+def arg(name: str, what: str, *, needs: str = "", **options: Any) -> Argument:
+    """Return an argument with its help. `needs`: the options of which one must be given with it."""
+    return Argument(name, what, tuple(needs.split()), options)
+
+
+def flag(name: str, what: str, *, needs: str = "") -> Argument:
+    """Return an option without a value."""
+    return arg(name, what, needs=needs, action="store_true")
+
+
+def verb(run: Run, *arguments: Argument | tuple[Argument, ...], skip_checks: bool = False) -> Verb:
+    """Return a verb with its arguments."""
+    return Verb(run, arguments, skip_checks)
+
+
+# What several verbs have.
+
+QUEUE = arg("queue", "A queue, or the group of a topic as topic:group.")
+ANY = arg("queue", "A queue, or the group of a topic as topic:group.", nargs="?")
+ALL = flag("--all", "All queues and groups of topics.")
+YES = flag("--yes", "Confirm without prompting.")
+AFTER = arg("--after", "Continue after the last message of a list.", type=cursor)
+LIMIT = arg("--limit", "Default: 10. At most 500.", type=page_size, default=10)
+STATE = "Which messages. Default: {}."
+GROUP = arg("group", "A group of a topic.", metavar="topic:group")
+REPEAT = flag("--repeat", "Let the effects of subscribers with @exactly_once happen again, once.")
+TIME = "a time such as 2026-11-01T06:00Z, or how long ago, such as 2h"
+POSITION = "beginning, end, the id of an entry, or a time such as 2026-11-01T06:00Z, by default in Django's TIME_ZONE."
+RANGE = (arg("--since", POSITION, default="beginning"), arg("--until", POSITION, default="end"))
+WHOM = "The id of a consumer or a supervisor."
+CODES: dict[str, Any] = {"action": "append", "type": str.upper, "choices": sorted(report.CODES), "metavar": "CODE"}
+
+
+def selecting(needs: str = "") -> tuple[Argument, ...]:
+    """Return the options that select messages."""
+    only = "only" if needs else "Only"
+    return (
+        arg("--name", f"{only} messages whose name contains this text.", needs=needs),
+        arg("--key", f"{only} messages with this key.", needs=needs),
+        arg("--since", f"{only} messages published since {TIME}.", needs=needs, type=time_ms, metavar="TIME"),
+        arg("--until", f"{only} messages published before a time.", needs=needs, type=time_ms, metavar="TIME"),
+        arg("--error", f"{only} dead letters whose error contains this text.", needs=needs),
+        arg(
+            "--group",
+            f"{only} dead letters of this group of `mq redrive QUEUE --errors`: the name of the message, and the class "
+            "of its error. Either may be empty.",
+            needs=needs,
+            nargs=2,
+            metavar=("NAME", "ERROR"),
+        ),
+    )
+
+
+def working(needs: str) -> tuple[Argument, ...]:
+    """Return the options of an action on all messages that match."""
+    return (
+        flag("--dry-run", "show only how many messages match, and the first of them.", needs=needs),
+        arg("--rate", "limit in messages per second.", needs=needs, type=whole),
+        flag("--background", "run as a background job of the consumers.", needs=needs),
+    )
+
+
+#: When it is a problem, by the thresholds of `--check`.
+PROBLEMS = {
+    "max_age": "the oldest message that has not started has waited for longer, for example 90, 5m or 2h",
+    "max_ready": "more messages have not started",
+    "max_dead": "there are more dead letters",
+    "max_buried": "more messages became dead letters in the last half hour",
+    "max_unhandled": "more messages have no handler",
+    "max_growth": "the queue has grown by more messages in ten minutes",
+    "max_outbox_age": "the oldest message in an outbox has waited for longer, for example 90, 5m or 2h",
+}
+
+
+def threshold(name: str, what: str) -> Argument:
+    """Return the option of a threshold."""
+    default, kind = getattr(Thresholds(), name), period if name.endswith("_age") else count
+    usual = "no limit" if default is None else f"{default:g}"
+    said = f"it is a problem if {what}. Default: as in THRESHOLDS, {usual}."
+    return arg(f"--{name.replace('_', '-')}", said, needs="--check", type=kind)
+
+
+# The verbs.
+
+JOB = (
+    QUEUE,
+    arg(
+        "place",
+        "The messages that the job is on. Default: dead.",
+        nargs="?",
+        choices=get_args(JobPlace),
+        default="dead",
+    ),
+)
+
+JOBS = {
+    "list": verb(
+        job_verbs.jobs_list, arg("--queue", "Show the running jobs of this queue, or its last ones of the past week.")
+    ),
+    "watch": verb(job_verbs.jobs_watch, *JOB),
+    "cancel": verb(job_verbs.jobs_cancel, *JOB),
+}
+
+#: A schedule.
+NAMED = (arg("name", "The name of the schedule."), arg("--queue", "Its queue. Default: default.", default="default"))
+
+#: What it is: its options, and their types. Django has a use of its own for `args`.
+OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "cron": (str, "A cron expression, such as '0 7 * * mon-fri'."),
+    "timezone": (str, "With --cron: such as Europe/Berlin. Default: the project's TIME_ZONE."),
+    "every": (float, "Instead of --cron: seconds."),
+    "message": (str, "The name of the message."),
+    "task": (str, "Instead of --message: the path of a task."),
+    "priority": (int, "-100 to 100."),
+    "key": (str, "The key of the message."),
+    "expires": (float, "Seconds after its tick in which a message may be handled."),
+    "starts": (str, "The time before which it does not fire, such as 2026-11-01T06:00Z."),
+    "ends": (str, "The time after which it does not fire."),
+    "data": (str, "Data of the message: JSON."),
+    "args": (str, "Arguments of the task: a JSON list."),
+    "kwargs": (str, "A JSON object."),
+}
+SCHEDULE = tuple(
+    arg(f"--{name}", what, type=kind, dest=schedule_verbs.PREFIX + name, metavar=name.upper())
+    for name, (kind, what) in OPTIONS.items()
+)
+
+SCHEDULES = {
+    "list": verb(schedule_verbs.show, arg("--queue", "A queue. Default: all queues.")),
+    "next": verb(schedule_verbs.coming, *NAMED, arg("--count", "Default: 5. At most 500.", type=page_size, default=5)),
+    "create": verb(schedule_verbs.create, *NAMED, flag("--paused", "It does not fire until it is resumed."), *SCHEDULE),
+    "change": verb(
+        schedule_verbs.change,
+        *NAMED,
+        arg("--remove", "Remove this option.", action="append", choices=[*OPTIONS]),
+        *SCHEDULE,
+    ),
+    "pause": verb(schedule_verbs.pause, *NAMED),
+    "resume": verb(schedule_verbs.resume, *NAMED),
+    "skip": verb(
+        schedule_verbs.skip,
+        *NAMED,
+        arg("--tick", "A later tick, such as 2026-11-24T03:00Z. Default: the next one.", metavar="TIME"),
+        flag("--undo", "Let it fire. Default: the first tick that is skipped."),
+    ),
+    "fire": verb(schedule_verbs.fire, *NAMED),
+    "delete": verb(schedule_verbs.delete, *NAMED, YES),
+    "forget": verb(schedule_verbs.forget, *NAMED, YES),
+}
+
+TOPICS = {
+    "list": verb(topic_verbs.show),
+    "log": verb(
+        topic_verbs.log,
+        arg("topic", "A topic."),
+        *RANGE,
+        *selecting()[:2],
+        flag("--newest-first", "The newest message first."),
+        AFTER,
+        LIMIT,
+    ),
+    "seek": verb(
+        topic_verbs.seek,
+        GROUP,
+        arg("place", POSITION),
+        flag("--dry-run", "Only show how many messages would be delivered again or skipped."),
+        REPEAT,
+    ),
+    "unsubscribe": verb(topic_verbs.unsubscribe, GROUP, YES),
+    "replay": verb(
+        topic_verbs.replay,
+        GROUP,
+        *RANGE,
+        arg("--handler", "Dotted path of a function; by default the group's subscriber."),
+        flag("--dry-run", "Only show what would be run."),
+        REPEAT,
+    ),
+}
+
+VERBS: dict[str, Verb | Actions] = {
+    "status": verb(
+        queue_verbs.status,
+        arg("queues", "Default: all.", nargs="*"),
+        (
+            flag(
+                "--check",
+                "Print the problems, a line each. Exit with 1 if there are any, with 2 if an argument is wrong.",
+            ),
+            flag("--rates", "Show how many messages are published and handled, and how fast; of named queues by name."),
+            flag("--limits", "Show the limits of queues and their use."),
+            flag("--partitions", "Show the partitions of queues."),
+        ),
+        flag("--watch", "On a terminal, show it again and again, the worst queues first, until Ctrl-C."),
+        arg("--interval", "seconds between two reads. Default: 2.", needs="--watch", type=whole, default=2),
+        *(threshold(name, what) for name, what in PROBLEMS.items()),
+        arg("--ignore", "leave out this problem. May be repeated.", needs="--check", action="append", choices=KINDS),
+        arg("--hours", "of named queues, this hour and those before, at most 168 in all.", needs="--rates", type=whole),
+        arg("--keys", "the most keys with parked messages. Default: 20.", needs="--limits", type=page_size, default=20),
+    ),
+    "line": verb(
+        limit_verbs.line,
+        QUEUE,
+        arg("key", "Default: the messages without a key, which take turns with FAIR.", nargs="?"),
+        (
+            flag("--skip", "Let the key go on without the message that it waits for, which is then out of order."),
+            flag("--redrive", "Redrive the dead letter that the key waits for, in place."),
+        ),
+        flag("--yes", "confirm without prompting.", needs="--skip --redrive"),
+    ),
+    "pause": verb(
+        queue_verbs.pause,
+        ANY,
+        ALL,
+        arg("--reason", "Shown in the admin and by `mq status` until it is resumed.", default=""),
+    ),
+    "resume": verb(queue_verbs.resume, ANY, ALL),
+    "repartition": verb(
+        repartition_verb.repartition,
+        QUEUE,
+        arg("number", "The new number of partitions; 1: none.", nargs="?", type=whole),
+        arg("--timeout", "For running handlers. Default: 60.", type=duration, default=60.0, metavar="SECONDS"),
+        flag("--abort", "Let consumers go on as before, if nothing has moved."),
+        YES,
+    ),
+    "find": verb(
+        message_verbs.find,
+        arg("of", "A queue, or the group of a topic as topic:group. Default: all.", nargs="?", metavar="queue"),
+        arg("id", "The id of a message, or u: and the unique key of one that waits. Default: a list.", nargs="?"),
+        arg("--state", STATE.format("ready"), choices=message_verbs.STATES),
+        *selecting(),
+        AFTER,
+        LIMIT,
+    ),
+    "publish": verb(
+        message_verbs.publish,
+        QUEUE,
+        arg("name", "The name of the message."),
+        arg("data", "JSON. Default: null.", nargs="?", default="null"),
+        arg("--delay", "Seconds.", type=float),
+        arg("--key", "The key of the message."),
+        arg("--unique", "With --delay: replace a waiting message with the same unique key."),
+    ),
+    "redrive": verb(
+        job_verbs.redrive,
+        QUEUE,
+        arg("ids", "The id of a message.", nargs="*", metavar="id"),
+        (
+            flag("--all", "All current dead letters."),
+            flag("--errors", "Show the counts of dead letters by name and error."),
+            arg(
+                "--data", 'New data: JSON, or - for stdin. "[redacted]" keeps the secret in its place.', metavar="JSON"
+            ),
+        ),
+        arg("--to", "Move them to this queue or topic:group.", dest="target", metavar="QUEUE"),
+        *selecting("--all"),
+        *working("--all"),
+    ),
+    "purge": verb(
+        job_verbs.purge,
+        QUEUE,
+        arg("ids", "The id of a message that waits, or u: and its unique key.", nargs="*", metavar="id"),
+        (
+            arg("--state", "All messages in this state; with ids, only dead.", choices=job_verbs.REMOVABLE),
+            flag("--running", "Also ready ones, which do not start, and those being handled, which are interrupted."),
+        ),
+        flag("--force", "replace the process of a handler that does not end within a second.", needs="--running"),
+        *selecting("--state"),
+        *working("--state"),
+        YES,
+    ),
+    "export": verb(
+        message_verbs.export,
+        QUEUE,
+        arg("--state", STATE.format("dead"), choices=message_verbs.STATES, default="dead"),
+        *selecting(),
+    ),
+    "jobs": Actions("Show background jobs; watch and cancel them.", JOBS),
+    "consumers": verb(
+        process_verbs.consumers,
+        (
+            arg("--stacks", "The id of a consumer. Show where each handler is, without values.", metavar="id"),
+            arg("--quiet", f"{WHOM} It stops fetching, and finishes the messages it holds.", metavar="id"),
+            arg("--stop", f"{WHOM} It stops when its running handlers have finished.", metavar="id"),
+        ),
+    ),
+    "schedules": Actions("Show schedules; create, change, pause and delete them.", SCHEDULES),
+    "workflows": verb(
+        workflow_verbs.workflows,
+        arg("run", "The id of a run, which is shown with its steps. Default: all runs.", nargs="?"),
+        arg("--state", "Only runs in this state; of a run, only steps in this state."),
+        arg("--name", "Only runs of workflows whose name contains this.", default=""),
+        arg("--limit", "Default: 20 runs, or 100 steps of a run. At most 500.", type=page_size),
+        (
+            flag("--cancel", "End the run: no further step starts."),
+            flag("--retry", "Let the run continue that has ended. Failed steps run again."),
+            arg("--skip", "Let the run continue as if this failed step had succeeded.", type=count, metavar="STEP"),
+            flag(
+                "--check",
+                "Find steps whose messages were deleted or lost, unpublished starts, and runs that do not go on.",
+            ),
+        ),
+        flag("--repair", "repair what was found.", needs="--check"),
+        flag("--yes", "confirm without prompting.", needs="--cancel --retry --skip"),
+    ),
+    "topics": Actions("Show groups of topics, and logs; move and remove groups.", TOPICS),
+    "outbox": verb(
+        outbox_verbs.outbox,
+        arg("destination", "Only messages for this queue or topic.", nargs="?", default=""),
+        arg("--database", "The alias of the database. Default: default; without another option, all databases."),
+        (
+            flag("--waiting", "List messages that wait for their publication."),
+            flag("--set-aside", "List messages that cannot be published."),
+            flag("--relay", "Publish the rows of all databases: until it is stopped, or with --drain all there are."),
+            flag("--retry", "Let messages that were set aside be published again, by --row or --all."),
+            flag("--discard", "Delete messages that were set aside, by --row or --all."),
+            flag("--republish", "Publish the messages of a queue again whose rows are kept: Redis has lost them."),
+            flag("--forget", "Delete the rows of a queue that are kept: Redis has their messages."),
+            flag(
+                "--renew",
+                "Give the outbox of a copied database an identity of its own; let it go on where it is stopped.",
+            ),
+        ),
+        flag("--drain", "stop when no row is left but those that were set aside.", needs="--relay"),
+        arg("--timeout", "Default: 60.", needs="--drain", type=duration, default=60.0, metavar="SECONDS"),
+        arg(
+            "--row",
+            "the number of a row, as --set-aside shows it. May be repeated.",
+            needs="--retry --discard",
+            action="append",
+            type=whole,
+            metavar="NUMBER",
+        ),
+        flag("--all", "all that were set aside.", needs="--retry --discard"),
+        flag("--yes", "Confirm what deletes or publishes, without prompting."),
+        arg("--after", "List rows after this one.", type=whole, default=0, metavar="NUMBER"),
+        arg("--limit", "Default: 20 messages. At most 500.", type=page_size, default=20),
+    ),
+    "doctor": verb(
+        process_verbs.doctor,
+        arg("--only", "Only findings with this code, such as D102.", **CODES),
+        arg("--skip", "No findings with this code.", **CODES),
+        arg(
+            "--fail-level",
+            "Exit with 1 if there are such findings, or worse. Default: warning.",
+            choices=LEVELS,
+            default="warning",
+        ),
+        arg(
+            "--health",
+            "Only tell whether a runconsumer of this machine is ready for these queues, or any.",
+            nargs="*",
+            metavar="QUEUE",
+        ),
+        flag("--housekeeping", "accept a runconsumer that only does the housekeeping of a queue.", needs="--health"),
+        arg("--timeout", "seconds for the answer of Redis. Default: 5.", needs="--health", type=period, default=5.0),
+        # It reports what the system checks find itself: an error would end the command before.
+        skip_checks=True,
+    ),
+    "metrics": verb(
+        process_verbs.metrics,
+        arg(
+            "--port",
+            "Serve /metrics over HTTP until SIGTERM or Ctrl-C, without a host on all addresses. There is no password. "
+            "Without this option the metrics are printed once.",
+            type=address,
+            metavar="[HOST:]PORT",
+        ),
+    ),
+}
+
+#: What to write in the place of verbs of earlier versions.
+MOVED = {
+    "cancel": "purge QUEUE ID",
+    "delete": "purge QUEUE ID --state dead",
+    "errors": "redrive QUEUE --errors",
+    "health": "doctor --health",
+    "limits": "status --limits",
+    "log": "topics log TOPIC",
+    "move": "redrive QUEUE --to QUEUE",
+    "partitions": "status QUEUE --partitions",
+    "peek": "find QUEUE --state ready",
+    "rates": "status --rates",
+    "relay": "outbox --relay",
+    "replay": "topics replay TOPIC:GROUP",
+    "resubmit": "redrive QUEUE ID --data JSON",
+    "seek": "topics seek TOPIC:GROUP PLACE",
+    "show": "find ID",
+    "stack": "consumers --stacks ID",
+    "top": "status --watch",
+    "unsubscribe": "topics unsubscribe TOPIC:GROUP",
+    "why": "find ID",
+}
