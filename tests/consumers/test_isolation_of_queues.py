@@ -25,7 +25,7 @@ from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
-from mq_django.consumers.worker.admission import Cancels
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.lanes import Grace

@@ -12,10 +12,10 @@ from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
-from mq_django.consumers.worker.admission import open_cancels
-from mq_django.consumers.worker.batches import Batches, BatchRows, Lingering
+from mq_django.consumers.worker.batches import Batches, Lingering
+from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.executor import Executor, Lane
 from mq_django.consumers.worker.fetchers import Fetchers, Room
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.lanes import Grace
@@ -26,7 +26,7 @@ from mq_django.consumers.worker.progress import progress_reporters
 from mq_django.consumers.worker.settler import Settler, SettleService
 from mq_django.consumers.worker.stacks import LaneStacks, open_answers
 from mq_django.consumers.worker.step_service import StepService
-from mq_django.consumers.worker.timekeeper import Lane, Releaser, Timekeeper, cancellers, releasers
+from mq_django.consumers.worker.timekeeper import Releaser, Timekeeper, cancellers, releasers
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
@@ -69,7 +69,7 @@ class Consumer:
         self._shared_state = shared_state
         self._threads = ThreadPool(threads, shared_state)
         self._loop = LoopPool(threads, shared_state)
-        self._batches = Batches(shared_state, self._threads, self._loop, BatchRows(threads))
+        self._batches = Batches(shared_state, self._threads, self._loop, threads)
         self._servers = by_server(queues)
         #: One per server, in the same order.
         self._settling = [SettleService() for _ in self._servers]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from mq_django.consumers.by_server import ServerQueues, assign, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.admission import Cancels
-from mq_django.consumers.worker.loops import CoroutineLane
-from mq_django.consumers.worker.pools import HandlerThread, Pool, ThreadPool
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.executor import Lane
+from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.consumers.worker.stacks import StackAnswers
 from mq_django.registry import names
 from mq_django.stores.base import Store
@@ -76,10 +76,6 @@ def releasers(servers: Mapping[str, ServerQueues], shared_state: SharedState) ->
 READ_AGAIN = 100
 
 
-#: Where a handler runs, and can be interrupted.
-Lane = HandlerThread | CoroutineLane
-
-
 class Canceller(Service):
     """Reads requests when its supervisor says so: it interrupts handlers that are to be cancelled, and sends stacks.
 
@@ -132,8 +128,8 @@ class Canceller(Service):
 
     def _interrupt(self, place: Lane) -> None:
         job = place.running()
-        cancels = self._cancels.get(job.executor.number) if job is not None else None
-        if job is None or cancels is None:
+        # Of a batch the others in the call would have to run again.
+        if job is None or len(job.together) > 1 or (cancels := self._cancels.get(job.path.executor.number)) is None:
             return
         message_id = job.delivery.message.id
         force = cancels.ids.get(message_id)

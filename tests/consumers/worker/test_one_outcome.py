@@ -161,7 +161,7 @@ def run(rig, act, options):
     async def acall(given):
         return act() if content(given) == "act" else None
 
-    name, found = f"n{len(rig.dispatcher._handlers)}", {}
+    name, found = f"n{len(rig.dispatcher._paths)}", {}
     rig.handle(name, acall if options.get("is_async") else call, **options)
     for number, what in enumerate(["act", "neighbour"]):
         message = Message(f"m{number}-{name}", name, what, rig.settler.queue, 1)
