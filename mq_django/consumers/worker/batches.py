@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import coroutine
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -273,8 +273,8 @@ def _may_be_common(members: Sequence[Member], handler: Handler) -> bool:
     return all(may_retry_uncharged(path.executor.config, delivery, handler) for delivery, path in members)
 
 
-class Batches:
-    """The messages of this process that wait to be handled in lists.
+class Batches(Service):
+    """The messages of this process that wait to be handled in lists; it calls when they have waited long enough.
 
     Args:
         state: the shared state.
@@ -283,7 +283,11 @@ class Batches:
             Those before belong to threads.
     """
 
+    name = "lingering"
+
     def __init__(self, state: SharedState, threads: Runner, loop: Runner, first_row: int) -> None:
+        super().__init__()
+        self.connection = None
         self._state = state
         self._pools = {False: threads, True: loop}
         self._rows: asyncio.Queue[int] = asyncio.Queue()
@@ -291,8 +295,6 @@ class Batches:
             self._rows.put_nowait(row)
         self._collectors: dict[tuple[str | None, str], Collector] = {}
         self._lock = threading.Lock()
-        #: Called when messages begin to wait for others.
-        self.on_wait: Callable[[], None] = lambda: None
 
     def collector(self, handler: Handler) -> Collector:
         """Return the collector of a handler. All partitions of its queue share it."""
@@ -309,32 +311,16 @@ class Batches:
         with self._lock:
             return sum(len(found) for (handled_in, _), found in self._collectors.items() if handled_in == queue)
 
-    def ready(self) -> float | None:
-        """Have the calls made that can be made now; return the seconds until another one can; None: no other waits."""
-        with self._lock:
-            collectors = list(self._collectors.values())
-        return min([left for left in [found.ready() for found in collectors] if left is not None], default=None)
-
-    def close(self) -> None:
-        """Hand back all that waits."""
-        with self._lock:
-            collectors = list(self._collectors.values())
-        for found in collectors:
-            found.close()
-
-
-class Lingering(Service):
-    """Has the calls made whose messages have waited long enough for others."""
-
-    name = "lingering"
-
-    def __init__(self, batches: Batches) -> None:
-        super().__init__()
-        self.connection = None
-        self._batches = batches
-        batches.on_wait = self.wake
-
     def run_once(self) -> float:
         """Have the calls made that can be made now."""
-        left = self._batches.ready()
-        return CHECK_EVERY if left is None else min(CHECK_EVERY, max(0.001, left))
+        left = [found.ready() for found in self._all()]
+        return min(CHECK_EVERY, max(0.001, min([each for each in left if each is not None], default=CHECK_EVERY)))
+
+    def hand_back(self) -> None:
+        """Hand back all that waits, and what comes from now on."""
+        for found in self._all():
+            found.close()
+
+    def _all(self) -> list[Collector]:
+        with self._lock:
+            return list(self._collectors.values())

@@ -124,7 +124,7 @@ class Dispatcher:
             # A quarantine runs each message alone.
             waits |= path.collector.ready(at_once=self._isolate is None) is not None
         if waits:
-            self._batches.on_wait()
+            self._batches.wake()
 
     def _find(self, name: str) -> CallPath | None:
         handler = find(self._queue, name)

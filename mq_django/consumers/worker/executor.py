@@ -44,8 +44,8 @@ from mq_django.core.outcomes import (
 from mq_django.core.running_handler import Report, ReportSlot, running
 from mq_django.core.texts import is_a, path_of, repr_of, summary_of, traceback_of
 from mq_django.errors import InvalidOutcomes
-from mq_django.middleware import Handling, async_handling_chain, handling_chain
-from mq_django.registry import Handler, find
+from mq_django.middleware import Handling, handling_chain
+from mq_django.registry import Handler
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import EXPIRED
@@ -172,7 +172,7 @@ class Executor:
         self.reports = settler.reports
         kinds = registry.kinds(config.public_name)
         #: What runs a handler within all middleware, by whether that runs on the event loop; none without middleware.
-        self.chains = {kind: (async_handling_chain if kind else handling_chain)() for kind in kinds}
+        self.chains = {kind: handling_chain(is_async=kind) for kind in kinds}
 
     def may_run(self, read_at: float) -> bool:
         """Return whether all deliveries that were read at a time may run, as nearly always. If not, see refusal()."""
@@ -192,12 +192,6 @@ class Executor:
         if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
             return Expire() if self.config.expired == "discard" else Bury(EXPIRED, reason="expired")
         return None
-
-    def refuse(self, delivery: Delivery, handler: Handler, outcome: Outcome) -> None:
-        """Pass on the outcome of a delivery that must not run."""
-        if isinstance(outcome, Cancel):
-            logger.info("Message %s was cancelled before handler %s started", delivery.message.id, handler.where)
-        self.settler.add(settled_as(delivery, outcome, find(delivery.message.queue, delivery.message.name)))
 
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back a delivery that has not started."""
@@ -446,7 +440,10 @@ class CallPath:
                 self.mark(lane, job, started, started + self._limit)
         for (delivery, path), outcome in zip(members, outcomes, strict=True):
             if outcome is not None:
-                path.executor.refuse(delivery, self.handler, outcome)
+                if isinstance(outcome, Cancel):
+                    text = "Message %s was cancelled before handler %s started"
+                    logger.info(text, delivery.message.id, self.handler.where)
+                path.executor.settler.add(settled_as(delivery, outcome, self.handler))
                 notified = None if self._ended is None else self._ended(delivery.message, outcome, 0.0, None)
                 if notified is not None:
                     yield from notified

@@ -2,9 +2,9 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
+from mq_django.consumers.by_server import ServerQueues
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker.executor import Lane
@@ -125,20 +125,3 @@ class ProgressReporter(Service):
 
     def _name(self, number: int) -> str:
         return self._books[number].config.name
-
-
-def progress_reporters(
-    servers: Mapping[str, ServerQueues],
-    books: Sequence[ReportBook],
-    consumer: str,
-    shared_state: SharedState,
-    places: Sequence[Lane],
-) -> Iterator[ProgressReporter]:
-    """Yield a reporter for the queues on each server."""
-    for share in servers.values():
-        tasks = RunningTasks(share, consumer, shared_state, places)
-        reporter = ProgressReporter(
-            {number: books[number] for number in share}, tasks, shared_state, open_session_to(share)
-        )
-        assign([reporter], share.values(), servers=len(servers))
-        yield reporter

@@ -1,8 +1,7 @@
 """Interrupt handlers past their timeout, and release messages that have a handler now."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from mq_django.consumers.by_server import ServerQueues, assign, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.cancels import Cancels
@@ -61,14 +60,6 @@ class Releaser(Service):
         known = list(names(store.config.name))
         while store.release_unhandled(known, limit=BATCH):
             pass
-
-
-def releasers(servers: Mapping[str, ServerQueues], shared_state: SharedState) -> Iterator[Releaser]:
-    """Yield a releaser for the queues on each server."""
-    for share in servers.values():
-        releaser = Releaser(open_stores(share), shared_state)
-        assign([releaser], share.values(), servers=len(servers))
-        yield releaser
 
 
 #: Seconds between two checks: how late a handler may be interrupted.
@@ -141,18 +132,3 @@ class Canceller(Service):
 def _queue_of(place: Lane) -> str:
     job = place.running()
     return "" if job is None else job.delivery.message.queue
-
-
-def cancellers(
-    servers: Mapping[str, ServerQueues],
-    cancels: Sequence[Cancels],
-    answers: Sequence[StackAnswers],
-    shared_state: SharedState,
-    places: Sequence[Lane],
-) -> Iterator[Canceller]:
-    """Yield a canceller for the queues on each server. `cancels` and `answers` have those of each queue."""
-    for share in servers.values():
-        of_share = {number: cancels[number] for number in share}, {number: answers[number] for number in share}
-        canceller = Canceller(*of_share, shared_state, places)
-        assign([canceller], share.values(), servers=len(servers))
-        yield canceller

@@ -15,7 +15,6 @@ from django.db import connection, transaction
 
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
-from mq_django.consumers.worker.batches import Lingering
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.core import clock
 from mq_django.core.batches import HalvingPlan
@@ -341,15 +340,14 @@ def test_a_transaction_that_is_left_open_counts_as_a_failure(rig, runs):
 
 
 def test_messages_wait_for_others_of_their_batch(rig, runs):
-    lingering = Lingering(rig.batches)
-    lingering.start()
+    rig.batches.start()
     try:
         began = time.monotonic()
         assert runs(lambda messages: None, range(3), linger=0.1) == [[0, 1, 2]]
         assert time.monotonic() - began >= 0.1
     finally:
-        lingering.stop()
-        assert lingering.join(10)
+        rig.batches.stop()
+        assert rig.batches.join(10)
 
 
 def test_a_full_batch_waits_for_nothing(rig, runs):
@@ -365,7 +363,7 @@ def test_in_a_quarantine_each_message_runs_at_once(rig, runs):
 def test_what_waits_is_handed_back_when_the_process_stops(rig):
     rig.handle("n", print, batch=10, linger=60.0)
     rig.dispatcher.dispatch([delivery(data) for data in range(3)])
-    rig.batches.close()
+    rig.batches.hand_back()
     assert rig.settled() == dict.fromkeys("012", HandBack())
 
 

@@ -166,7 +166,7 @@ def run(rig, act, options):
     for number, what in enumerate(["act", "neighbour"]):
         message = Message(f"m{number}-{name}", name, what, rig.settler.queue, 1)
         rig.dispatcher.dispatch([Delivery(message, 0, b"%d-1" % (number + 1), b"1")])
-        rig.batches.ready()
+        rig.batches.run_once()
         wait_until(lambda: found.update(rig.settled()) or what in found)  # noqa: B023 - called at once
     return found["act"], found["neighbour"]
 
