@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from types import coroutine
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
 from mq_django.consumers.service import Service
@@ -110,16 +110,8 @@ class Collector:
             path.executor.hand_back(delivery)
 
 
-class Failed(NamedTuple):
-    """The failure of the last call that had a message."""
-
-    outcome: Outcome
-    raised: BaseException | None
-    seconds: float
-
-
-#: Which messages are called next.
-Plan = HalvingPlan[Member, Failed]
+#: Which messages are called next; a failure is the last call that had a message.
+Plan = HalvingPlan[Member, Called]
 
 
 class BatchPath(CallPath):
@@ -162,7 +154,7 @@ class BatchPath(CallPath):
                 lane.job = job = WorkItem(*group[0], group)
                 called = yield from super().run(lane, job, plan)
                 if called is not None:
-                    self._settle(lane, *called, plan)
+                    self._settle(lane, called, plan)
         except BaseException:
             _hand_back(plan.take_rest())
             raise
@@ -197,18 +189,17 @@ class BatchPath(CallPath):
             logger.error("A batch of handler %s could not start", self.handler.where, exc_info=error)
             self.collector.hand_back()
 
-    def _settle(self, lane: Lane, job: WorkItem, end: End, seconds: float, plan: Plan) -> None:
+    def _settle(self, lane: Lane, called: Called, plan: Plan) -> None:
         """Pass on the outcomes of a call, or note that it has failed as a whole."""
-        group = job.together
+        (_, _, group), end, seconds = called
         if not end.failed:
             plan.succeeded()
             self._settle_each(lane, group, end.outcomes, seconds / len(group), end.raised)
         else:
-            failed = Failed(end.outcomes[0], end.raised, seconds)
             if len(group) > 1 and plan.calls == 1:
                 text = "Handler %s failed for %d messages of queue %s, and is called again with halves of them: %r"
-                logger.warning(text, *self._about(group, failed), extra=self._extra(group))
-            plan.failed(group, failed)
+                logger.warning(text, *self._about(group, end), extra=self._extra(group))
+            plan.failed(group, called)
         self._settle_alone(plan)
 
     def _settle_each(
@@ -229,29 +220,30 @@ class BatchPath(CallPath):
 
     def _settle_alone(self, plan: Plan) -> None:
         """Pass on the outcomes of messages that have failed alone, once it is known that they are the cause."""
-        for (delivery, path), failed in plan.take_alone():
-            path.executor.finish(delivery, self.handler, failed.outcome, failed.seconds, failed.raised)
+        for (delivery, path), (_, end, seconds) in plan.take_alone():
+            path.executor.finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
 
-    def _settle_common(self, common: Sequence[tuple[Member, Failed]]) -> None:
+    def _settle_common(self, common: Sequence[tuple[Member, Called]]) -> None:
         """Have messages that fail for a common reason retried without a charge."""
         if common:
-            group, failed = [member for member, _ in common], common[0][1]
+            group, end = [member for member, _ in common], common[0][1].end
             logger.error(
                 "Handler %s failed for %d messages of queue %s, together and in parts: they are retried without a "
                 "charge: %r",
-                *self._about(group, failed),
-                exc_info=failed.raised,
+                *self._about(group, end),
+                exc_info=end.raised,
                 extra=self._extra(group),
             )
-        for (delivery, path), (outcome, raised, seconds) in common:
+        for (delivery, path), (_, (outcomes, raised, _), seconds) in common:
+            outcome = outcomes[0]
             # Else another delivery runs, this process stops, or the message was cancelled.
             uncharged = not isinstance(outcome, HandBack | Cancel)
             if uncharged:
                 outcome = uncharged_retry(path.executor.config, delivery, self.handler, outcome)
             path.executor.finish(delivery, self.handler, outcome, seconds, raised, uncharged=uncharged)
 
-    def _about(self, group: Sequence[Member], failed: Failed) -> tuple[str, int, str, str]:
-        error = str(getattr(failed.outcome, "error", ""))[:300]
+    def _about(self, group: Sequence[Member], end: End) -> tuple[str, int, str, str]:
+        error = str(getattr(end.outcomes[0], "error", ""))[:300]
         return self.handler.where, len(group), group[0][0].message.queue, error
 
     def _extra(self, group: Sequence[Member]) -> dict[str, object]:

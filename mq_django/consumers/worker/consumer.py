@@ -28,7 +28,6 @@ from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers, open_ans
 from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser, Timekeeper
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.registry import lingers
@@ -130,6 +129,8 @@ class Consumer:
         return [settlers[number] for number in range(len(self._queues))]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
+        servers = zip(self._isolations, self._servers.values(), strict=True)
+        isolations = {number: isolation for isolation, share in servers for number in share}
         for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
             yield Dispatcher(
                 config.public_name,
@@ -138,13 +139,8 @@ class Consumer:
                 threads=self._threads,
                 loop=self._loop,
                 batches=self._batches,
-                isolate=self._adder(number) if isolate else None,
+                isolate=partial(isolations[number].add, number) if isolate else None,
             )
-
-    def _adder(self, number: int) -> Callable[[Delivery], None]:
-        """Return a function that has a delivery of a queue run alone."""
-        servers = zip(self._isolations, self._servers.values(), strict=True)
-        return next(isolation for isolation, share in servers if number in share).adder(number)
 
     def _make_fetchers(self) -> Iterator[Service]:
         dispatchers = list(self._dispatchers(isolate=True))
