@@ -16,7 +16,7 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Lane, Steps, WorkItem, finished
+from mq_django.consumers.worker.executor import Lane, Steps, WorkItem
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
@@ -262,6 +262,16 @@ class FatalRun(SingleRun):
 
         dying = replace(handler, call=call if handler.is_async else partial(finished, call))
         return job._replace(path=self._dispatcher.path(dying))
+
+
+def finished(steps: Callable[..., Steps[T]], *arguments: Any) -> T:
+    """Run the steps of a function, and return their result."""
+    try:
+        steps(*arguments).send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("The steps of a function wait for nothing")
 
 
 @contextmanager

@@ -155,6 +155,8 @@ class BatchPath(CallPath):
                 called = yield from super().run(lane, job, plan)
                 if called is not None:
                     self._settle(lane, called, plan)
+                # It may have what was raised, whose traceback refers to this frame.
+                called = None
         except BaseException:
             _hand_back(plan.take_rest())
             raise
