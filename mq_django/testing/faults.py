@@ -1,11 +1,10 @@
 """Let the process that handles a message die at a point, and recover the message as a supervisor does."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -16,7 +15,7 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Lane, Steps, WorkItem
+from mq_django.consumers.worker.executor import Lane, WorkItem
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
@@ -35,8 +34,6 @@ from mq_django.testing.runs import (
 )
 from mq_django.testing.transactions import CommitHooks
 from mq_django.transport.connections import open_wire
-
-T = TypeVar("T")
 
 # Handle one message of a queue, and recover it if its outcome is lost.
 
@@ -242,36 +239,30 @@ class FatalRun(SingleRun):
             return job
         before, handler = _depths(), job.path.handler
 
-        @coroutine
-        def there(do: Callable[[], T]) -> Steps[T]:
-            return (yield from sync_to_async(do)()) if handler.is_async else do()
-
-        @coroutine
-        def call(argument: object) -> Steps[Any]:
+        def call(argument: object) -> Any:
             if self._point == BEFORE_HANDLER:
                 raise ProcessDied
-            hooks = yield from there(CommitHooks)
+            hooks = CommitHooks()
             try:
                 returned = handler.call(argument)
-                if handler.is_async:
-                    returned = yield from returned
             finally:
-                yield from there(hooks.drop)
-            yield from there(partial(_die_unless_in_transaction, before))
+                hooks.drop()
+            _die_unless_in_transaction(before)
             return returned
 
-        dying = replace(handler, call=call if handler.is_async else partial(finished, call))
+        async def acall(argument: object) -> Any:
+            if self._point == BEFORE_HANDLER:
+                raise ProcessDied
+            hooks = await sync_to_async(CommitHooks)()
+            try:
+                returned = await handler.call(argument)
+            finally:
+                await sync_to_async(hooks.drop)()
+            await sync_to_async(_die_unless_in_transaction)(before)
+            return returned
+
+        dying = replace(handler, call=acall if handler.is_async else call)
         return job._replace(path=self._dispatcher.path(dying))
-
-
-def finished(steps: Callable[..., Steps[T]], *arguments: Any) -> T:
-    """Run the steps of a function, and return their result."""
-    try:
-        steps(*arguments).send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise RuntimeError("The steps of a function wait for nothing")
 
 
 @contextmanager

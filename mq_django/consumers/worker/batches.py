@@ -11,14 +11,16 @@ from typing import Any, NoReturn, Protocol
 
 from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
 from mq_django.consumers.service import Service
+from mq_django.consumers.settlements import announce
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
-from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Lane, Member, Steps, WorkItem, announce
+from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Lane, Member, Steps, WorkItem
 from mq_django.core.batches import HalvingPlan
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK, Cancel, HandBack, Outcome
 from mq_django.core.running_handler import ReportSlot
 from mq_django.errors import NotInHandler
 from mq_django.registry import Handler
+from mq_django.signals import handler_started
 
 logger = get_logger(__name__)
 
@@ -174,8 +176,8 @@ class BatchPath(CallPath):
         reads = {(path, delivery.read_at) for delivery, path in job.together}
         if not all(path.executor.may_run(read_at) for path, read_at in reads):
             return False
-        if plan.calls == 1:
-            announce(job.together)
+        if plan.calls == 1 and handler_started.receivers:
+            announce([delivery for delivery, _ in job.together])
         return True
 
     def hand_back(self, job: WorkItem) -> None:

@@ -14,8 +14,8 @@ from asgiref.sync import sync_to_async
 from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.database_pools import pool_hint
-from mq_django.consumers.decisions import decide, settled_as
-from mq_django.consumers.settlements import send
+from mq_django.consumers.decisions import decide, retry_invalid, settled_as
+from mq_django.consumers.settlements import announce, send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
 from mq_django.consumers.worker import lanes
 from mq_django.consumers.worker.cancels import Cancels
@@ -42,7 +42,7 @@ from mq_django.core.outcomes import (
     with_texts,
 )
 from mq_django.core.running_handler import Report, ReportSlot, running
-from mq_django.core.texts import is_a, path_of, repr_of, summary_of, traceback_of
+from mq_django.core.texts import is_a, repr_of, summary_of, traceback_of
 from mq_django.errors import InvalidOutcomes
 from mq_django.middleware import Handling, handling_chain
 from mq_django.registry import Handler
@@ -336,8 +336,8 @@ class CallPath:
         self._queue = executor.config.public_name
         self._handle = executor.chains.get(handler.on_loop)
         #: Nothing is between a message and its handler: most are so, and have their call in run().
-        self._takes_message = not handler.batch and handler.once is None
-        self._is_plain = self._takes_message and self._handle is None
+        self._is_single = not handler.batch and handler.once is None
+        self._is_plain = self._is_single and self._handle is None
         self._ended: Callable[..., Any] | None = handler.aended if handler.on_loop else handler.ended
         self._opened: Callable[[ReportSlot], Report] = executor.reports.opened
         self._generation = lanes.generation
@@ -404,7 +404,7 @@ class CallPath:
         ) and self.executor.refusal(delivery) is not None:
             return False
         if handler_started.receivers:
-            announce(job.members)
+            announce([delivery])
         return True
 
     def mark(self, lane: Lane, job: WorkItem, since: float, deadline: float) -> None:
@@ -443,14 +443,14 @@ class CallPath:
         for (delivery, path), outcome in zip(members, outcomes, strict=True):
             if outcome is not None:
                 if isinstance(outcome, Cancel):
-                    text = "Message %s was cancelled before handler %s started"
-                    logger.info(text, delivery.message.id, self.handler.where)
+                    where = self.handler.where
+                    logger.info("Message %s was cancelled before handler %s started", delivery.message.id, where)
                 path.executor.settler.add(settled_as(delivery, outcome, self.handler))
                 notified = None if self._ended is None else self._ended(delivery.message, outcome, 0.0, None)
                 if notified is not None:
                     yield from notified
         if rest and (plan is None or plan.calls == 1):
-            announce(rest)
+            announce([delivery for delivery, _ in rest])
         return job if rest else None
 
     def _argument(self, job: WorkItem) -> object:
@@ -507,7 +507,7 @@ class CallPath:
         take a fifth of the time of a message.
         """
         try:
-            argument = job.delivery.message if self._takes_message else self._argument(job)
+            argument = job.delivery.message if self._is_single else self._argument(job)
             seen.append(self._judged(job, lane.call(self._call, argument, self.timeout)))
         except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
             seen.append(self._failed(lane, job, error))
@@ -590,17 +590,3 @@ class CallPath:
             outcomes = [HandBack(suspect=True) if isinstance(each, Ack) else each for each in end.outcomes]
             end = end._replace(outcomes=outcomes)
         return end
-
-
-def announce(members: Sequence[Member]) -> None:
-    """Send the signal that handlers start."""
-    if handler_started.receivers:
-        for delivery, _ in members:
-            send(handler_started, queue=delivery.message.queue, message=delivery.message)
-
-
-def retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
-    """Return the outcome of a handler whose return value or exception cannot be used, and log that."""
-    text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
-    logger.error(text, handler.where, delivery.message.id, exc_info=error)
-    return Retry(error=f"{path_of(type(error))} while its outcome was settled")
