@@ -232,7 +232,8 @@ class LoopPool(Pool):
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running
         handlers = ", ".join(sorted({job.path.handler.where for _, job in blocking}))
         logger.error("The event loop was blocked for %.0f s by %s: coroutines must not block", self._silent, handlers)
-        if task is not None and len(blocking) == 1:
+        # A batch that waits for a row has no deliveries yet.
+        if task is not None and len(blocking) == 1 and blocking[0][1].members:
             lane, job = blocking[0]
             job.path.mark(lane, job, now - self._silent, now)
 
