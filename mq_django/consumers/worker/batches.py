@@ -16,7 +16,7 @@ from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Lane, Member, Steps, WorkItem
 from mq_django.core.batches import HalvingPlan
 from mq_django.core.logs import get_logger
-from mq_django.core.outcomes import ACK, Cancel, HandBack, Outcome
+from mq_django.core.outcomes import ACK, HandBack, Outcome
 from mq_django.core.running_handler import ReportSlot
 from mq_django.errors import NotInHandler
 from mq_django.registry import Handler
@@ -240,8 +240,8 @@ class BatchPath(CallPath):
             )
         for (delivery, path), (_, (outcomes, raised, _), seconds) in common:
             outcome = outcomes[0]
-            # Else another delivery runs, this process stops, or the message was cancelled.
-            uncharged = not isinstance(outcome, HandBack | Cancel)
+            # Else another delivery runs, or this process stops.
+            uncharged = not isinstance(outcome, HandBack)
             if uncharged:
                 outcome = uncharged_retry(path.executor.config, delivery, self.handler, outcome)
             path.executor.finish(delivery, self.handler, outcome, seconds, raised, uncharged=uncharged)

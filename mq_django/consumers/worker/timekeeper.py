@@ -119,8 +119,8 @@ class Canceller(Service):
 
     def _interrupt(self, place: Lane) -> None:
         job = place.running()
-        # Of a batch the others in the call would have to run again.
-        if job is None or len(job.together) > 1 or (cancels := self._cancels.get(job.path.executor.number)) is None:
+        # The messages of a batch are not interrupted: the others in the call would have to run again.
+        if job is None or job.together or (cancels := self._cancels.get(job.path.executor.number)) is None:
             return
         message_id = job.delivery.message.id
         force = cancels.ids.get(message_id)
