@@ -204,6 +204,12 @@ def test_a_wrong_return_value_is_not_repeated_with_halves(rig, runs, returned, c
     assert any(isinstance(record.exc_info[1], InvalidOutcomes) for record in caplog.records if record.exc_info)
 
 
+@BOTH
+def test_a_wrong_return_value_counts_as_what_a_single_message_would_have_raised(rig, runs):
+    runs(lambda messages: True, range(2), retry=RetryPolicy(bury_on=[InvalidOutcomes]))
+    assert {type(outcome) for outcome in rig.settled().values()} == {Bury}
+
+
 def test_what_has_expired_is_left_out(rig, runs):
     past = clock.now_ms() - 1000
     calls = runs(lambda messages: None, [0, delivery(1, expires_ms=past), 2])
@@ -337,6 +343,17 @@ def test_a_transaction_that_is_left_open_counts_as_a_failure(rig, runs):
     outcomes = rig.settled()
     assert outcomes["0"] == ACK
     assert "left a transaction" in outcomes["1"].error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outcomes_that_ack_nothing_stay_when_a_transaction_is_left_open(rig, runs):
+    def does(messages):
+        connection.ensure_connection()
+        transaction.atomic().__enter__()
+        return [Bury("no"), Retry(error="later")]
+
+    assert runs(does, range(2)) == [[0, 1]]
+    assert [outcome.error for outcome in rig.settled().values()] == ["no", "later"]
 
 
 def test_messages_wait_for_others_of_their_batch(rig, runs):
