@@ -28,11 +28,10 @@ django.setup()
 from benchmarks import messages  # noqa: E402 - after the project is set up, as all below
 from mq_django.conf import get_config  # noqa: E402
 from mq_django.consumers.shared_state import SharedState  # noqa: E402
-from mq_django.consumers.worker.batches import Batches, BatchRows  # noqa: E402
+from mq_django.consumers.worker.batches import Batches  # noqa: E402
 from mq_django.consumers.worker.databases import Databases  # noqa: E402
 from mq_django.consumers.worker.dispatcher import Dispatcher  # noqa: E402
-from mq_django.consumers.worker.executor import Executor  # noqa: E402
-from mq_django.consumers.worker.lanes import WorkItem  # noqa: E402
+from mq_django.consumers.worker.executor import Executor, WorkItem  # noqa: E402
 from mq_django.consumers.worker.loops import LoopPool  # noqa: E402
 from mq_django.consumers.worker.pools import ThreadPool  # noqa: E402
 from mq_django.consumers.worker.settler import Settler  # noqa: E402
@@ -107,7 +106,7 @@ class Pieces:
             executor=Executor(config, 0, shared_state, self._settler),
             threads=self._threads,
             loop=loop,
-            batches=Batches(shared_state, self._threads, loop, BatchRows(THREADS)),
+            batches=Batches(shared_state, self._threads, loop, THREADS),
         )
 
     def moments(self, batch: bytes) -> Iterator[float]:
@@ -119,7 +118,7 @@ class Pieces:
         self._dispatcher.dispatch(deliveries)
         yield time.perf_counter()
         for job in self._jobs:
-            copy_context().run(job.executor.run, self._lane, job.delivery, job.handler)
+            copy_context().run(next, job.path.run(self._lane, job), None)
         yield time.perf_counter()
         self._settler.settle(self._store)
         yield time.perf_counter()

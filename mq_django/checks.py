@@ -30,7 +30,7 @@ from mq_django.discovery import import_declaring
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import once_databases
-from mq_django.middleware import async_handling_chain, handling_chain, publishing_chain
+from mq_django.middleware import handling_chain, publishing_chain
 from mq_django.producers.schedules import check_task
 from mq_django.registry import declared, groups, handlers, own_names, queues_with_handlers, schedules
 from mq_django.registry import kinds as handler_kinds
@@ -230,11 +230,10 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
     if problems or not config.middleware:
         return []
     kinds = frozenset[bool]().union(*(handler_kinds(name) for name in (*config.queues, *groups())))
-    handling = [async_handling_chain if is_async else handling_chain for is_async in kinds]
     wrong: dict[str, None] = {}
-    for chain in (publishing_chain, *handling):
+    for kind in (None, *kinds):
         try:
-            chain()
+            publishing_chain() if kind is None else handling_chain(is_async=kind)
         except ConfigurationError as error:
             wrong[f"{error}."] = None
     hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'

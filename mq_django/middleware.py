@@ -140,24 +140,16 @@ async def _await_run(handling: Handling) -> Any:
 
 
 @cache
-def handling_chain() -> Handle | None:
+def handling_chain(*, is_async: bool = False) -> Handle | AsyncHandle | None:
     """Return a function that runs a handler within all middleware, or None without middleware.
 
-    Raises:
-        ConfigurationError: one cannot be imported, or cannot run around functions.
-    """
-    found: Handle | None = _chain(_run, "handling")
-    return found
-
-
-@cache
-def async_handling_chain() -> AsyncHandle | None:
-    """Return a function that runs a coroutine function within all middleware, or None without middleware.
+    Args:
+        is_async: it runs a coroutine function, and is one.
 
     Raises:
-        ConfigurationError: one cannot be imported, or cannot run around coroutine functions.
+        ConfigurationError: one cannot be imported, or cannot run around functions or coroutine functions.
     """
-    found: AsyncHandle | None = _chain(_await_run, "handling", is_async=True)
+    found: Handle | AsyncHandle | None = _chain(_await_run if is_async else _run, "handling", is_async=is_async)
     return found
 
 
@@ -170,9 +162,6 @@ def publishing_chain() -> Publish | None:
     """
     found: Publish | None = _chain(_run, "publishing")
     return found
-
-
-CHAINS = (handling_chain, async_handling_chain, publishing_chain)
 
 
 def _chain(innermost: Callable[[Any], Any], around: str, *, is_async: bool = False) -> Any:
@@ -211,8 +200,8 @@ def _factories(around: str) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == "MQ_DJANGO":
-        for chain in CHAINS:
-            chain.cache_clear()
+        handling_chain.cache_clear()
+        publishing_chain.cache_clear()
 
 
 setting_changed.connect(_forget, dispatch_uid="mq_django.middleware")

@@ -1,6 +1,5 @@
 """Middleware around handlers and publishing: what it is given, what it may change, and what it cannot break."""
 
-import asyncio
 import gc
 import logging
 import sys
@@ -18,7 +17,6 @@ from django.utils.decorators import async_only_middleware, sync_and_async_middle
 from mq_django import Ack, Bury, Retry, RetryPolicy, handler, queues, registry, topics
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import ReportBook, Settler
 from mq_django.core.outcomes import HandBack
@@ -180,23 +178,6 @@ def async_publishing(publish):
     return publish
 
 
-class LoopLane:
-    """A place on the event loop of the test."""
-
-    number = 0
-
-    def __init__(self):
-        self.databases = Databases.of_this_thread()
-
-    @staticmethod
-    def is_alone():
-        return True
-
-    @staticmethod
-    async def call(handler, message, timeout):
-        return await handler.call(message)
-
-
 def act(data):
     noted.append("handler")
     if data == "raise":
@@ -250,11 +231,7 @@ def run(queue, data, *, attempt=1):
     settler = Settler(store, queue, "me", threading.Event(), threading.Event())
     shared_state = SharedState.create(1)
     try:
-        executor, found = Executor(config, 0, shared_state, settler), registry.find(queue, "n")
-        if found.is_async:
-            asyncio.run(executor.run_coroutine(LoopLane(), delivery, found))
-        else:
-            executor.run(working.Lane(), delivery, found)
+        working.handle(Executor(config, 0, shared_state, settler), delivery, registry.find(queue, "n"))
         settler.settle(store)
     finally:
         shared_state.close()

@@ -1,13 +1,16 @@
 """Work a queue off in the test's own thread, with the consumer's own executor and settler."""
 
-import asyncio
 import threading
 from functools import partial
 
+from asgiref.sync import async_to_sync
+
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
+from mq_django.consumers.worker import executor
+from mq_django.consumers.worker.batches import BatchPath
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.executor import CallPath, Executor, WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.registry import find, of_call
@@ -33,11 +36,10 @@ def work(queue, *, count=100):
     shared_state = SharedState.create(1)
     try:
         settler = Settler(store, queue, CONSUMER, threading.Event(), threading.Event())
-        executor = Executor(config, 0, shared_state, settler)
-        lane = Lane()
+        of_queue = Executor(config, 0, shared_state, settler)
         for delivery in deliveries:
             message = delivery.message
-            executor.run(lane, delivery, of_call(find(message.queue, message.name), message))
+            handle(of_queue, delivery, of_call(find(message.queue, message.name), message))
         settler.settle(store)
     finally:
         shared_state.close()
@@ -51,19 +53,36 @@ def take(queue):
     return [delivery.message for delivery in store.take(CONSUMER, count=100)]
 
 
-class Lane:
+def handle(of_queue, delivery, handler, lane=None):
+    """Run a delivery, on a lane of the test or on one that calls the handler."""
+    path = BatchPath(handler, of_queue, None) if handler.batch else CallPath(handler, of_queue)
+    job = WorkItem(delivery, path, ((delivery, path),) if handler.batch else ())
+    if path.on_loop:
+        async_to_sync(_awaited)(path, lane or LoopLane(), job)
+    else:
+        next(path.run(lane or Lane(), job), None)
+
+
+async def _awaited(path, lane, job):
+    await path.run(lane, job)
+
+
+class Lane(executor.Lane):
     """The test's own thread, within the transaction of the test."""
 
-    number = 0
-
     def __init__(self):
+        super().__init__(0)
         self.databases = Databases.of_this_thread()
 
-    @staticmethod
-    def call(handler, message, timeout):
-        returned = handler.call([message] if handler.batch else message)
-        return asyncio.run(_awaited(returned)) if handler.is_async else returned
+    def call(self, function, argument, timeout):
+        return function(argument)
+
+    def cancel(self, job, *, force):
+        pass
 
 
-async def _awaited(coroutine):
-    return await coroutine
+class LoopLane(Lane):
+    """A place on an event loop of the test."""
+
+    async def call(self, function, argument, timeout):
+        return await function(argument)

@@ -11,6 +11,7 @@ from mq_django.core.attempts import HISTORY_LENGTH, MAX_DATA, READY, read_histor
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
+from mq_django.core.texts import path_of
 from mq_django.registry import Handler, find, of_call
 from mq_django.stores.base import Settlement
 
@@ -116,6 +117,13 @@ def settled_as(
             delay_ms = max(0, round(outcome.delay.total_seconds() * 1000))
         log_failure(delivery.message, outcome, handler, delay_ms=delay_ms, exception=exception)
     return Settlement(delivery, outcome, delay_ms, micros, handler is not None and handler.keeps_result)
+
+
+def retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
+    """Return the outcome of a handler whose return value or exception cannot be used, and log that."""
+    text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
+    logger.error(text, handler.where, delivery.message.id, exc_info=error)
+    return Retry(error=f"{path_of(type(error))} while its outcome was settled")
 
 
 def _cancelled(item: Delivery, *, has_run: bool) -> Settlement:

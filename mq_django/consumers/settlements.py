@@ -12,7 +12,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult, Delivery, Message
 from mq_django.core.outcomes import Bury, Cancel, Retry
 from mq_django.registry import Handler, find
-from mq_django.signals import message_buried, message_cancelled, message_retried, send_signal
+from mq_django.signals import handler_started, message_buried, message_cancelled, message_retried, send_signal
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.settling import message_id
 
@@ -34,6 +34,13 @@ def send_signals(queue: str, settlements: Iterable[Settlement], stale: Container
         else:
             reason = outcome.reason
             send(message_buried, queue=queue, message_id=known_id, message=message, error=error, reason=reason)
+
+
+def announce(deliveries: Iterable[Delivery]) -> None:
+    """Send the signal that a handler starts for each delivery."""
+    if handler_started.receivers:
+        for delivery in deliveries:
+            send(handler_started, queue=delivery.message.queue, message=delivery.message)
 
 
 def send(signal: Signal, sender: type = Handler, **arguments: object) -> None:

@@ -71,6 +71,8 @@ class HalvingPlan(Generic[Item, Failure]):
 
     def __init__(self, items: Sequence[Item], *, may_be_common: Callable[[], bool]) -> None:
         self._may_be_common = may_be_common
+        #: How many groups were called so far.
+        self.calls = 0
         #: The groups to call next.
         self._next: list[Sequence[Item]] = [items]
         #: Groups of several that have failed and are not split, each with its failure; the last one is the smallest.
@@ -83,6 +85,7 @@ class HalvingPlan(Generic[Item, Failure]):
 
     def next_group(self) -> Sequence[Item]:
         """Return what to call next; empty: nothing is left to call."""
+        self.calls += 1
         if self._next:
             return self._next.pop(0)
         if len(self._alone) > 1 and not self._blames:

@@ -264,8 +264,9 @@ class HandlerCancelled(BaseException):
 class Interruptible(Protocol):
     """A place in which a handler runs."""
 
-    #: Somebody has cancelled what runs here.
-    cancelled: bool
+    @property
+    def cancelled(self) -> bool:
+        """Return whether somebody has cancelled what runs here."""
 
     def guard(self) -> None:
         """Begin a block in which the handler is not interrupted. Blocks may be nested."""

@@ -1,6 +1,6 @@
 """Let the process that handles a message die at a point, and recover the message as a supervisor does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,7 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.lanes import Argument, LoopLane, ThreadLane, WorkItem
+from mq_django.consumers.worker.executor import Lane, WorkItem
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
@@ -24,7 +23,15 @@ from mq_django.errors import TestKitError
 from mq_django.registry import Handler
 from mq_django.stores import open_members
 from mq_django.testing.recording import Records
-from mq_django.testing.runs import CONSUMER, HANDLED_LIKE_EXCEPTIONS, Handled, QueueRun, configs_of, refuse_event_loop
+from mq_django.testing.runs import (
+    CONSUMER,
+    HANDLED_LIKE_EXCEPTIONS,
+    Handled,
+    NotingExecutor,
+    QueueRun,
+    configs_of,
+    refuse_event_loop,
+)
 from mq_django.testing.transactions import CommitHooks
 from mq_django.transport.connections import open_wire
 
@@ -144,32 +151,33 @@ def crash_at(point: str, *queues: str) -> Message:
     raise TestKitError("\n".join(filter(None, [f"No message is ready in {names}", Records().waiting()])))
 
 
-class DyingExecutor(Executor):
+class DyingExecutor(NotingExecutor):
     """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
 
-    def judge_error(
-        self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
-    ) -> Outcome:
+    def judge_error(self, lane: Lane, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         """See Executor.judge_error()."""
         if isinstance(error, ProcessDied):
             raise error
         return super().judge_error(lane, delivery, handler, error)
 
-    def settle_ended(
+    def finish(
         self,
         delivery: Delivery,
         handler: Handler,
         outcome: Outcome,
         seconds: float,
         raised: BaseException | None,
-        *,
-        together: int = 1,
+        **options: Any,
     ) -> Outcome:
-        """See Executor.settle_ended()."""
+        """See Executor.finish()."""
         # What is for the test, such as pytest.fail(), must come out.
         if raised is None or issubclass(type(raised), HANDLED_LIKE_EXCEPTIONS):
             raise ProcessDied
-        return super().settle_ended(delivery, handler, outcome, seconds, raised, together=together)
+        return super().finish(delivery, handler, outcome, seconds, raised, **options)
+
+    def finish_acks(self, row: int, deliveries: Sequence[Delivery], seconds: float) -> None:
+        """See Executor.finish_acks()."""
+        raise ProcessDied
 
 
 class FatalRun(SingleRun):
@@ -215,9 +223,9 @@ class FatalRun(SingleRun):
         try:
             if self._point == BEFORE_ON_COMMIT:
                 with dies_at_commits():
-                    super().put(job._replace(handler=self._dying(job.handler)))
+                    super().put(self._dying(job))
             else:
-                super().put(job._replace(handler=self._dying(job.handler)))
+                super().put(self._dying(job))
         except ProcessDied:
             # Those of middleware.
             if self._point == AFTER_EFFECT:
@@ -225,13 +233,13 @@ class FatalRun(SingleRun):
             hooks.drop()
             raise
 
-    def _dying(self, handler: Handler) -> Handler:
-        """Return a handler whose process dies before it, or before its on-commit hooks."""
+    def _dying(self, job: WorkItem) -> WorkItem:
+        """Return a job whose process dies before its handler, or before the on-commit hooks of that."""
         if self._point == AFTER_EFFECT:
-            return handler
-        before = _depths()
+            return job
+        before, handler = _depths(), job.path.handler
 
-        def call(argument: Argument) -> Any:
+        def call(argument: object) -> Any:
             if self._point == BEFORE_HANDLER:
                 raise ProcessDied
             hooks = CommitHooks()
@@ -242,7 +250,7 @@ class FatalRun(SingleRun):
             _die_unless_in_transaction(before)
             return returned
 
-        async def acall(argument: Argument) -> Any:
+        async def acall(argument: object) -> Any:
             if self._point == BEFORE_HANDLER:
                 raise ProcessDied
             hooks = await sync_to_async(CommitHooks)()
@@ -253,7 +261,8 @@ class FatalRun(SingleRun):
             await sync_to_async(_die_unless_in_transaction)(before)
             return returned
 
-        return replace(handler, call=acall if handler.is_async else call)
+        dying = replace(handler, call=acall if handler.is_async else call)
+        return job._replace(path=self._dispatcher.path(dying))
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Handle the ready messages of queues in the thread of a test."""
 
 import asyncio
-import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -16,16 +16,15 @@ from django.core.exceptions import SynchronousOnlyOperation
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.service import SERVER_ERRORS
-from mq_django.consumers.worker.admission import Cancels
-from mq_django.consumers.worker.batches import Batches, BatchRows
+from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
+from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.lanes import Argument, WorkItem
+from mq_django.consumers.worker.executor import Executor, Lane, WorkItem
 from mq_django.consumers.worker.loops import CoroutineLane
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import running_handler
-from mq_django.core.handler_options import MAX_BATCH
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
@@ -36,7 +35,7 @@ from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import publication_sent
 from mq_django.producers.workflow_steps import StepCourier
-from mq_django.registry import Handler, batches, find, names
+from mq_django.registry import Handler, batches, find, largest_batch, names
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
@@ -50,73 +49,43 @@ from mq_django.transport.test_server import standing_time
 # The caller's thread, in the place of a consumer's threads and event loop.
 
 
-class UnsharedState:
-    """Stands for the memory that a consumer shares with its supervisor: see `RunningState` for each method.
-
-    There is no supervisor, and a paused queue delivers nothing.
-    """
-
-    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
-        """See RunningState.run()."""
-
-    def run_batch(
-        self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
-    ) -> None:
-        """See RunningState.run_batch()."""
-
-    def largest_batch(self) -> int:
-        """See RunningState.largest_batch()."""
-        return MAX_BATCH
-
-    def idle(self, lane: int) -> None:
-        """See RunningState.idle()."""
-
-    def ended(self, state: int, queue: int, stream: int, entry: bytes) -> None:
-        """See RunningState.ended()."""
-
-    def batch_handled(self, row: int, count: int) -> None:
-        """See RunningState.batch_handled()."""
-
-    def holds(self, queue: int, read_at: float) -> bool:
-        """See RunningState.holds()."""
-        return True
-
-    def may_run(self, queue: int, read_at: float) -> bool:
-        """See RunningState.may_run()."""
-        return True
+@cache
+def _unshared(batch: int) -> SharedState:
+    """Return what a consumer shares with its supervisor, for calls of up to `batch` messages: nobody reads it."""
+    return SharedState.create(1, batches=ASYNC_BATCHES, batch=batch)
 
 
-class CallerLane:
-    """Runs functions in the caller's thread. Their timeouts do not apply, because nothing could interrupt them."""
-
-    number = 0
-    job: WorkItem | None = None
-    cancelled = False
+class CallerLane(Lane):
+    """Runs functions in the caller's thread. Nothing can interrupt them, so their timeouts do not apply."""
 
     def __init__(self, databases: Databases) -> None:
+        super().__init__(0)
         self.databases = databases
 
-    def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
-        """See ThreadLane.call()."""
+    def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
+        """See Lane.call()."""
         savepoints = Savepoints()
         try:
-            return handler.call(argument)
+            return function(argument)
         finally:
             savepoints.leave()
+
+    def cancel(self, job: WorkItem, *, force: bool) -> None:
+        """Do nothing."""
 
 
 class CallerCoroutineLane(CoroutineLane):
     """Runs coroutine functions, one at a time. Their database operations are in the caller's thread."""
 
     def __init__(self, databases: Databases) -> None:
-        super().__init__(0, is_alone=lambda: True)
+        super().__init__(0)
         self.databases = databases
 
-    async def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
-        """See LoopLane.call()."""
+    async def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
+        """See Lane.call()."""
         savepoints = await sync_to_async(Savepoints)()
         try:
-            return await super().call(handler, argument, timeout)
+            return await super().call(function, argument, timeout)
         finally:
             await sync_to_async(savepoints.leave)()
 
@@ -270,10 +239,36 @@ class NotingSettler(Settler):
         self._added = (*self._added, settlement)
         super().add(settlement)
 
+    def add_all(self, settlements: Sequence[Settlement]) -> None:
+        """See Settler.add_all()."""
+        self._added = (*self._added, *settlements)
+        super().add_all(settlements)
+
     def pop_added(self) -> Sequence[Settlement]:
         """Return the outcomes that were added since the last call."""
         added, self._added = self._added, ()
         return added
+
+
+class NotingExecutor(Executor):
+    """An executor that knows what handlers have raised."""
+
+    #: By the id of the message.
+    raised: Mapping[str, BaseException] = {}
+
+    def finish(
+        self,
+        delivery: Delivery,
+        handler: Handler,
+        outcome: Outcome,
+        seconds: float,
+        raised: BaseException | None,
+        **options: Any,
+    ) -> Outcome:
+        """See Executor.finish()."""
+        if raised is not None:
+            self.raised = {**self.raised, delivery.message.id: raised}
+        return super().finish(delivery, handler, outcome, seconds, raised, **options)
 
 
 class QueueRun:
@@ -283,7 +278,7 @@ class QueueRun:
     a queue with a handler that has `batch`, as many messages are taken as it may get.
     """
 
-    executor_class: type[Executor] = Executor
+    executor_class: type[NotingExecutor] = NotingExecutor
 
     def __init__(self, config: QueueConfig, databases: Databases) -> None:
         self._name = config.public_name
@@ -294,18 +289,18 @@ class QueueRun:
         self._courier = StepCourier(config, open_wire("consume", config.connection))
         self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
         self._cancels = Cancels(self._store)
-        self._executor = self.executor_class(config, 0, UnsharedState(), self._settler, self._cancels)
+        state = _unshared(largest_batch())
+        self._executor = self.executor_class(config, 0, state, self._settler, self._cancels)
         self._dispatcher = Dispatcher(
             config.name,
             settler=self._settler,
             executor=self._executor,
             threads=self,
             loop=self,
-            batches=Batches(UnsharedState(), self, self, BatchRows(0)),
+            batches=Batches(state, self, self, 0),
         )
-        #: The handler of the latest message, and what it has raised, by the id of the message.
+        #: The handler of the latest message.
         self._handler = ""
-        self._raised: dict[str, BaseException] = {}
 
     def handle_ready(self, handled: list[Handled], *, raise_errors: bool, limit: int) -> bool:
         """Handle what is due or ready, add it to `handled`, and return whether there was anything.
@@ -371,11 +366,10 @@ class QueueRun:
 
     def put(self, job: WorkItem, /) -> None:
         """Run a delivery now. The dispatcher calls this."""
-        handler = job.handler
-        self._handler = handler.where
+        self._handler = job.path.handler.where
         hooks = CommitHooks()
         # In a copied context, as in a consumer: locale, time zone and context variables end with the message.
-        copy_context().run(self._run, job._replace(handler=self._noting(handler)))
+        copy_context().run(self._run, job)
         # Those of middleware and of receivers. The handler's own have run.
         hooks.run()
 
@@ -391,7 +385,7 @@ class QueueRun:
 
     def _handle(self, items: Sequence[Delivery | Undecodable], *, raise_errors: bool) -> list[Handled]:
         """Run the deliveries of a call; they are settled later, also if an error is raised."""
-        self._handler, self._raised = "", {}
+        self._handler, self._executor.raised = "", {}
         try:
             self._dispatcher.dispatch(items)
         except BaseException:
@@ -402,7 +396,7 @@ class QueueRun:
                     self._settler.add(Settlement(item, HandBack()))
             self._settler.pop_added()
             raise
-        raised, self._raised = self._raised, {}
+        raised, self._executor.raised = self._executor.raised, {}
         for error in raised.values():
             if raise_errors or not issubclass(type(error), HANDLED_LIKE_EXCEPTIONS):
                 self._settler.pop_added()
@@ -418,30 +412,13 @@ class QueueRun:
 
     def _run(self, job: WorkItem) -> None:
         running_handler.enter()
-        delivery, handler, executor = job
-        if handler.on_loop:
-            async_to_sync(executor.run_coroutine)(self._coroutine_lane, delivery, handler)
+        if job.path.on_loop:
+            async_to_sync(self._await)(job)
         else:
-            executor.run(self._lane, delivery, handler)
+            next(job.path.run(self._lane, job), None)
 
-    def _noting(self, handler: Handler) -> Handler:
-        """Return a handler that notes its exception when it has ended."""
-
-        def ended(message: Message, outcome: Outcome, seconds: float, raised: BaseException | None) -> None:
-            self._note(message, raised)
-            if handler.ended is not None:
-                handler.ended(message, outcome, seconds, raised)
-
-        async def aended(message: Message, outcome: Outcome, seconds: float, raised: BaseException | None) -> None:
-            self._note(message, raised)
-            if handler.aended is not None:
-                await handler.aended(message, outcome, seconds, raised)
-
-        return replace(handler, ended=ended, aended=aended)
-
-    def _note(self, message: Message, raised: BaseException | None) -> None:
-        if raised is not None:
-            self._raised[message.id] = raised
+    async def _await(self, job: WorkItem) -> None:
+        await job.path.run(self._coroutine_lane, job)
 
     def _settle_and_take(self, count: int) -> Sequence[Delivery | Undecodable]:
         """Settle what has run, and take the next messages, in one round trip if possible."""

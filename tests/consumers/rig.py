@@ -6,7 +6,7 @@ from typing import Any
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.batches import Batches, BatchRows
+from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Fetcher, QueueReader, Room
@@ -37,7 +37,7 @@ class Rig:
         self.shared_state = SharedState.create(threads + 100, batches=threads + 16, batch=batch)
         self.threads = ThreadPool(threads, self.shared_state)
         self.loop = LoopPool(threads, self.shared_state)
-        self.batches = Batches(self.shared_state, self.threads, self.loop, BatchRows(threads))
+        self.batches = Batches(self.shared_state, self.threads, self.loop, threads)
         self.settling = SettleService()
         self.session = Session(get_client("consume"))
         self.store = open_store(self.config, self.session)

@@ -25,7 +25,7 @@ from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
-from mq_django.consumers.worker.admission import Cancels
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.consumer import Consumer, lanes
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.lanes import Grace
@@ -45,7 +45,7 @@ from tests.seeding import publish
 #: Services that serve no queue, or one alone. For partitions of one see worker/test_partition_fetcher.py.
 ALONE = {"Fetcher", "HealthServer", "Listener", "PartitionFetcher", "SystemdNotifier", "Timekeeper"}
 #: Services of databases, which are tried in tests/outbox and tests/inbox, and of this process.
-ALONE |= {"OutboxService", "InboxTrimmer", "Lingering"}
+ALONE |= {"OutboxService", "InboxTrimmer", "Batches"}
 #: By the class of a service, what makes one over two queues and says which attributes hold what it keeps for each.
 CASES = {}
 

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.once_call import once_call
+from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, CANCEL, Retry
 from mq_django.core.running_handler import is_cancelled, place, uninterrupted
@@ -200,8 +200,8 @@ class TestCoroutines:
 
         entry = Handler(name="n", queue="default", call=add, is_async=True, once=using)
         message = Message("m", "n", 1, "default")
-        call = once_call(entry, Delivery(message, 0, b"1-1", b"1"), get_config().queue("default")).call
-        assert call(message) == ACK
+        call = OnceCall(entry, get_config().queue("default"))
+        assert call([Delivery(message, 0, b"1-1", b"1")]) == ACK
         assert effects.all() == ["m"]
 
 

@@ -1,48 +1,26 @@
-"""Collect the messages that a handler gets in lists."""
+"""Call a handler with the messages of a batch: many at once, and again in halves when it raises."""
 
 import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Protocol
+from collections.abc import Sequence
+from functools import partial
+from types import coroutine
+from typing import Any, NoReturn, Protocol
 
+from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
 from mq_django.consumers.service import Service
-from mq_django.consumers.shared_state import ASYNC_BATCHES, Receipt
-from mq_django.consumers.worker.batch_calls import RunningBatch
-from mq_django.consumers.worker.batch_endings import Member
-from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane, WorkItem
+from mq_django.consumers.settlements import announce
+from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
+from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Lane, Member, Steps, WorkItem
+from mq_django.core.batches import HalvingPlan
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
+from mq_django.core.outcomes import ACK, HandBack, Outcome
+from mq_django.core.running_handler import ReportSlot
+from mq_django.errors import NotInHandler
 from mq_django.registry import Handler
-
-# The places in the shared state of the batches that coroutine functions handle.
-
-
-class BatchRows:
-    """Rows of the table of batches, which limit how many coroutine functions with batches run at once.
-
-    Args:
-        first: the number of the first of them. Those before belong to threads.
-    """
-
-    def __init__(self, first: int) -> None:
-        self._free: asyncio.Queue[int] = asyncio.Queue()
-        for row in range(first, first + ASYNC_BATCHES):
-            self._free.put_nowait(row)
-
-    @asynccontextmanager
-    async def free(self) -> AsyncIterator[int]:
-        """Wait for a free row, and occupy it for the time of a block."""
-        row = await self._free.get()
-        try:
-            yield row
-        finally:
-            self._free.put_nowait(row)
-
-
-# Collect the messages that a handler gets in lists.
+from mq_django.signals import handler_started
 
 logger = get_logger(__name__)
 
@@ -50,8 +28,8 @@ logger = get_logger(__name__)
 CHECK_EVERY = 1.0
 
 
-class BatchPool(Protocol):
-    """A pool, or whatever else runs batches."""
+class Runner(Protocol):
+    """A pool, or whatever else runs jobs."""
 
     def put(self, job: WorkItem, /) -> None:
         """Run a job as soon as possible."""
@@ -61,20 +39,16 @@ class BatchPool(Protocol):
 
 
 class Collector:
-    """The messages of one handler that wait for their call.
+    """The messages of one handler that wait for their call, in its queue and all partitions of that.
 
     It puts jobs into a pool, one for each call that can be made. A job that starts takes as many messages as there are
     then, up to the handler's limit: so calls are large while all lanes are busy.
     """
 
-    #: See DeliveryRunner.
-    number = -1
-
-    def __init__(self, handler: Handler, pool: BatchPool, state: RunningState, rows: BatchRows) -> None:
+    def __init__(self, handler: Handler, pool: Runner, state: SharedState, rows: "asyncio.Queue[int]") -> None:
         self._handler = handler
         self._pool = pool
-        self._state = state
-        self._rows = rows
+        self.rows = rows
         self._limit = min(handler.batch, state.largest_batch())
         self._waiting: deque[Member] = deque()
         #: The jobs in the pool that have not started. One too many finds no messages.
@@ -89,7 +63,7 @@ class Collector:
         """Add messages. Then `ready` must be called."""
         self._waiting.extend(members)
         if self._is_closed:
-            self._hand_back()
+            self.hand_back()
 
     def ready(self, *, at_once: bool = False) -> float | None:
         """Have the calls made that can be made now; return the seconds until another one can; None: no other waits.
@@ -102,10 +76,10 @@ class Collector:
             if left is not None and (at_once or left <= 0):
                 count, left = count + 1, None
             new, self._jobs = count - self._jobs, max(count, self._jobs)
-            first = self._waiting[0][0] if new > 0 else None
+            first = self._waiting[0] if new > 0 else None
         if first is not None:
             for _ in range(new):
-                self._pool.put(WorkItem(first, self._handler, self))
+                self._pool.put(WorkItem(*first))
         return left
 
     def _left(self) -> float:
@@ -117,73 +91,206 @@ class Collector:
     def close(self) -> None:
         """Hand back what waits, and what is added from now on."""
         self._is_closed = True
-        self._hand_back()
+        self.hand_back()
 
-    def _take(self) -> list[Member]:
+    def take(self) -> list[Member]:
+        """Return the messages of the next call, for a job that starts."""
         with self._lock:
             self._jobs = max(0, self._jobs - 1)
             waiting = self._waiting
-            return [waiting.popleft() for _ in range(min(len(waiting), self._limit))]
-
-    def _hand_back(self) -> None:
-        with self._lock:
-            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        for delivery, executor in waiting:
-            executor.hand_back(delivery)
-
-    def run(self, lane: ThreadLane, _: Delivery, handler: Handler) -> None:
-        """Take messages, and run them in this thread."""
-        if items := self._take():
+            taken = [waiting.popleft() for _ in range(min(len(waiting), self._limit))]
+        if taken:
             self._pool.on_low()
-            RunningBatch(items, handler, self._state, lane.number).run(lane)
+        return taken
 
-    async def run_coroutine(self, lane: LoopLane, _: Delivery, handler: Handler) -> None:
-        """Take messages, and run them on this event loop."""
-        async with self._rows.free() as row:
-            if items := self._take():
-                self._pool.on_low()
-                await RunningBatch(items, handler, self._state, row).run_coroutine(lane)
-
-    def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
-        """Do nothing: none of its messages runs yet."""
-
-    def receipt(self, delivery: Delivery) -> Receipt:
-        """Return a receipt that no delivery has: none of its messages runs yet."""
-        return Receipt(-1, -1, b"")
-
-    def receipts(self, delivery: Delivery) -> Sequence[Receipt]:
-        """Return nothing: none of its messages runs yet."""
-        return ()
-
-    def hand_back(self, delivery: Delivery) -> None:
-        """Hand back what waits, for a job that has not started."""
+    def hand_back(self, *, job: bool = False) -> None:
+        """Hand back what waits; `job`: for a job that has not started."""
         with self._lock:
-            self._jobs = max(0, self._jobs - 1)
-        self._hand_back()
-
-    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
-        """Hand back what waits: none of its messages has started."""
-        logger.error("A batch of handler %s could not start", handler.where, exc_info=error)
-        self._hand_back()
+            self._jobs = max(0, self._jobs - job)
+            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        for delivery, path in waiting:
+            path.executor.hand_back(delivery)
 
 
-class Batches:
-    """The messages of this process that wait to be handled in lists.
+#: Which messages are called next; a failure is the last call that had a message.
+Plan = HalvingPlan[Member, Called]
+
+
+class BatchPath(CallPath):
+    """How the messages of a handler with `batch` are handled: many in a call, and in halves again when it raises.
+
+    Args:
+        handler: gets them in a list.
+        executor: of the queue, or of one of its partitions: they have the same options.
+        collector: has the messages that wait.
+    """
+
+    def __init__(self, handler: Handler, executor: Executor, collector: Collector) -> None:
+        super().__init__(handler, executor)
+        self.collector = collector
+        self._opened = _refuse_reports
+
+    @coroutine
+    def run(self, lane: Lane, job: WorkItem, _: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+        """Run the messages of a job, or those that wait, until each has an outcome."""
+        if self.on_loop:
+            lane.row = yield from self.collector.rows.get()
+        try:
+            if members := job.together or self.collector.take():
+                yield from self._run_all(lane, members)
+            return None
+        finally:
+            if self.on_loop:
+                self.collector.rows.put_nowait(lane.row)
+
+    @coroutine
+    def _run_all(self, lane: Lane, members: Sequence[Member]) -> Steps[None]:
+        # The plan does not refer back to what it is part of: messages are freed at once, and not by the garbage
+        # collector.
+        plan = Plan(members, may_be_common=partial(_may_be_common, members, self.handler))
+        try:
+            while group := plan.next_group():
+                if plan.calls > 1 and self.executor.reports.stopping.is_set():
+                    _hand_back([*group, *plan.take_rest()])
+                    break
+                lane.job = job = WorkItem(*group[0], group)
+                called = yield from super().run(lane, job, plan)
+                if called is not None:
+                    self._settle(lane, called, plan)
+                # It may have what was raised, whose traceback refers to this frame.
+                called = None
+        except BaseException:
+            _hand_back(plan.take_rest())
+            raise
+        self.executor.state.idle(lane.number)
+        self._settle_alone(plan)
+        self._settle_common(plan.take_common())
+
+    def _begin(self, lane: Lane, job: WorkItem, started: float, plan: Plan | None) -> bool:
+        """See CallPath._begin()."""
+        assert plan is not None
+        self.mark(lane, job, started, started + self._limit)
+        # A list is faster than a generator.
+        if any([delivery.message.expires_ms is not None for delivery, _ in job.together]):  # noqa: C419
+            return False
+        reads = {(path, delivery.read_at) for delivery, path in job.together}
+        if not all(path.executor.may_run(read_at) for path, read_at in reads):
+            return False
+        if plan.calls == 1 and handler_started.receivers:
+            announce([delivery for delivery, _ in job.together])
+        return True
+
+    def hand_back(self, job: WorkItem) -> None:
+        """Hand back a job that has not started, or what it has taken."""
+        _hand_back(job.together)
+        if not job.together:
+            self.collector.hand_back(job=True)
+
+    def rescue(self, job: WorkItem, error: BaseException) -> None:
+        """See CallPath.rescue(). What had not begun is handed back."""
+        super().rescue(job, error)
+        if not job.together:
+            logger.error("A batch of handler %s could not start", self.handler.where, exc_info=error)
+            self.collector.hand_back()
+
+    def _settle(self, lane: Lane, called: Called, plan: Plan) -> None:
+        """Pass on the outcomes of a call, or note that it has failed as a whole."""
+        (_, _, group), end, seconds = called
+        if not end.failed:
+            plan.succeeded()
+            self._settle_each(lane, group, end.outcomes, seconds / len(group), end.raised)
+        else:
+            if len(group) > 1 and plan.calls == 1:
+                text = "Handler %s failed for %d messages of queue %s, and is called again with halves of them: %r"
+                logger.warning(text, *self._about(group, end), extra=self._extra(group))
+            plan.failed(group, called)
+        self._settle_alone(plan)
+
+    def _settle_each(
+        self,
+        lane: Lane,
+        group: Sequence[Member],
+        outcomes: Sequence[Outcome],
+        seconds: float,
+        raised: BaseException | None,
+    ) -> None:
+        first = group[0][1]
+        # Lists are faster than generators.
+        if all([outcome is ACK for outcome in outcomes]) and all([path is first for _, path in group]):  # noqa: C419
+            first.executor.finish_acks(lane.row, [delivery for delivery, _ in group], seconds)
+            return
+        for (delivery, path), outcome in zip(group, outcomes, strict=True):
+            path.executor.finish(delivery, self.handler, outcome, seconds, raised, together=len(group))
+
+    def _settle_alone(self, plan: Plan) -> None:
+        """Pass on the outcomes of messages that have failed alone, once it is known that they are the cause."""
+        for (delivery, path), (_, end, seconds) in plan.take_alone():
+            path.executor.finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
+
+    def _settle_common(self, common: Sequence[tuple[Member, Called]]) -> None:
+        """Have messages that fail for a common reason retried without a charge."""
+        if common:
+            group, end = [member for member, _ in common], common[0][1].end
+            logger.error(
+                "Handler %s failed for %d messages of queue %s, together and in parts: they are retried without a "
+                "charge: %r",
+                *self._about(group, end),
+                exc_info=end.raised,
+                extra=self._extra(group),
+            )
+        for (delivery, path), (_, (outcomes, raised, _), seconds) in common:
+            outcome = outcomes[0]
+            # Else another delivery runs, or this process stops.
+            uncharged = not isinstance(outcome, HandBack)
+            if uncharged:
+                outcome = uncharged_retry(path.executor.config, delivery, self.handler, outcome)
+            path.executor.finish(delivery, self.handler, outcome, seconds, raised, uncharged=uncharged)
+
+    def _about(self, group: Sequence[Member], end: End) -> tuple[str, int, str, str]:
+        error = str(getattr(end.outcomes[0], "error", ""))[:300]
+        return self.handler.where, len(group), group[0][0].message.queue, error
+
+    def _extra(self, group: Sequence[Member]) -> dict[str, object]:
+        return {"queue": group[0][0].message.queue, "handler": self.handler.where, "messages": len(group)}
+
+
+def _hand_back(members: Sequence[Member]) -> None:
+    for delivery, path in members:
+        path.executor.hand_back(delivery)
+
+
+def _refuse_reports(_: ReportSlot) -> NoReturn:
+    """Let `progress()` and `resumable()` fail: they concern one message, and a call has several."""
+    raise NotInHandler("A handler with batch= has several messages: it cannot report progress, and cannot resume")
+
+
+def _may_be_common(members: Sequence[Member], handler: Handler) -> bool:
+    """Return whether all messages may still be retried without a charge."""
+    return all(may_retry_uncharged(path.executor.config, delivery, handler) for delivery, path in members)
+
+
+class Batches(Service):
+    """The messages of this process that wait to be handled in lists; it calls when they have waited long enough.
 
     Args:
         state: the shared state.
         threads, loop: the pools of functions and of coroutine functions.
-        rows: the places in the shared state of what coroutine functions handle.
+        first_row: of those in the shared state that coroutine functions use, which limit how many of them run at once.
+            Those before belong to threads.
     """
 
-    def __init__(self, state: RunningState, threads: BatchPool, loop: BatchPool, rows: BatchRows) -> None:
+    name = "lingering"
+
+    def __init__(self, state: SharedState, threads: Runner, loop: Runner, first_row: int) -> None:
+        super().__init__()
+        self.connection = None
         self._state = state
         self._pools = {False: threads, True: loop}
-        self._rows = rows
+        self._rows: asyncio.Queue[int] = asyncio.Queue()
+        for row in range(first_row, first_row + ASYNC_BATCHES):
+            self._rows.put_nowait(row)
         self._collectors: dict[tuple[str | None, str], Collector] = {}
         self._lock = threading.Lock()
-        #: Called when messages begin to wait for others.
-        self.on_wait: Callable[[], None] = lambda: None
 
     def collector(self, handler: Handler) -> Collector:
         """Return the collector of a handler. All partitions of its queue share it."""
@@ -200,32 +307,16 @@ class Batches:
         with self._lock:
             return sum(len(found) for (handled_in, _), found in self._collectors.items() if handled_in == queue)
 
-    def ready(self) -> float | None:
-        """Have the calls made that can be made now; return the seconds until another one can; None: no other waits."""
-        with self._lock:
-            collectors = list(self._collectors.values())
-        return min([left for left in [found.ready() for found in collectors] if left is not None], default=None)
-
-    def close(self) -> None:
-        """Hand back all that waits."""
-        with self._lock:
-            collectors = list(self._collectors.values())
-        for found in collectors:
-            found.close()
-
-
-class Lingering(Service):
-    """Has the calls made whose messages have waited long enough for others."""
-
-    name = "lingering"
-
-    def __init__(self, batches: Batches) -> None:
-        super().__init__()
-        self.connection = None
-        self._batches = batches
-        batches.on_wait = self.wake
-
     def run_once(self) -> float:
         """Have the calls made that can be made now."""
-        left = self._batches.ready()
-        return CHECK_EVERY if left is None else min(CHECK_EVERY, max(0.001, left))
+        left = [found.ready() for found in self._all()]
+        return min(CHECK_EVERY, max(0.001, min([each for each in left if each is not None], default=CHECK_EVERY)))
+
+    def hand_back(self) -> None:
+        """Hand back all that waits, and what comes from now on."""
+        for found in self._all():
+            found.close()
+
+    def _all(self) -> list[Collector]:
+        with self._lock:
+            return list(self._collectors.values())

@@ -6,29 +6,28 @@ from functools import partial
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers import liveness
-from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_stores
+from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_session_to, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.liveness import Liveness
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
-from mq_django.consumers.worker.admission import open_cancels
-from mq_django.consumers.worker.batches import Batches, BatchRows, Lingering
+from mq_django.consumers.worker.batches import Batches
+from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor
+from mq_django.consumers.worker.executor import Executor, Lane
 from mq_django.consumers.worker.fetchers import Fetchers, Room
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
-from mq_django.consumers.worker.progress import progress_reporters
+from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import Settler, SettleService
-from mq_django.consumers.worker.stacks import LaneStacks, open_answers
+from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers, open_answers
 from mq_django.consumers.worker.step_service import StepService
-from mq_django.consumers.worker.timekeeper import Lane, Releaser, Timekeeper, cancellers, releasers
+from mq_django.consumers.worker.timekeeper import Canceller, Releaser, Timekeeper
 from mq_django.core.logs import get_logger
-from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import Ack, Bury, Retry, StepEnd
 from mq_django.errors import StoreError
 from mq_django.registry import lingers
@@ -69,7 +68,7 @@ class Consumer:
         self._shared_state = shared_state
         self._threads = ThreadPool(threads, shared_state)
         self._loop = LoopPool(threads, shared_state)
-        self._batches = Batches(shared_state, self._threads, self._loop, BatchRows(threads))
+        self._batches = Batches(shared_state, self._threads, self._loop, threads)
         self._servers = by_server(queues)
         #: One per server, in the same order.
         self._settling = [SettleService() for _ in self._servers]
@@ -95,15 +94,26 @@ class Consumer:
         for settler in self._settlers:
             settler.steps_ended = self._steps.settled
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
-        self._services += [self._steps, *([Lingering(self._batches)] if lingers() else [])]
-        self._releasing: list[Releaser] = [] if backlog else list(releasers(self._servers, shared_state))
-        places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
+        self._services += [self._steps, *([self._batches] if lingers() else [])]
+        self._releasing: list[Releaser] = []
         answers = open_answers(queues, self.id, LaneStacks(self._threads, self._loop, shared_state).take)
-        self._services += [*self._releasing, *cancellers(self._servers, self._cancels, answers, shared_state, places)]
-        books = [settler.reports for settler in self._settlers]
-        self._services += progress_reporters(self._servers, books, self.id, shared_state, places)
         for number, share in enumerate(self._servers.values()):
-            assign((self._settling[number], self._isolations[number]), share.values(), servers=len(self._servers))
+            services = list(self._services_of(share, answers))
+            self._services += services
+            services += [self._settling[number], self._isolations[number]]
+            assign(services, share.values(), servers=len(self._servers))
+
+    def _services_of(self, share: ServerQueues, answers: Sequence[StackAnswers]) -> Iterator[Service]:
+        """Yield what looks at the running handlers of the queues on one server, and releases messages there."""
+        places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
+        cancels = {number: self._cancels[number] for number in share}
+        yield Canceller(cancels, {number: answers[number] for number in share}, self._shared_state, places)
+        books = {number: self._settlers[number].reports for number in share}
+        tasks = RunningTasks(share, self.id, self._shared_state, places)
+        yield ProgressReporter(books, tasks, self._shared_state, open_session_to(share))
+        if not self._backlog:
+            self._releasing.append(Releaser(open_stores(share), self._shared_state))
+            yield self._releasing[-1]
 
     def _open(self) -> list[Store]:
         """Open the stores on sessions of their own, for use in one thread."""
@@ -119,6 +129,8 @@ class Consumer:
         return [settlers[number] for number in range(len(self._queues))]
 
     def _dispatchers(self, *, isolate: bool) -> Iterator[Dispatcher]:
+        servers = zip(self._isolations, self._servers.values(), strict=True)
+        isolations = {number: isolation for isolation, share in servers for number in share}
         for number, (config, settler) in enumerate(zip(self._queues, self._settlers, strict=True)):
             yield Dispatcher(
                 config.public_name,
@@ -127,13 +139,8 @@ class Consumer:
                 threads=self._threads,
                 loop=self._loop,
                 batches=self._batches,
-                isolate=self._adder(number) if isolate else None,
+                isolate=partial(isolations[number].add, number) if isolate else None,
             )
-
-    def _adder(self, number: int) -> Callable[[Delivery], None]:
-        """Return a function that has a delivery of a queue run alone."""
-        servers = zip(self._isolations, self._servers.values(), strict=True)
-        return next(isolation for isolation, share in servers if number in share).adder(number)
 
     def _make_fetchers(self) -> Iterator[Service]:
         dispatchers = list(self._dispatchers(isolate=True))
@@ -208,7 +215,7 @@ class Consumer:
         self._stop_fetching()
         for settler in self._settlers:
             settler.reports.stopping.set()
-        self._batches.close()
+        self._batches.hand_back()
         self._loop.stop()
         self._threads.stop()
         self._hand_back_isolated()

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Protocol
 
 from mq_django.consumers.decisions import unusable
-from mq_django.consumers.worker.batches import Batches, Collector
-from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.lanes import WorkItem
-from mq_django.consumers.worker.once_call import alone
+from mq_django.consumers.worker.batches import Batches, BatchPath, Runner
+from mq_django.consumers.worker.executor import CallPath, Executor, WorkItem
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
@@ -25,13 +22,6 @@ _new = tuple.__new__
 MAX_NAMES = 1000
 #: The most names without a handler that are logged, each once.
 MAX_UNKNOWN = 20
-
-
-class Runner(Protocol):
-    """A pool, or whatever else runs deliveries."""
-
-    def put(self, job: WorkItem, /) -> None:
-        """Run a job as soon as possible."""
 
 
 class Dispatcher:
@@ -58,10 +48,10 @@ class Dispatcher:
         self._batches = batches
         #: The messages for handlers of batches that were taken together, by the name of the handler.
         self._collected: dict[str, list[Delivery]] = {}
-        self._collectors: dict[str, Collector] = {}
-        self._handlers: dict[str, Handler] = {}
-        #: How each message starts whose handler gets one with a call, by the name of the message.
-        self._starts: dict[str, tuple[Handler, Runner]] = {}
+        self._collecting: dict[str, BatchPath] = {}
+        #: How messages are handled, by their name; and those whose handler gets one with a call, with its pool.
+        self._paths: dict[str, CallPath] = {}
+        self._starts: dict[str, tuple[CallPath, Runner]] = {}
         self._unknown: set[str] = set()
 
     def dispatch(self, taken: Sequence[Delivery | Undecodable]) -> None:
@@ -73,15 +63,15 @@ class Dispatcher:
             }
         )
         failed: Exception | None = None
-        collected, starts, executor = self._collected, self._starts, self._executor
+        collected, starts = self._collected, self._starts
         for item in taken:
             try:
                 if type(item) is Delivery and not item.alone:
                     message = item.message
                     # Mostly a message of a name that is known. Headers may have options of the call.
                     if (start := starts.get(message.name)) is not None and not message.headers:
-                        handler, pool = start
-                        pool.put(_new(WorkItem, (item, handler, executor)))
+                        path, pool = start
+                        pool.put(_new(WorkItem, (item, path, ())))
                         continue
                     if collected and message.attempt == 1 and (together := collected.get(message.name)) is not None:
                         together.append(item)
@@ -100,50 +90,58 @@ class Dispatcher:
         if isinstance(item, Undecodable):
             self._settle_unusable(item)
             return
-        handler = self._handlers.get(item.message.name) or self._handler(item.message.name)
-        if handler is not None and item.message.headers:
-            handler = of_call(handler, item.message)
-        if handler is None:
-            self._executor.settle(Settlement(item, SetAside()))
-        elif item.alone and self._isolate is not None:
+        path = self._paths.get(item.message.name) or self._find(item.message.name)
+        if path is None:
+            self.settler.add(Settlement(item, SetAside()))
+            return
+        handler = path.handler
+        if item.message.headers and (of_this := of_call(handler, item.message)) is not handler:
+            path = self.path(of_this)
+        if item.alone and self._isolate is not None:
             self._isolate(item)
         elif handler.batch and handler.once is not None and item.message.attempt > 1:
-            self._threads.put(WorkItem(item, alone(handler), self._executor))
-        elif handler.batch:
+            # The inbox has to say what became of the earlier attempts of each message.
+            self._threads.put(WorkItem(item, path, ((item, path),)))
+        elif isinstance(path, BatchPath):
             self._collected.setdefault(handler.name, []).append(item)
-            if handler.name not in self._collectors:
-                self._collectors[handler.name] = self._batches.collector(handler)
-        elif handler.on_loop:
-            self._loop_pool.put(WorkItem(item, handler, self._executor))
+            self._collecting[handler.name] = path
         else:
-            self._threads.put(WorkItem(item, handler, self._executor))
+            (self._loop_pool if path.on_loop else self._threads).put(WorkItem(item, path))
+
+    def path(self, handler: Handler) -> CallPath:
+        """Return how the messages of a handler are handled in this queue."""
+        if handler.batch:
+            return BatchPath(handler, self._executor, self._batches.collector(handler))
+        return CallPath(handler, self._executor)
 
     def _collect(self) -> None:
         """Add the messages to those of their handlers, and have the calls made that can be made."""
         collected, self._collected = self._collected, {}
         waits = False
         for name, deliveries in collected.items():
-            collector = self._collectors[name]
-            collector.add(list(zip(deliveries, repeat(self._executor))))
+            path = self._collecting[name]
+            path.collector.add(list(zip(deliveries, repeat(path))))
             # A quarantine runs each message alone.
-            waits |= collector.ready(at_once=self._isolate is None) is not None
+            waits |= path.collector.ready(at_once=self._isolate is None) is not None
         if waits:
-            self._batches.on_wait()
+            self._batches.wake()
 
-    def _handler(self, name: str) -> Handler | None:
+    def _find(self, name: str) -> CallPath | None:
         handler = find(self._queue, name)
         if handler is not None:
-            if len(self._handlers) < MAX_NAMES:
-                self.remember(name, handler)
-        elif name not in self._unknown and len(self._unknown) <= MAX_UNKNOWN:
+            return self.remember(name, handler)
+        if name not in self._unknown and len(self._unknown) <= MAX_UNKNOWN:
             self._log_unknown(name)
-        return handler
+        return None
 
-    def remember(self, name: str, handler: Handler) -> None:
+    def remember(self, name: str, handler: Handler) -> CallPath:
         """Start further messages of a name without a look at what is registered."""
-        self._handlers[name] = handler
-        if not handler.batch:
-            self._starts[name] = handler, self._loop_pool if handler.on_loop else self._threads
+        path = self.path(handler)
+        if len(self._paths) < MAX_NAMES:
+            self._paths[name] = path
+            if not handler.batch:
+                self._starts[name] = path, self._loop_pool if path.on_loop else self._threads
+        return path
 
     def _log_unknown(self, name: str) -> None:
         self._unknown.add(name)
@@ -159,4 +157,4 @@ class Dispatcher:
         if isinstance(settlement.outcome, Bury):
             extra = {"queue": self._queue, "reason": settlement.outcome.reason}
             logger.error("Entry %s of queue %s buried: %s", item.entry, self._queue, item.reason, extra=extra)
-        self._executor.settle(settlement)
+        self.settler.add(settlement)

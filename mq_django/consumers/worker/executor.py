@@ -1,295 +1,208 @@
-"""Run one delivery, and decide its outcome."""
+"""Run deliveries, and decide the outcome of each."""
 
+import abc
+import math
 import time
+from collections.abc import Callable, Generator, Sequence
+from datetime import timedelta
+from functools import partial
+from types import coroutine
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.conf import QueueConfig
 from mq_django.consumers.database_pools import pool_hint
-from mq_django.consumers.decisions import decide, settled_as
-from mq_django.consumers.settlements import send
-from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt
+from mq_django.consumers.decisions import decide, retry_invalid, settled_as
+from mq_django.consumers.settlements import announce, send
+from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
 from mq_django.consumers.worker import lanes
-from mq_django.consumers.worker.admission import Admission, Cancels
-from mq_django.consumers.worker.databases import CONNECTION_CHECK
-from mq_django.consumers.worker.lanes import LoopLane, RunningState, ThreadLane
-from mq_django.consumers.worker.once_call import once_call
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
+from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.consumers.worker.settler import Settler
+from mq_django.core import clock
+from mq_django.core.batches import HalvingPlan, outcomes_of, worst_of
 from mq_django.core.exactly_once import Postponed
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
-from mq_django.core.outcomes import ACK, CANCEL, POSTPONED, Ack, Bury, HandBack, Outcome, Retry, outcome_of, with_texts
-from mq_django.core.running_handler import ReportSlot, running
-from mq_django.core.texts import is_a, path_of, repr_of, summary_of, traceback_of
-from mq_django.middleware import AsyncHandle, Handle, Handling, async_handling_chain, handling_chain
+from mq_django.core.outcomes import (
+    ACK,
+    CANCEL,
+    POSTPONED,
+    Ack,
+    Bury,
+    Cancel,
+    Expire,
+    HandBack,
+    Outcome,
+    Retry,
+    outcome_of,
+    with_texts,
+)
+from mq_django.core.running_handler import Report, ReportSlot, running
+from mq_django.core.texts import is_a, repr_of, summary_of, traceback_of
+from mq_django.errors import InvalidOutcomes
+from mq_django.middleware import Handling, handling_chain
 from mq_django.registry import Handler
-from mq_django.signals import handler_finished
+from mq_django.signals import handler_finished, handler_started
 from mq_django.stores.base import Settlement
-
-# Judge what a handler has left behind, and tell a task's handler how its message has ended.
+from mq_django.stores.results import EXPIRED
 
 logger = get_logger(__name__)
 
-
-def judge_left(slot: ReportSlot, handler: Handler, outcome: Outcome, left: str) -> Outcome:
-    """Return the outcome of a handler that has left a transaction open, and log that.
-
-    Its changes were rolled back. If the message were acked, they would be lost.
-    """
-    if not left:
-        return outcome
-    slot.is_undone, message = True, slot.delivery.message
-    logger.error("Handler %s left %s, which was rolled back (message %s)", handler.where, left, message.id)
-    return Retry(error=f"The handler left {left}; it was rolled back") if isinstance(outcome, Ack) else outcome
-
-
-def judge_shared_rollback(slot: ReportSlot, handler: Handler, outcome: Outcome) -> Outcome:
-    """Return the outcome of a coroutine during which an open transaction was rolled back, its own or another's.
-
-    Coroutines share the connection, so its own changes may be lost. It runs again alone, which shows the cause.
-    """
-    text = "A transaction that handler %s, or one beside it, left open was rolled back: message %s runs again alone"
-    slot.is_undone = True
-    logger.error(text, handler.where, slot.delivery.message.id)
-    return HandBack(suspect=True) if isinstance(outcome, Ack) else outcome
-
-
-def retry_invalid(delivery: Delivery, handler: Handler, error: BaseException) -> Retry:
-    """Return the outcome of a handler whose return value or exception cannot be used, and log that."""
-    text = "Invalid return value or exception of handler %s for message %s: the message will be retried"
-    logger.error(text, handler.where, delivery.message.id, exc_info=error)
-    return Retry(error=f"{path_of(type(error))} while its outcome was settled")
-
-
-def notify(
-    delivery: Delivery,
-    handler: Handler,
-    outcome: Outcome,
-    seconds: float = 0.0,
-    raised: BaseException | None = None,
-) -> None:
-    """Tell a task's handler how its message has ended."""
-    if handler.ended is not None:
-        handler.ended(delivery.message, outcome, seconds, raised)
-
-
-async def anotify(
-    delivery: Delivery,
-    handler: Handler,
-    outcome: Outcome,
-    seconds: float = 0.0,
-    raised: BaseException | None = None,
-) -> None:
-    """Tell a task's handler how its message has ended, on an event loop."""
-    if handler.aended is not None:
-        await handler.aended(delivery.message, outcome, seconds, raised)
-
-
-# Run one delivery, and decide its outcome.
+T = TypeVar("T")
 
 #: Makes a named tuple in half the time that its own constructor takes.
 _new = tuple.__new__
 
+#: The steps of a call. Those of a coroutine function are awaited on its event loop. Those of a function wait for
+#: nothing, so that `next()` runs all of them: in C, and without an exception at their end.
+Steps = Generator[Any, Any, T]
 
-def shown(error: BaseException) -> BaseException | None:
-    """Return what a handler has raised, for logs and signals; None if that is an outcome, which it may also return."""
-    return None if is_a(error, Retry) or is_a(error, Bury) else error
+
+class WorkItem(NamedTuple):
+    """What a lane runs: a delivery, or the deliveries of one call, on the path of their handler."""
+
+    #: With a batch the first of the present call; while none has begun, of those that wait.
+    delivery: Delivery
+    path: "CallPath"
+    #: The deliveries of the present call of a batch; empty for what is none.
+    together: "Sequence[Member]" = ()
+
+    @property
+    def members(self) -> "Sequence[Member]":
+        """Return the deliveries that run; of a batch that has not taken its own, nothing."""
+        return self.together or (() if self.path.handler.batch else ((self.delivery, self.path),))
+
+    def receipts(self) -> list[Receipt]:
+        """Return the receipts of the deliveries that run."""
+        return [path.executor.receipt(delivery) for delivery, path in self.members]
+
+
+#: A delivery of a batch, and its path in its queue or partition: a plain tuple, because many are made.
+Member = tuple[Delivery, "CallPath"]
+
+
+class Lane(abc.ABC):
+    """A thread, or a place on an event loop, that runs one job at a time."""
+
+    #: The connections of the thread in which it runs database operations.
+    databases: Databases
+
+    def __init__(self, number: int) -> None:
+        #: Its number in the shared state, and there the row for the receipts of a batch.
+        self.number = self.row = number
+        #: What it runs, or has run last.
+        self.job: WorkItem | None = None
+        #: Whether the handler itself runs now and can be interrupted.
+        self._is_calling = False
+        #: What was cancelled last, and what by force.
+        self._cancelled: WorkItem | None = None
+        self._given_up: WorkItem | None = None
+        #: The number of blocks in which the handler is not interrupted.
+        self.guards = 0
+
+    @abc.abstractmethod
+    def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
+        """Call a handler, and return its result; on an event loop a coroutine that does so.
+
+        Raises:
+            HandlerTimeout: it took longer than `timeout` seconds.
+            BaseException: that of the handler.
+        """
+
+    def is_alone(self) -> bool:
+        """Return whether nothing else uses the connections now."""
+        return True
+
+    def running(self) -> WorkItem | None:
+        """Return what it runs, while the handler itself runs."""
+        return self.job if self._is_calling else None
+
+    @property
+    def cancelled(self) -> bool:
+        """Return whether somebody has cancelled what it runs, or has run last."""
+        return self._cancelled is not None and self._cancelled is self.job
+
+    def has_cancelled(self, *, force: bool) -> bool:
+        """Return whether what it runs was cancelled already, with `force` by force."""
+        return self._given_up is self.job if force else self.cancelled
+
+    @abc.abstractmethod
+    def cancel(self, job: WorkItem, *, force: bool) -> None:
+        """Interrupt the handler of a job if that still runs; with `force` have its process replaced if it goes on."""
+
+    def _note_cancelled(self, job: WorkItem, *, force: bool) -> bool:
+        """Note that a job is cancelled, and return whether it is to be interrupted now: once, and not in a block."""
+        if force and self._given_up is not job:
+            self._given_up, now = job, time.monotonic()
+            job.path.mark(self, job, now, now)
+        if self.cancelled:
+            return False
+        self._cancelled = job
+        return not self.guards
 
 
 class Executor:
-    """Runs the deliveries of one queue, and passes their outcomes to its settler.
+    """What running the deliveries of one queue needs of that queue.
 
-    The steps are the same in a thread and on an event loop: admit, prepare, call, judge, clean up, settle. Whatever a
-    handler does, raises or returns, its delivery gets exactly one outcome.
+    Args:
+        config: of the queue.
+        number: of the queue in this process.
+        shared_state: says what this consumer holds, and whether the queue is paused.
+        settler: gets the outcomes.
+        cancels: the messages that are to be cancelled; None: none are.
     """
 
     def __init__(
         self,
         config: QueueConfig,
         number: int,
-        shared_state: RunningState,
+        shared_state: SharedState,
         settler: Settler,
         cancels: Cancels | None = None,
     ) -> None:
         self.config = config
-        self._queue = config.public_name
-        self.admission = Admission(config, number, shared_state, settler, cancels)
-        #: The number of the queue in this process.
         self.number = number
-        self._shared_state = shared_state
+        self.state = shared_state
         self.settler = settler
+        self.cancels = cancels
         self.reports = settler.reports
-        self._open_report = settler.reports.opened
-        self._default_timeout = config.timeout.total_seconds() if config.timeout else None
-        self.generation = lanes.generation
         kinds = registry.kinds(config.public_name)
-        self.handle = handling_chain() if False in kinds else None
-        self.ahandle = async_handling_chain() if True in kinds else None
+        #: What runs a handler within all middleware, by whether that runs on the event loop; none without middleware.
+        self.chains = {kind: handling_chain(is_async=kind) for kind in kinds}
 
-    def run(self, lane: ThreadLane, delivery: Delivery, handler: Handler) -> None:
-        """Run a delivery in this thread."""
-        lane.cancelled = False
-        timeout = self._default_timeout if handler.timeout is None else self.timeout(handler)
-        if handler.once is not None:
-            handler = once_call(handler, delivery, self.config)
-        started = self.admission.admit(lane.number, delivery, handler, timeout)
-        if not isinstance(started, float):
-            if handler.ended is not None:
-                handler.ended(delivery.message, started, 0.0, None)
-            return
-        slot = ReportSlot(delivery, self._open_report)
-        running.set(slot)
-        databases = lane.databases
-        if databases.held and started - databases.checked > CONNECTION_CHECK:
-            databases.refresh()
-        raised: BaseException | None = None
-        try:
-            if self.handle is None:
-                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
-            else:
-                outcome, raised = self._run_in_middleware(self.handle, lane, delivery, handler, timeout)
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the lane
-            outcome = self.judge_error(lane, delivery, handler, error)
-            raised = None if isinstance(outcome, HandBack) else shown(error)
-        seconds = time.monotonic() - started
-        if databases.held and databases.is_disturbed():
-            outcome = judge_left(slot, handler, outcome, databases.clean_up())
-        slot.is_over = True
-        if slot.report is not None:
-            self.reports.end(slot, outcome)
-        outcome = self.settle_ended(delivery, handler, outcome, seconds, raised)
-        if handler.ended is not None:
-            handler.ended(delivery.message, outcome, seconds, raised)
-        # Its traceback refers to this frame.
-        raised = None
+    def may_run(self, read_at: float) -> bool:
+        """Return whether all deliveries that were read at a time may run, as nearly always. If not, see refusal()."""
+        return self.state.may_run(self.number, read_at) and (self.cancels is None or not self.cancels.ids)
 
-    async def run_coroutine(self, lane: LoopLane, delivery: Delivery, handler: Handler) -> None:
-        """Run a delivery on this event loop."""
-        lane.cancelled, timeout = False, self.timeout(handler)
-        started = self.admission.admit(lane.number, delivery, handler, timeout)
-        if not isinstance(started, float):
-            await anotify(delivery, handler, started)
-            return
-        slot = ReportSlot(delivery, self._open_report)
-        running.set(slot)
-        databases = lane.databases
-        rollbacks, raised = databases.rollbacks, None
-        try:
-            if databases.held and started - databases.checked > CONNECTION_CHECK:
-                await sync_to_async(databases.refresh)()
-            if self.ahandle is None:
-                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
-            else:
-                outcome, raised = await self._arun_in_middleware(self.ahandle, lane, delivery, handler, timeout)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is the delivery's outcome
-            outcome = self.judge_error(lane, delivery, handler, error)
-            raised = None if isinstance(outcome, HandBack) else shown(error)
-        seconds = time.monotonic() - started
-        if databases.held and databases.is_disturbed():
-            # Read first: coroutines beside it may end during the clean-up.
-            is_alone = lane.is_alone()
-            try:
-                left = await sync_to_async(databases.clean_up)()
-                if left and is_alone:
-                    rollbacks, outcome = databases.rollbacks, judge_left(slot, handler, outcome, left)
-            except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
-                outcome = self.judge_error(lane, delivery, handler, error)
-        if databases.rollbacks != rollbacks:
-            outcome = judge_shared_rollback(slot, handler, outcome)
-        slot.is_over = True
-        if slot.report is not None:
-            self.reports.end(slot, outcome)
-        outcome = self.settle_ended(delivery, handler, outcome, seconds, raised)
-        await anotify(delivery, handler, outcome, seconds, raised)
-        raised = None
-
-    def overdue(self, lane: int, delivery: Delivery, *, since: float) -> None:
-        """Mark what a lane runs as past its deadline, so that the supervisor replaces the process."""
-        self._shared_state.run(lane, self.number, delivery.stream, delivery.entry, since, time.monotonic())
-
-    def receipt(self, delivery: Delivery) -> Receipt:
-        """Return the receipt of a delivery in the shared state."""
-        return Receipt.of(self.number, delivery.stream, delivery.entry)
-
-    def receipts(self, delivery: Delivery) -> list[Receipt]:
-        """Return the receipt of a delivery in a list."""
-        return [self.receipt(delivery)]
-
-    def settle(self, settlement: Settlement) -> None:
-        """Pass on the outcome of a delivery that did not run."""
-        self.settler.add(settlement)
+    def refusal(self, delivery: Delivery) -> Outcome | None:
+        """Return the outcome of a delivery that must not run now, or None. It is in the shared state already."""
+        message = delivery.message
+        if not self.state.may_run(self.number, delivery.read_at):
+            return HandBack()
+        if self.cancels is not None and message.id in self.cancels.ids:
+            is_asked = self.cancels.has(message.id)
+            if is_asked is None:
+                return HandBack()
+            if is_asked:
+                return Cancel("Cancelled before it started")
+        if message.expires_ms is not None and clock.now() * 1000 > message.expires_ms:
+            return Expire() if self.config.on_expire == "discard" else Bury(EXPIRED, reason="expired")
+        return None
 
     def hand_back(self, delivery: Delivery) -> None:
         """Hand back a delivery that has not started."""
         self.settler.add(Settlement(delivery, HandBack()))
 
-    def rescue(self, delivery: Delivery, handler: Handler, error: BaseException) -> None:
-        """Have a delivery retried, or buried after its last attempt: see DeliveryRunner."""
-        outcome = self.decided(delivery, handler, retry_invalid(delivery, handler, error))
-        self.settle(settled_as(delivery, outcome, handler))
+    def receipt(self, delivery: Delivery) -> Receipt:
+        """Return the receipt of a delivery in the shared state."""
+        return Receipt.of(self.number, delivery.stream, delivery.entry)
 
-    def _run_in_middleware(
-        self, handle: Handle, lane: ThreadLane, delivery: Delivery, handler: Handler, timeout: float | None
-    ) -> tuple[Outcome, BaseException | None]:
-        """Run a handler within the middleware; return its outcome and its exception."""
-
-        def run(handling: Handling) -> Outcome:
-            try:
-                outcome = self._judge(handler, lane.call(handler, delivery.message, timeout))
-            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                outcome = self.judge_error(lane, delivery, handler, error)
-                handling.exception = None if isinstance(outcome, HandBack) else shown(error)
-            return self.decided(delivery, handler, outcome)
-
-        handling = Handling(self._queue, delivery.message, handler.where, run)
-        return self._judge_middleware(handler, handling, handle(handling))
-
-    async def _arun_in_middleware(
-        self, handle: AsyncHandle, lane: LoopLane, delivery: Delivery, handler: Handler, timeout: float | None
-    ) -> tuple[Outcome, BaseException | None]:
-        """Run a coroutine function within the middleware; return its outcome and its exception."""
-
-        async def run(handling: Handling) -> Outcome:
-            try:
-                outcome = self._judge(handler, await lane.call(handler, delivery.message, timeout))
-            except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-                outcome = self.judge_error(lane, delivery, handler, error)
-                handling.exception = None if isinstance(outcome, HandBack) else shown(error)
-            return self.decided(delivery, handler, outcome)
-
-        handling = Handling(self._queue, delivery.message, handler.where, run)
-        return self._judge_middleware(handler, handling, await handle(handling))
-
-    def _judge_middleware(
-        self, handler: Handler, handling: Handling, returned: object
-    ) -> tuple[Outcome, BaseException | None]:
-        # Cleared, because its traceback refers to frames that refer to the handling.
-        raised, handling.exception = handling.exception, None
-        if returned is CANCEL:
-            return CANCEL, raised
-        if isinstance(returned, HandBack) and (returned is POSTPONED or self.reports.stopping.is_set()):
-            return returned, None
-        if not isinstance(returned, Ack | Retry | Bury):
-            raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
-        return self._judge(handler, returned), raised
-
-    def timeout(self, handler: Handler) -> float | None:
-        """Return the seconds that a call of a handler may take; None: any time."""
-        return handler.timeout.total_seconds() if handler.timeout else self._default_timeout
-
-    def _judge(self, handler: Handler, returned: object) -> Outcome:
-        if lanes.generation != self.generation:
-            lanes.end_child(handler.where, 0)
-        # A task's call returns an outcome.
-        return ACK if returned is None or returned is ACK else outcome_of(returned, keeps_result=handler.keeps_result)
-
-    def judge_error(
-        self, lane: ThreadLane | LoopLane, delivery: Delivery, handler: Handler, error: BaseException
-    ) -> Outcome:
+    def judge_error(self, lane: Lane, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         """Return the outcome of a handler that has raised."""
-        if lanes.generation != self.generation:
-            lanes.end_child(handler.where, 1)
         if lane.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL
@@ -316,7 +229,7 @@ class Executor:
             # By the queue's policy, because the handler's may be the cause.
             return decide(self.config, delivery.message, None, retry_invalid(delivery, handler, error))
 
-    def settle_ended(
+    def finish(
         self,
         delivery: Delivery,
         handler: Handler,
@@ -325,23 +238,355 @@ class Executor:
         raised: BaseException | None,
         *,
         together: int = 1,
+        uncharged: bool = False,
     ) -> Outcome:
-        """Pass an outcome to the settler, and return its final form. `together`: how many messages the call had."""
-        message, micros = delivery.message, int(seconds * 1e6)
+        """Pass the outcome of a delivery that has run to the settler, and return its final form.
+
+        Args:
+            delivery, handler: that have run.
+            outcome: of the handler.
+            seconds: how long it ran.
+            raised: what it has raised.
+            together: how many messages the call had.
+            uncharged: the outcome is a Retry that counts as no attempt, and is logged by the caller.
+        """
+        micros = int(seconds * 1e6)
         if isinstance(outcome, Ack):
             state = HANDLED if type(outcome) is Ack else RETURNED
-            self._shared_state.ended(state, self.number, delivery.stream, delivery.entry)
+            self.state.ended(state, self.number, delivery.stream, delivery.entry)
             values = (delivery, outcome, 0, micros, handler.keeps_result, False, False, together)
             self.settler.add(_new(Settlement, values))
         elif isinstance(outcome, HandBack) and not outcome.suspect:
             # Interrupted at a stop: it has neither failed nor ended.
             self.settler.add(Settlement(delivery, outcome))
+        elif uncharged:
+            assert isinstance(outcome, Retry)
+            assert isinstance(outcome.delay, timedelta)
+            delay_ms = round(outcome.delay.total_seconds() * 1000)
+            self.settler.add(Settlement(delivery, outcome, delay_ms, micros, uncharged=True))
         else:
             outcome = self.decided(delivery, handler, outcome)
             if outcome is CANCEL:
-                logger.info("Handler %s was cancelled: message %s", handler.where, message.id)
-            self._shared_state.ended(FAILED, self.number, delivery.stream, delivery.entry)
+                logger.info("Handler %s was cancelled: message %s", handler.where, delivery.message.id)
+            self.state.ended(FAILED, self.number, delivery.stream, delivery.entry)
             self.settler.add(settled_as(delivery, outcome, handler, micros=micros, exception=raised))
         if handler_finished.receivers:
+            message = delivery.message
             send(handler_finished, queue=message.queue, message=message, outcome=outcome, seconds=seconds)
         return outcome
+
+    def finish_acks(self, row: int, deliveries: Sequence[Delivery], seconds: float) -> None:
+        """Pass on that all messages of a call are handled, each with its share of the seconds.
+
+        If there are several, the row of the shared state has their receipts.
+        """
+        micros, together = int(seconds * 1e6), len(deliveries)
+        if together > 1:
+            self.state.batch_handled(row, together)
+        else:
+            self.state.ended(HANDLED, self.number, deliveries[0].stream, deliveries[0].entry)
+        self.settler.add_all(
+            [_new(Settlement, (each, ACK, 0, micros, False, False, False, together)) for each in deliveries]
+        )
+        if handler_finished.receivers:
+            for each in deliveries:
+                send(handler_finished, queue=each.message.queue, message=each.message, outcome=ACK, seconds=seconds)
+
+
+class End(NamedTuple):
+    """How a call has ended: with an outcome for each of its messages."""
+
+    outcomes: Sequence[Outcome]
+    #: What the handler has raised, unless that is an outcome.
+    raised: BaseException | None = None
+    #: The call has failed as a whole: only some of its messages may be the cause.
+    failed: bool = False
+
+
+_ACKED = End((ACK,))
+
+
+class Called(NamedTuple):
+    """A call of a batch."""
+
+    job: WorkItem
+    end: End
+    #: How long it took.
+    seconds: float
+
+
+class CallPath:
+    """How the messages of one handler are handled in one queue.
+
+    The steps are the same for all kinds of handlers: check, prepare, call, judge, clean up, settle. Whatever a handler
+    does, raises or returns, each of its deliveries gets exactly one outcome. It is built once, and has no steps for
+    what its handler and its queue do not use.
+    """
+
+    def __init__(self, handler: Handler, executor: Executor) -> None:
+        self.handler = handler
+        self.executor = executor
+        self.on_loop = handler.on_loop
+        limit = handler.timeout or executor.config.timeout
+        #: Seconds that a call may take; None: any time.
+        self.timeout = limit.total_seconds() if limit else None
+        self._limit = math.inf if self.timeout is None else self.timeout
+        self._call = handler.call if handler.once is None else OnceCall(handler, executor.config)
+        self._state, self._number, self._finish = executor.state, executor.number, executor.finish
+        self._queue = executor.config.public_name
+        self._handle = executor.chains.get(handler.on_loop)
+        #: Nothing is between a message and its handler: most are so, and have their call in run().
+        self._is_single = not handler.batch and handler.once is None
+        self._is_plain = self._is_single and self._handle is None
+        self._ended: Callable[..., Any] | None = handler.aended if handler.on_loop else handler.ended
+        self._opened: Callable[[ReportSlot], Report] = executor.reports.opened
+        self._generation = lanes.generation
+
+    @coroutine
+    def run(self, lane: Lane, job: WorkItem, plan: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+        """Run a delivery until it has an outcome; or one call of a batch, which is returned unless nothing may run.
+
+        Args:
+            lane: that runs it.
+            job: with the deliveries.
+            plan: of a batch: says which call this is.
+        """
+        started = time.monotonic()
+        if not self._begin(lane, job, started, plan):
+            rest = yield from self._refuse(lane, job, started, plan)
+            if rest is None:
+                return None
+            job = rest
+        delivery, databases = job.delivery, lane.databases
+        running.set(slot := ReportSlot(delivery, self._opened))
+        rollbacks = databases.rollbacks
+        try:
+            if databases.held and started - databases.checked > CONNECTION_CHECK:
+                yield from self._with_databases(databases.refresh)
+            if self._is_plain:
+                called = lane.call(self._call, delivery.message, self.timeout)
+                returned = (yield from called) if self.on_loop else called
+                is_acked = (returned is None or returned is ACK) and lanes.generation == self._generation
+                end = _ACKED if is_acked else self._judged(job, returned)
+            else:
+                end = yield from self._called(lane, job) if self._handle is None else self._in_middleware(lane, job)
+        except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the lane: it is the delivery's outcome
+            end = self._failed(lane, job, error)
+        seconds = time.monotonic() - started
+        if databases.held and (databases.rollbacks != rollbacks or databases.is_disturbed()):
+            end = yield from self._cleaned_up(lane, job, end, rollbacks)
+            slot.is_undone = databases.rollbacks != rollbacks
+        slot.is_over = True
+        if slot.report is not None:
+            self.executor.reports.end(slot, end.outcomes[0])
+        try:
+            if plan is not None:
+                return Called(job, end, seconds)
+            outcome = self._finish(delivery, self.handler, end.outcomes[0], seconds, end.raised)
+            if self._ended and (notified := self._ended(delivery.message, outcome, seconds, end.raised)) is not None:
+                yield from notified
+            return None
+        finally:
+            # The traceback of what was raised refers to this frame.
+            end = _ACKED
+
+    def _begin(self, lane: Lane, job: WorkItem, started: float, _: HalvingPlan[Member, Any] | None) -> bool:
+        """Note what a lane runs, and return whether it may run; if not, see _refuse()."""
+        delivery, state, number, cancels = job.delivery, self._state, self._number, self.executor.cancels
+        # Noted before it is checked whether this consumer holds it: the supervisor sets until when it does, then hands
+        # back what a suspended process has not noted. What is not held another consumer may have. may_run() reads the
+        # clock again, because this thread may have been suspended meanwhile. A hand-back is fenced.
+        state.run(lane.number, number, delivery.stream, delivery.entry, started, started + self._limit)
+        if (
+            not state.may_run(number, delivery.read_at)
+            or delivery.message.expires_ms is not None
+            or (cancels is not None and cancels.ids)
+        ) and self.executor.refusal(delivery) is not None:
+            return False
+        if handler_started.receivers:
+            announce([delivery])
+        return True
+
+    def mark(self, lane: Lane, job: WorkItem, since: float, deadline: float) -> None:
+        """Note in the shared state what a lane runs. Past the deadline, its supervisor replaces the process."""
+        if len(job.together) > 1:
+            # As plain tuples, one at a time: a receipt of each message would take longer.
+            receipts = ((path.executor.number, each.stream, each.entry) for each, path in job.together)
+            self.executor.state.run_batch(lane.number, lane.row, receipts, since, deadline)
+        else:
+            executor, delivery = job.path.executor, job.delivery
+            executor.state.run(lane.number, executor.number, delivery.stream, delivery.entry, since, deadline)
+
+    def hand_back(self, job: WorkItem) -> None:
+        """Hand back a job that has not started."""
+        self.executor.hand_back(job.delivery)
+
+    def rescue(self, job: WorkItem, error: BaseException) -> None:
+        """Have deliveries retried, or buried, whose run has failed outside of their handler: each has an outcome."""
+        for delivery, path in job.members:
+            outcome = path.executor.decided(delivery, self.handler, retry_invalid(delivery, self.handler, error))
+            path.executor.settler.add(settled_as(delivery, outcome, self.handler))
+
+    @coroutine
+    def _refuse(
+        self, lane: Lane, job: WorkItem, started: float, plan: HalvingPlan[Member, Any] | None
+    ) -> Steps[WorkItem | None]:
+        """Pass on the outcomes of what must not run, and return the rest; None: nothing may run."""
+        members = job.members
+        outcomes = [path.executor.refusal(delivery) for delivery, path in members]
+        rest = [member for member, outcome in zip(members, outcomes, strict=True) if outcome is None]
+        if len(rest) < len(members):
+            self.executor.state.idle(lane.number)
+            if rest:
+                lane.job = job = WorkItem(*rest[0], rest)
+                self.mark(lane, job, started, started + self._limit)
+        for (delivery, path), outcome in zip(members, outcomes, strict=True):
+            if outcome is not None:
+                if isinstance(outcome, Cancel):
+                    where = self.handler.where
+                    logger.info("Message %s was cancelled before handler %s started", delivery.message.id, where)
+                path.executor.settler.add(settled_as(delivery, outcome, self.handler))
+                notified = None if self._ended is None else self._ended(delivery.message, outcome, 0.0, None)
+                if notified is not None:
+                    yield from notified
+        if rest and (plan is None or plan.calls == 1):
+            announce([delivery for delivery, _ in rest])
+        return job if rest else None
+
+    def _argument(self, job: WorkItem) -> object:
+        """Return what is called with: the message or the messages, or the deliveries for `@exactly_once`."""
+        if self.handler.once is not None:
+            return [delivery for delivery, _ in job.members]
+        return [delivery.message for delivery, _ in job.together] if job.together else job.delivery.message
+
+    @coroutine
+    def _called(self, lane: Lane, job: WorkItem) -> Steps[End]:
+        """Call the handler."""
+        returned = lane.call(self._call, self._argument(job), self.timeout)
+        if self.on_loop:
+            returned = yield from returned
+        return self._judged(job, returned)
+
+    @coroutine
+    def _in_middleware(self, lane: Lane, job: WorkItem) -> Steps[End]:
+        """Call the handler within the middleware, which gets one outcome for the call, and may return another one.
+
+        If it returns the one that it gets, each message has its own.
+        """
+        #: How the call has ended, and the outcome that middleware gets.
+        seen: list[Any] = []
+        run = partial(self._await_inside if self.on_loop else self._call_inside, lane, job, seen)
+        messages = tuple([delivery.message for delivery, _ in job.together]) if job.together else ()
+        handling = Handling(self._queue, job.delivery.message, self.handler.where, run, None, messages)
+        handle: Any = self._handle
+        try:
+            returned = handle(handling)
+            if self.on_loop:
+                returned = yield from returned
+            return self._of_middleware(returned, seen, len(messages))
+        finally:
+            # A traceback refers to frames that refer to these.
+            handling.exception = None
+            seen.clear()
+
+    @staticmethod
+    def _of_middleware(returned: object, seen: Sequence[Any], count: int) -> End:
+        """Return the end of a call by what middleware has returned; `count`: the messages of a batch."""
+        end: End | None = seen[-2] if seen else None
+        if end is not None and returned is seen[-1] and (count or end is _ACKED):
+            return end
+        outcome = with_texts(returned) if isinstance(returned, (Retry, Bury)) else returned
+        if not isinstance(outcome, (Ack, Retry, Bury)) and outcome is not CANCEL and outcome is not POSTPONED:
+            raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
+        return End([outcome] * (count or 1), None if end is None else end.raised)
+
+    def _call_inside(self, lane: Lane, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
+        """Call a function within the middleware, and return what that gets.
+
+        Beside _await_inside(), because the steps of a generator, which a function of middleware cannot await, would
+        take a fifth of the time of a message.
+        """
+        try:
+            argument = job.delivery.message if self._is_single else self._argument(job)
+            seen.append(self._judged(job, lane.call(self._call, argument, self.timeout)))
+        except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+            seen.append(self._failed(lane, job, error))
+        return self._shown(job, seen, handling)
+
+    @coroutine
+    def _await_inside(self, lane: Lane, job: WorkItem, seen: list[Any], handling: Handling) -> Steps[Outcome]:
+        """Await a coroutine function within the middleware, and return what that gets."""
+        try:
+            seen.append((yield from self._called(lane, job)))
+        except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
+            seen.append(self._failed(lane, job, error))
+        return self._shown(job, seen, handling)
+
+    def _shown(self, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
+        """Return what middleware gets: the outcome of the message, or one for all, and what was raised."""
+        outcomes, handling.exception, failed = seen[-1]
+        outcome: Outcome = outcomes[0]
+        if len(outcomes) > 1:
+            outcome = worst_of(outcomes)
+        if failed and len(outcomes) > 1:
+            # It is called again at once, with halves of the messages.
+            outcome = Retry(timedelta(0), getattr(outcome, "error", ""), getattr(outcome, "traceback", ""))
+        elif outcome is not ACK:
+            outcome = self.executor.decided(job.delivery, self.handler, outcome)
+        seen.append(outcome)
+        return outcome
+
+    def _judged(self, job: WorkItem, returned: object) -> End:
+        """Return the end of a call that has returned."""
+        if lanes.generation != self._generation:
+            lanes.end_child(self.handler.where, 0)
+        if self.handler.batch:
+            return End(outcomes_of(returned, len(job.together)))
+        if returned is None or returned is ACK:
+            return _ACKED
+        return End((outcome_of(returned, keeps_result=self.handler.keeps_result),))
+
+    def _failed(self, lane: Lane, job: WorkItem, error: BaseException) -> End:
+        """Return the end of a call that has raised."""
+        if lanes.generation != self._generation:
+            lanes.end_child(self.handler.where, 1)
+        outcome = self.executor.judge_error(lane, job.delivery, self.handler, error)
+        is_outcome = is_a(error, Retry) or is_a(error, Bury)
+        raised = None if is_outcome or isinstance(outcome, HandBack) else error
+        # A call with a wrong return value would return it again, with whatever messages.
+        failed = not is_outcome and not is_a(error, InvalidOutcomes)
+        return End([outcome] * (len(job.together) or 1), raised, failed)
+
+    @coroutine
+    def _with_databases(self, do: Callable[[], T]) -> Steps[T]:
+        """Do something where the database connections of the handler are."""
+        return (yield from sync_to_async(do)()) if self.on_loop else do()
+
+    @coroutine
+    def _cleaned_up(self, lane: Lane, job: WorkItem, end: End, rollbacks: int) -> Steps[End]:
+        """Roll back what a handler has left open, and return its end, which is no ack then: its changes are lost.
+
+        Coroutines share the connection. If another one may have left it open, or another's clean-up has rolled it back,
+        each message runs again alone, which shows the cause.
+        """
+        databases, where = lane.databases, self.handler.where
+        what = f"{len(job.together)} messages" if job.together else f"message {job.delivery.message.id}"
+        # Read first: coroutines beside it may end during the clean-up.
+        is_alone = lane.is_alone()
+        try:
+            left = yield from self._with_databases(databases.clean_up)
+        except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
+            end, left = self._failed(lane, job, error), ""
+        if left and is_alone:
+            logger.error("Handler %s left %s, which was rolled back (%s)", where, left, what)
+            if any(isinstance(each, Ack) for each in end.outcomes):
+                retry = Retry(error=f"The handler left {left}; it was rolled back")
+                end = End([retry] * len(end.outcomes), None, failed=True)
+        elif databases.rollbacks != rollbacks:
+            text = (
+                "A transaction that handler %s, or one beside it, left open was rolled back: each runs again alone (%s)"
+            )
+            logger.error(text, where, what)
+            outcomes = [HandBack(suspect=True) if isinstance(each, Ack) else each for each in end.outcomes]
+            end = end._replace(outcomes=outcomes)
+        return end

@@ -9,7 +9,7 @@ named after the first of them.
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
@@ -51,16 +51,12 @@ class Isolation(Service):
         self._waiting: dict[int, list[Delivery]] = defaultdict(list)
         self._lock = threading.Lock()
 
-    def adder(self, number: int) -> Callable[[Delivery], None]:
-        """Return a function that adds a delivery of a queue."""
-
-        def add(delivery: Delivery) -> None:
-            with self._lock:
-                self._waiting[number].append(delivery)
-            self._shared_state.want_quarantine()
-            self.wake()
-
-        return add
+    def add(self, number: int, delivery: Delivery) -> None:
+        """Add a delivery of a queue."""
+        with self._lock:
+            self._waiting[number].append(delivery)
+        self._shared_state.want_quarantine()
+        self.wake()
 
     def run_once(self) -> float:
         """Pass on the waiting messages when there is a quarantine."""

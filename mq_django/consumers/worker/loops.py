@@ -5,41 +5,39 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, Protocol
+from typing import Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import sync_to_async
 
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.worker import lanes
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.lanes import Argument, Grace, WorkItem
+from mq_django.consumers.worker.executor import Lane, WorkItem
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import place
 from mq_django.errors import HandlerTimeout
-from mq_django.registry import Handler
 
 # A place of an event loop, which runs handlers that are coroutine functions, one after another.
 
 
-class CoroutineLane:
-    """A place for one of the coroutines that run at once."""
+class CoroutineLane(Lane):
+    """A place for one of the coroutines that run at once.
 
-    databases: Databases
+    Args:
+        number: see Lane.
+        pool: that it belongs to.
+    """
 
-    def __init__(self, number: int, is_alone: Callable[[], bool]) -> None:
-        self.number = number
-        self.is_alone = is_alone
-        self.job: WorkItem | None = None
+    def __init__(self, number: int, pool: "LoopPool | None" = None) -> None:
+        super().__init__(number)
+        self._pool = pool
         self.task: asyncio.Task[None] | None = None
-        #: Somebody has cancelled what it runs; the blocks in which it is not interrupted.
-        self.cancelled = self._given_up = False
-        self._guards = 0
-        self._is_calling = False
         #: The context of all its tasks.
         self._context: Context | None = None
 
@@ -50,27 +48,31 @@ class CoroutineLane:
             self._context.run(place.set, self)
         return self._context.copy()
 
-    async def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
-        """Call a coroutine function; raise HandlerTimeout when it takes longer than `timeout` seconds."""
-        self._given_up, self._guards, self._is_calling = False, 0, True
+    def is_alone(self) -> bool:
+        """Return whether nothing else runs on the loop."""
+        return self._pool is None or self._pool.places()[1] == MAX_COROUTINES - 1
+
+    async def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
+        """See Lane.call()."""
+        self.guards, self._is_calling = 0, True
         try:
-            return await self._call(handler, argument, timeout)
+            if timeout is None:
+                return await function(argument)
+            try:
+                async with asyncio.timeout(timeout) as limit:
+                    return await function(argument)
+            except TimeoutError as error:
+                if limit.expired():
+                    raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
+                raise
         finally:
             self._is_calling = False
             if self.cancelled and self.task is not None:
                 # What it awaits next belongs to the consumer.
                 self.task.uncancel()
 
-    def running(self) -> WorkItem | None:
-        """Return what it runs, while the handler itself runs."""
-        return self.job if self._is_calling else None
-
-    def has_cancelled(self, *, force: bool) -> bool:
-        """Return whether what it runs was cancelled already, with `force` by force."""
-        return self._given_up if force else self.cancelled
-
     def cancel(self, job: WorkItem, *, force: bool) -> None:
-        """Cancel the task of a job if that still runs; with `force` have its process replaced if it goes on."""
+        """See Lane.cancel()."""
         task = self.task
         if task is not None:
             with suppress(RuntimeError):  # a handler has closed the loop
@@ -80,22 +82,17 @@ class CoroutineLane:
         task = self.task
         if self.job is not job or task is None or not self._is_calling:
             return
-        if force and not self._given_up:
-            self._given_up = True
-            job.executor.overdue(self.number, job.delivery, since=time.monotonic())
-        if not self.cancelled:
-            self.cancelled = True
-            if not self._guards:
-                task.cancel()
+        if self._note_cancelled(job, force=force):
+            task.cancel()
 
     def guard(self) -> None:
         """Begin a block in which the handler is not interrupted: see `uninterrupted`."""
-        self._guards += 1
+        self.guards += 1
 
     def unguard(self) -> None:
         """End a block, and interrupt the handler if it was cancelled meanwhile."""
-        self._guards -= 1
-        if self._guards or not self.cancelled or not self._is_calling or self.task is None:
+        self.guards -= 1
+        if self.guards or not self.cancelled or not self._is_calling or self.task is None:
             return
         try:
             is_own = asyncio.current_task() is self.task
@@ -113,18 +110,6 @@ class CoroutineLane:
     def _cancel_task(self, task: "asyncio.Task[None]") -> None:
         if self.task is task and self._is_calling:
             task.cancel()
-
-    @staticmethod
-    async def _call(handler: Handler, argument: Argument, timeout: float | None) -> object:
-        if timeout is None:
-            return await handler.call(argument)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                return await handler.call(argument)
-        except TimeoutError as error:
-            if limit.expired():
-                raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
-            raise
 
 
 logger = get_logger(__name__)
@@ -154,10 +139,7 @@ class LoopPool(Pool):
         super().__init__()
         self._shared_state = shared_state
         self._loop = _new_event_loop()
-        self.lanes = [
-            CoroutineLane(number, lambda: len(self._free) == MAX_COROUTINES - 1)
-            for number in range(first_lane, first_lane + MAX_COROUTINES)
-        ]
+        self.lanes = [CoroutineLane(number, self) for number in range(first_lane, first_lane + MAX_COROUTINES)]
         self._free = list(self.lanes)
         self._jobs: deque[WorkItem] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -233,7 +215,7 @@ class LoopPool(Pool):
     def receipts(self) -> Collection[Receipt]:
         """Return the receipts of the running deliveries."""
         jobs = [lane.job for lane in self.lanes]
-        return {each for job in jobs if job is not None for each in job.executor.receipts(job.delivery)}
+        return {each for job in jobs if job is not None for each in job.receipts()}
 
     def current_task(self) -> "asyncio.Task[Any] | None":
         """Return the task that runs now; None while the loop waits."""
@@ -244,19 +226,20 @@ class LoopPool(Pool):
 
     def _report_blocked(self) -> None:
         """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
-        task = self.current_task()
+        task, now = self.current_task(), time.monotonic()
         running = [(lane, lane.job) for lane in self.lanes if lane.job is not None]
         # A task that a handler has created itself belongs to no lane.
         blocking = [(lane, job) for lane, job in running if lane.task is task] or running
-        handlers = ", ".join(sorted({job.handler.where for _, job in blocking}))
+        handlers = ", ".join(sorted({job.path.handler.where for _, job in blocking}))
         logger.error("The event loop was blocked for %.0f s by %s: coroutines must not block", self._silent, handlers)
-        if task is not None and len(blocking) == 1:
+        # A batch that waits for a row has no deliveries yet.
+        if task is not None and len(blocking) == 1 and blocking[0][1].members:
             lane, job = blocking[0]
-            job.executor.overdue(lane.number, job.delivery, since=time.monotonic() - self._silent)
+            job.path.mark(lane, job, now - self._silent, now)
 
     def _running(self) -> str:
         jobs = [lane.job for lane in self.lanes]
-        return ", ".join(sorted({job.handler.where for job in jobs if job is not None})) or "nothing"
+        return ", ".join(sorted({job.path.handler.where for job in jobs if job is not None})) or "nothing"
 
     def _call(self, callback: object) -> None:
         try:
@@ -303,16 +286,15 @@ class LoopPool(Pool):
             task.add_done_callback(self._tasks.discard)
 
     async def _run(self, lane: CoroutineLane, job: WorkItem) -> None:
-        delivery, handler, executor = job
         try:
             lane.databases = await self._opened()
-            await executor.run_coroutine(lane, delivery, handler)
+            await job.path.run(lane, job)
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt):
-            executor.hand_back(delivery)
+            job.path.hand_back(lane.job or job)
             raise
         except BaseException as error:  # noqa: BLE001 - the delivery has an outcome
-            # A batch has put itself in the place of the job.
-            (lane.job or job).executor.rescue(delivery, handler, error)
+            # A batch has put its present call in the place of the job.
+            job.path.rescue(lane.job or job, error)
         finally:
             self._shared_state.idle(lane.number)
             lane.job = lane.task = None
@@ -347,7 +329,7 @@ class LoopPool(Pool):
                 job = self._jobs.popleft()
             except IndexError:
                 return
-            job.executor.hand_back(job.delivery)
+            job.path.hand_back(job)
             with self._held_lock:
                 self.held -= 1
 
@@ -372,83 +354,3 @@ class LoopPool(Pool):
         elif not self._loop.is_closed() and ended:
             self._loop.close()
         return ended
-
-
-# Run a coroutine function in a thread of a consumer, on an event loop of its own.
-#
-# Its database operations run in the thread, so that they are in the transaction of the thread, and those of no other
-# coroutine are.
-
-#: Seconds between two checks whether the message was cancelled: the thread itself waits, and cannot be interrupted.
-LOOK_EVERY = 0.1
-
-
-class WaitingThread(Protocol):
-    """The thread that waits for the coroutine: see `Interruptible`."""
-
-    #: Somebody has cancelled what runs here.
-    cancelled: bool
-    #: The number of blocks in which it is not interrupted.
-    guards: int
-
-    def end_timeout(self) -> None:
-        """Let the timeout not interrupt the thread."""
-
-    def guard(self) -> None:
-        """See Interruptible.guard()."""
-
-    def unguard(self) -> None:
-        """See Interruptible.unguard()."""
-
-
-def call_in_thread(function: Callable[[Any], Awaitable[Any]], argument: object, timeout: float | None) -> Any:
-    """Call a coroutine function, and return its result.
-
-    Args:
-        function: that handles a message, or the messages of a batch.
-        argument: the message, or a list of messages.
-        timeout: in seconds; None: none.
-
-    Raises:
-        HandlerTimeout: it took longer than its timeout.
-        BaseException: that of the function.
-    """
-    thread: Any = place.get()
-    if thread is None:
-        return async_to_sync(_run)(function, argument, timeout, None)
-    # An interrupt of the thread would leave the coroutine running.
-    thread.guard()
-    thread.end_timeout()
-    try:
-        return async_to_sync(_run)(function, argument, timeout, thread)
-    finally:
-        thread.unguard()
-
-
-async def _run(
-    function: Callable[[Any], Awaitable[Any]],
-    argument: object,
-    timeout: float | None,
-    thread: WaitingThread | None,
-) -> Any:
-    watch = None if thread is None else asyncio.create_task(_cancel_with(thread, asyncio.current_task()))
-    try:
-        async with asyncio.timeout(timeout) as limit:
-            return await function(argument)
-    except TimeoutError as error:
-        if limit.expired():
-            raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
-        raise
-    finally:
-        if watch is not None:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
-
-
-async def _cancel_with(thread: WaitingThread, task: "asyncio.Task[Any] | None") -> None:
-    """Cancel a task when the message is cancelled, outside of blocks in which it is not interrupted."""
-    while not (thread.cancelled and thread.guards <= 1):
-        await asyncio.sleep(LOOK_EVERY)
-    if task is not None:
-        task.cancel()

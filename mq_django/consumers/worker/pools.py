@@ -7,22 +7,26 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from django.core.cache import caches
 from django.db import connections
 
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.lanes import Argument, Grace, WorkItem
+from mq_django.consumers.worker.executor import Lane, WorkItem
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import HandlerCancelled, place
 from mq_django.errors import HandlerTimeout
-from mq_django.registry import Handler
 
 # One thread of a consumer, which runs handlers that are functions, one after another.
 
 logger = get_logger(__name__)
+
+#: What a handler that has not ended has returned.
+_NOTHING = object()
 
 
 def make_caches() -> None:
@@ -35,28 +39,19 @@ def make_caches() -> None:
             logger.debug("Cannot create cache %s", alias, exc_info=True)
 
 
-class HandlerThread:
+class HandlerThread(Lane):
     """A thread that runs one handler at a time."""
-
-    databases: Databases
 
     def __init__(
         self, number: int, jobs: "SimpleQueue[WorkItem | None]", shared_state: SharedState, on_low: Callable[[], None]
     ) -> None:
-        self.number = number
+        super().__init__(number)
         self._jobs = jobs
         self._shared_state = shared_state
         self._on_low = on_low
         #: The deadline of the running handler on the monotonic clock, or None.
         self._deadline: float | None = None
         self._lock = threading.Lock()
-        #: What it runs, or has run last.
-        self.job: WorkItem | None = None
-        #: Whether the handler itself runs now and can be interrupted.
-        self._is_calling = False
-        #: Somebody has cancelled what it runs; the blocks in which it is not interrupted.
-        self.cancelled = self._given_up = False
-        self.guards = 0
         self.busy = False
         #: How many deliveries have ended here.
         self.ended = 0
@@ -80,10 +75,10 @@ class HandlerThread:
                 # In a copied context, so that locale, time zone and context variables end with the message.
                 self.job = job
                 try:
-                    copy_context().run(job.executor.run, self, job.delivery, job.handler)
+                    copy_context().run(next, job.path.run(self, job), None)
                 except BaseException as error:  # noqa: BLE001 - the thread lives, and the delivery has an outcome
-                    # A batch has put itself in the place of the job.
-                    self.job.executor.rescue(job.delivery, job.handler, error)
+                    # A batch has put its present call in the place of the job.
+                    self.job.path.rescue(self.job, error)
                 self.ended += 1
                 self._on_low()
         finally:
@@ -100,16 +95,15 @@ class HandlerThread:
         self.busy = True
         return job
 
-    def call(self, handler: Handler, argument: Argument, timeout: float | None) -> object:
-        """Call a handler; raise HandlerTimeout when it takes longer than `timeout` seconds."""
-        returned, ended = None, False
-        self._given_up, self.guards = False, 0
+    def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
+        """See Lane.call()."""
+        returned: Any = _NOTHING
+        self.guards = 0
         try:
             self._deadline = None if timeout is None else time.monotonic() + timeout
             self._is_calling = True
             try:
-                returned = handler.call(argument)
-                ended = True
+                returned = function(argument)
             finally:
                 # An interrupt that was sent under the lock arrives before this function returns.
                 with self._lock:
@@ -120,7 +114,7 @@ class HandlerThread:
             raise HandlerTimeout(f"The handler ran longer than its timeout of {timeout:g} s") from error
         except HandlerCancelled:
             # What has ended before it is interrupted is handled.
-            if not ended:
+            if returned is _NOTHING:
                 raise
         return returned
 
@@ -131,26 +125,13 @@ class HandlerThread:
             if self._is_calling and self._deadline is not None and now > self._deadline:
                 self._interrupt(HandlerTimeout)
 
-    def running(self) -> WorkItem | None:
-        """Return what it runs, while the handler itself runs."""
-        return self.job if self._is_calling else None
-
-    def has_cancelled(self, *, force: bool) -> bool:
-        """Return whether what it runs was cancelled already, with `force` by force."""
-        return self._given_up if force else self.cancelled
-
     def cancel(self, job: WorkItem, *, force: bool) -> None:
-        """Interrupt the handler of a job if that still runs; with `force` have its process replaced if it goes on."""
+        """See Lane.cancel()."""
         with self._lock:
             if not self._is_calling or self.job is not job:
                 return
-            if force and not self._given_up:
-                self._given_up = True
-                job.executor.overdue(self.number, job.delivery, since=time.monotonic())
-            if not self.cancelled:
-                self.cancelled = True
-                if not self.guards:
-                    self._interrupt(HandlerCancelled)
+            if self._note_cancelled(job, force=force):
+                self._interrupt(HandlerCancelled)
 
     def guard(self) -> None:
         """Begin a block in which the handler is not interrupted: see `uninterrupted`."""
@@ -361,7 +342,7 @@ class ThreadPool(Pool):
             except Empty:
                 return
             if job is not None:
-                job.executor.hand_back(job.delivery)
+                job.path.hand_back(job)
 
     def stop(self) -> None:
         """Hand back the jobs that have not started, and end each thread after its running handler."""

@@ -2,14 +2,13 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from mq_django.consumers.by_server import ServerQueues, assign, open_session_to
+from mq_django.consumers.by_server import ServerQueues
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker.lanes import RunningState
+from mq_django.consumers.worker.executor import Lane
 from mq_django.consumers.worker.settler import ReportBook
-from mq_django.consumers.worker.timekeeper import Lane
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
@@ -50,9 +49,9 @@ class RunningTasks:
         now, now_ms, running = time.monotonic(), clock.now_ms(), set[Receipt]()
         for place in self._places:
             job = place.running()
-            if job is None or not job.handler.keeps_result:
+            if job is None or not job.path.handler.keeps_result:
                 continue
-            receipt = job.executor.receipt(job.delivery)
+            receipt = job.path.executor.receipt(job.delivery)
             running.add(receipt)
             # Read after the job: if another one has started since, it has not been running for long.
             seconds = now - self._shared_state.since(place.number)
@@ -92,7 +91,7 @@ class ProgressReporter(Service):
     name = "progress reporter"
 
     def __init__(
-        self, books: Mapping[int, ReportBook], tasks: RunningTasks, shared_state: RunningState, session: AnySession
+        self, books: Mapping[int, ReportBook], tasks: RunningTasks, shared_state: SharedState, session: AnySession
     ) -> None:
         super().__init__()
         self._books = books
@@ -126,20 +125,3 @@ class ProgressReporter(Service):
 
     def _name(self, number: int) -> str:
         return self._books[number].config.name
-
-
-def progress_reporters(
-    servers: Mapping[str, ServerQueues],
-    books: Sequence[ReportBook],
-    consumer: str,
-    shared_state: SharedState,
-    places: Sequence[Lane],
-) -> Iterator[ProgressReporter]:
-    """Yield a reporter for the queues on each server."""
-    for share in servers.values():
-        tasks = RunningTasks(share, consumer, shared_state, places)
-        reporter = ProgressReporter(
-            {number: books[number] for number in share}, tasks, shared_state, open_session_to(share)
-        )
-        assign([reporter], share.values(), servers=len(servers))
-        yield reporter

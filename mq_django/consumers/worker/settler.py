@@ -189,9 +189,9 @@ class Settler:
         unsettled.append(settlement)
         if not self._due.is_set():
             self._due.set()
-        if len(unsettled) == 1:
+        if (count := len(unsettled)) == 1:
             self._first_ended = clock.now()
-        elif len(unsettled) >= FULL and not self._full.is_set():
+        elif count >= FULL and not self._full.is_set():
             self._full.set()
         if self._fetcher_waits and self._is_complete():
             self._full.set()

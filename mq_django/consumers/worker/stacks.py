@@ -14,7 +14,7 @@ from asgiref.sync import SyncToAsync
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.loops import CoroutineLane, LoopPool
 from mq_django.consumers.worker.pools import HandlerThread, ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted, stacks_text
@@ -77,7 +77,7 @@ class LaneStacks:
         for running in sorted(self._shared_state.running(), key=lambda item: item.since):
             lane = lanes[running.lane]
             job = lane.job
-            if job is None or job.executor.receipt(job.delivery) != running.receipt:
+            if job is None or running.receipt not in job.receipts():
                 continue
             if isinstance(lane, HandlerThread):
                 trace = _Trace(_calls(_frame_of(lane.thread.ident)))

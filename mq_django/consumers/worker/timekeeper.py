@@ -1,13 +1,12 @@
 """Interrupt handlers past their timeout, and release messages that have a handler now."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from mq_django.consumers.by_server import ServerQueues, assign, open_stores
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.admission import Cancels
-from mq_django.consumers.worker.loops import CoroutineLane
-from mq_django.consumers.worker.pools import HandlerThread, Pool, ThreadPool
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.executor import Lane
+from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.consumers.worker.stacks import StackAnswers
 from mq_django.registry import names
 from mq_django.stores.base import Store
@@ -63,21 +62,9 @@ class Releaser(Service):
             pass
 
 
-def releasers(servers: Mapping[str, ServerQueues], shared_state: SharedState) -> Iterator[Releaser]:
-    """Yield a releaser for the queues on each server."""
-    for share in servers.values():
-        releaser = Releaser(open_stores(share), shared_state)
-        assign([releaser], share.values(), servers=len(servers))
-        yield releaser
-
-
 #: Seconds between two checks: how late a handler may be interrupted.
 #: Rounds until the requests are read again while there are some: they end after a day, or by a redrive.
 READ_AGAIN = 100
-
-
-#: Where a handler runs, and can be interrupted.
-Lane = HandlerThread | CoroutineLane
 
 
 class Canceller(Service):
@@ -132,8 +119,8 @@ class Canceller(Service):
 
     def _interrupt(self, place: Lane) -> None:
         job = place.running()
-        cancels = self._cancels.get(job.executor.number) if job is not None else None
-        if job is None or cancels is None:
+        # The messages of a batch are not interrupted: the others in the call would have to run again.
+        if job is None or job.together or (cancels := self._cancels.get(job.path.executor.number)) is None:
             return
         message_id = job.delivery.message.id
         force = cancels.ids.get(message_id)
@@ -145,18 +132,3 @@ class Canceller(Service):
 def _queue_of(place: Lane) -> str:
     job = place.running()
     return "" if job is None else job.delivery.message.queue
-
-
-def cancellers(
-    servers: Mapping[str, ServerQueues],
-    cancels: Sequence[Cancels],
-    answers: Sequence[StackAnswers],
-    shared_state: SharedState,
-    places: Sequence[Lane],
-) -> Iterator[Canceller]:
-    """Yield a canceller for the queues on each server. `cancels` and `answers` have those of each queue."""
-    for share in servers.values():
-        of_share = {number: cancels[number] for number in share}, {number: answers[number] for number in share}
-        canceller = Canceller(*of_share, shared_state, places)
-        assign([canceller], share.values(), servers=len(servers))
-        yield canceller

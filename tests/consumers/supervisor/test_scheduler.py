@@ -368,14 +368,13 @@ def test_a_forged_schedule_sends_a_message_that_no_handler_gets(make_runtime, ke
     assert names_of(redis_client, keys) == sorted(forged)
     emails = get_config().queue("emails")
     store, settler, pool = open_store(emails, open_wire("consume")), mock.Mock(in_hand={}), mock.Mock()
-    executor = mock.Mock()
     dispatcher = Dispatcher(
-        "emails", settler=settler, executor=executor, threads=pool, loop=pool, batches=mock.Mock(), isolate=None
+        "emails", settler=settler, executor=mock.Mock(), threads=pool, loop=pool, batches=mock.Mock(), isolate=None
     )
     store.create_groups()
     dispatcher.dispatch(store.take("c1", count=10))
     assert pool.mock_calls == []
-    assert [type(each.args[0].outcome) for each in executor.settle.mock_calls] == [SetAside] * len(forged)
+    assert [type(each.args[0].outcome) for each in settler.add.mock_calls] == [SetAside] * len(forged)
     assert set(sys.modules) == before
 
 

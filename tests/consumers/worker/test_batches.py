@@ -15,10 +15,9 @@ from django.db import connection, transaction
 
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
-from mq_django.consumers.worker.admission import Cancels
-from mq_django.consumers.worker.batch_calls import RunningBatch
-from mq_django.consumers.worker.batches import Lingering
+from mq_django.consumers.worker.cancels import Cancels
 from mq_django.core import clock
+from mq_django.core.batches import HalvingPlan
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, HandBack, Retry
 from mq_django.core.retries import RetryPolicy
@@ -102,12 +101,12 @@ def test_what_was_fetched_together_is_one_call(rig, runs):
 def test_what_has_ended_is_freed_without_the_garbage_collector(runs, monkeypatch):
     started = []
 
-    def run(*args):
-        found = RunningBatch(*args)
+    def plan(*args, **options):
+        found = HalvingPlan(*args, **options)
         started.append(weakref.ref(found))
         return found
 
-    monkeypatch.setattr(batches, "RunningBatch", run)
+    monkeypatch.setattr(batches, "Plan", plan)
     gc.disable()
     try:
         # A thread keeps what it has run last.
@@ -202,8 +201,13 @@ def test_a_wrong_return_value_is_not_repeated_with_halves(rig, runs, returned, c
     outcomes = rig.settled()
     assert len(outcomes) == 3
     assert all("mq_django.errors.InvalidOutcomes" in outcome.error for outcome in outcomes.values())
-    assert any("Invalid return value of handler h: 3 messages" in record.message for record in caplog.records)
     assert any(isinstance(record.exc_info[1], InvalidOutcomes) for record in caplog.records if record.exc_info)
+
+
+@BOTH
+def test_a_wrong_return_value_counts_as_what_a_single_message_would_have_raised(rig, runs):
+    runs(lambda messages: True, range(2), retry=RetryPolicy(bury_on=[InvalidOutcomes]))
+    assert {type(outcome) for outcome in rig.settled().values()} == {Bury}
 
 
 def test_what_has_expired_is_left_out(rig, runs):
@@ -217,13 +221,13 @@ def test_what_has_expired_is_left_out(rig, runs):
 
 @BOTH
 def test_what_was_cancelled_is_left_out_before_each_call(rig, runs):
-    rig.executor.admission.cancels = Cancels(rig.store)
-    rig.executor.admission.cancels.is_current = lambda message_id: True
+    rig.executor.cancels = Cancels(rig.store)
+    rig.executor.cancels.is_current = lambda message_id: True
     items = [delivery(data) for data in range(4)]
 
     def does(messages):
         # Meanwhile somebody cancels two of them.
-        rig.executor.admission.cancels.ids = {items[0].message.id: False, items[2].message.id: False}
+        rig.executor.cancels.ids = {items[0].message.id: False, items[2].message.id: False}
         if len(messages) == 4:
             raise ValueError("once")
 
@@ -283,7 +287,7 @@ def test_each_message_has_its_signals(rig, runs):
 
 def test_a_message_has_its_share_of_the_time(rig, runs, monkeypatch):
     now = [time.monotonic()]
-    monkeypatch.setattr("mq_django.consumers.worker.batch_calls.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("mq_django.consumers.worker.executor.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def takes_long(messages):
         now[0] += 8.0
@@ -341,16 +345,26 @@ def test_a_transaction_that_is_left_open_counts_as_a_failure(rig, runs):
     assert "left a transaction" in outcomes["1"].error
 
 
+@pytest.mark.django_db(transaction=True)
+def test_outcomes_that_ack_nothing_stay_when_a_transaction_is_left_open(rig, runs):
+    def does(messages):
+        connection.ensure_connection()
+        transaction.atomic().__enter__()
+        return [Bury("no"), Retry(error="later")]
+
+    assert runs(does, range(2)) == [[0, 1]]
+    assert [outcome.error for outcome in rig.settled().values()] == ["no", "later"]
+
+
 def test_messages_wait_for_others_of_their_batch(rig, runs):
-    lingering = Lingering(rig.batches)
-    lingering.start()
+    rig.batches.start()
     try:
         began = time.monotonic()
         assert runs(lambda messages: None, range(3), linger=0.1) == [[0, 1, 2]]
         assert time.monotonic() - began >= 0.1
     finally:
-        lingering.stop()
-        assert lingering.join(10)
+        rig.batches.stop()
+        assert rig.batches.join(10)
 
 
 def test_a_full_batch_waits_for_nothing(rig, runs):
@@ -366,7 +380,7 @@ def test_in_a_quarantine_each_message_runs_at_once(rig, runs):
 def test_what_waits_is_handed_back_when_the_process_stops(rig):
     rig.handle("n", print, batch=10, linger=60.0)
     rig.dispatcher.dispatch([delivery(data) for data in range(3)])
-    rig.batches.close()
+    rig.batches.hand_back()
     assert rig.settled() == dict.fromkeys("012", HandBack())
 
 

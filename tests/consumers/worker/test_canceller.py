@@ -7,8 +7,8 @@ import time
 import pytest
 
 from mq_django import HandlerCancelled, is_cancelled, uninterrupted
-from mq_django.consumers.worker.admission import Cancels
-from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.cancels import Cancels
+from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers
 from mq_django.consumers.worker.timekeeper import Canceller
 from mq_django.core.messages import Delivery, Message
@@ -29,11 +29,11 @@ def rig(mq_settings):
 def test_what_was_cancelled_before_its_consumer_started_does_not_run(rig):
     """Messages may be fetched before the canceller has read the requests."""
     rig.store.cancel_running("m")
-    admission = rig.executor.admission
-    admission.cancels = Cancels(rig.store)
-    refused = {each: admission.refusal(Delivery(Message(each, "n", None, "default"), 0, b"1-1", b"")) for each in "mo"}
+    executor = rig.executor
+    executor.cancels = Cancels(rig.store)
+    refused = {each: executor.refusal(Delivery(Message(each, "n", None, "default"), 0, b"1-1", b"")) for each in "mo"}
     assert refused == {"m": Cancel("Cancelled before it started"), "o": None}
-    assert dict(admission.cancels.ids) == {"m": False}
+    assert dict(executor.cancels.ids) == {"m": False}
 
 
 class Work:
@@ -43,7 +43,7 @@ class Work:
         self.rig, self.begun, self.go = rig, threading.Event(), threading.Event()
         delivery = Delivery(Message(message_id, "n", None, "default"), 0, b"1-1", b"null")
         handler = Handler(name="n", queue="default", call=lambda _: call(self), is_async=is_async)
-        self.item = WorkItem(delivery, handler, rig.executor)
+        self.item = WorkItem(delivery, rig.dispatcher.path(handler))
         self.cancels = Cancels(rig.store)
         self.places = [*rig.threads.lanes, *rig.loop.lanes]
         stacks = LaneStacks(rig.threads, rig.loop, rig.shared_state)
@@ -156,12 +156,12 @@ def test_what_a_handler_raises_itself_is_no_cancelling(rig):
 
 
 def test_a_marked_delivery_does_not_start(rig):
-    rig.executor.admission.cancels = Cancels(rig.store)
+    rig.executor.cancels = Cancels(rig.store)
     rig.store.cancel_running("m")
-    rig.executor.admission.cancels.read()
+    rig.executor.cancels.read()
     calls = []
     delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
-    rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=calls.append), rig.executor))
+    rig.threads.put(WorkItem(delivery, rig.dispatcher.path(Handler(name="n", queue="default", call=calls.append))))
     wait_until(lambda: len(rig.settler))
     (settlement,) = rig.settler._take()
     assert (settlement.outcome, settlement.micros, calls) == (Cancel("Cancelled before it started"), None, [])
@@ -174,11 +174,11 @@ def test_a_request_that_is_gone_or_unknown_cancels_nothing(rig, monkeypatch, fou
             raise found
         return found
 
-    rig.executor.admission.cancels = Cancels(rig.store)
-    rig.executor.admission.cancels.ids = {"m": False}
+    rig.executor.cancels = Cancels(rig.store)
+    rig.executor.cancels.ids = {"m": False}
     monkeypatch.setattr(rig.store, "is_cancelled", is_cancelled)
     delivery = Delivery(Message("m", "n", None, "default"), 0, b"1-1", b"null")
-    rig.threads.put(WorkItem(delivery, Handler(name="n", queue="default", call=lambda _: None), rig.executor))
+    rig.threads.put(WorkItem(delivery, rig.dispatcher.path(Handler(name="n", queue="default", call=lambda _: None))))
     wait_until(lambda: len(rig.settler))
     (settlement,) = rig.settler._take()
     assert isinstance(settlement.outcome, outcome)

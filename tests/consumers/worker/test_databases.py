@@ -14,6 +14,7 @@ from django.utils import timezone, translation
 
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
+from tests import working
 from tests.consumers.rig import running
 from tests.consumers.worker.test_pools import job, settled
 from tests.waiting import wait_until
@@ -152,7 +153,7 @@ def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(
 class LeftAlone:
     """A lane on an event loop whose databases are found disturbed; what runs beside it ends during the clean-up."""
 
-    number, rollbacks, held, checked = 0, 0, ("a connection",), math.inf
+    number, rollbacks, held, checked, cancelled = 0, 0, ("a connection",), math.inf, False
 
     def __init__(self):
         self.databases, self.alone = self, False
@@ -160,8 +161,8 @@ class LeftAlone:
     def is_alone(self):
         return self.alone
 
-    async def call(self, handler, message, timeout):
-        return handler.call(message)
+    async def call(self, function, message, timeout):
+        return function(message)
 
     def is_disturbed(self):
         return True
@@ -173,7 +174,7 @@ class LeftAlone:
 
 def test_a_coroutine_is_not_blamed_for_what_ran_beside_it_and_ended_first(rig):
     item = job(rig, lambda message: None, is_async=True)
-    asyncio.run(rig.executor.run_coroutine(LeftAlone(), item.delivery, item.handler))
+    working.handle(rig.executor, item.delivery, item.path.handler, LeftAlone())
     assert settled(rig, 1) == [HandBack(suspect=True)]
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt, SharedState
-from mq_django.consumers.worker.databases import Databases
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Delivery, Message
@@ -25,6 +24,7 @@ from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
+from tests import working
 from tests.hearing import hears
 from tests.signal_docs import arguments_of
 from tests.waiting import wait_until
@@ -32,18 +32,15 @@ from tests.waiting import wait_until
 ENTRY = b"1-1"
 
 
-class Lane:
+class Lane(working.Lane):
     """A lane in the test's own thread, which does as told instead of calling a handler."""
 
-    number = 0
-
-    def __init__(self, rig):
-        self.databases = Databases.of_this_thread()
-        self._rig = rig
+    def __init__(self):
+        super().__init__()
         self.does = lambda message: None
         self.timeout = None
 
-    def call(self, handler, message, timeout):
+    def call(self, function, message, timeout):
         self.timeout = timeout
         return self.does(message)
 
@@ -55,12 +52,12 @@ class Rig:
         store = open_store(self.config, Pooled(get_client("chores")))
         self.settler = Settler(store, "default", "me", threading.Event(), threading.Event())
         self.executor = Executor(self.config, 0, self.shared_state, self.settler)
-        self.lane = Lane(self)
+        self.lane = Lane()
 
     def run(self, does, what=None, by=None):
         """Run a delivery whose handler is `does`, and return its settlement."""
         self.lane.does = does
-        self.executor.run(self.lane, what or delivery(), by or handler())
+        working.handle(self.executor, what or delivery(), by or handler(), self.lane)
         return self.settled()
 
     def settled(self):

@@ -1,6 +1,7 @@
 """What must run alone goes to a quarantine, and runs there one after another."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.consumers.rig import Rig
 def rig(mq_settings):
     found = Rig(threads=2, act=lambda message: None)
     found.isolation = Isolation("me", found.shared_state, {0: found.store}, [found.settler])
-    found.dispatcher._isolate = found.isolation.adder(0)
+    found.dispatcher._isolate = partial(found.isolation.add, 0)
     found.store.create_groups()
     yield found
     found.close()

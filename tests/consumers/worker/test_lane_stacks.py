@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mq_django import registry
-from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.stacks import LaneStacks, short_path
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.stacks import MAX_FRAMES, Frame
@@ -46,7 +46,7 @@ def rig(mq_settings, go):
 def start(rig, call, *, is_async=False, message_id="m1", name="export"):
     delivery = Delivery(Message(message_id, name, None, "default"), 0, b"1-%d" % next(_entries), b"null")
     handler = Handler(name=name, queue="default", call=call, is_async=is_async)
-    (rig.loop if is_async else rig.threads).put(WorkItem(delivery, handler, rig.executor))
+    (rig.loop if is_async else rig.threads).put(WorkItem(delivery, rig.dispatcher.path(handler)))
 
 
 def take(rig, count=1, *, total=1, last=""):

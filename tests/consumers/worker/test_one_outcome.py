@@ -163,12 +163,12 @@ def run(rig, act, options):
     async def acall(given):
         return act() if content(given) == "act" else None
 
-    name, found = f"n{len(rig.dispatcher._handlers)}", {}
+    name, found = f"n{len(rig.dispatcher._paths)}", {}
     rig.handle(name, acall if options.get("is_async") else call, **options)
     for number, what in enumerate(["act", "neighbour"]):
         message = Message(f"m{number}-{name}", name, what, rig.settler.queue, 1)
         rig.dispatcher.dispatch([Delivery(message, 0, b"%d-1" % (number + 1), b"1")])
-        rig.batches.ready()
+        rig.batches.run_once()
         wait_until(lambda: found.update(rig.settled()) or what in found)  # noqa: B023 - called at once
     return found["act"], found["neighbour"]
 

@@ -7,7 +7,7 @@ import pytest
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker import fetchers
-from mq_django.consumers.worker.batches import Batches, BatchRows
+from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Fetchers, Room
@@ -36,7 +36,7 @@ class PartitionRig:
     def __init__(self):
         self.shared_state = SharedState.create(104)
         self.threads, self.loop = ThreadPool(4, self.shared_state), LoopPool(4, self.shared_state)
-        self.batches = Batches(self.shared_state, self.threads, self.loop, BatchRows(4))
+        self.batches = Batches(self.shared_state, self.threads, self.loop, 4)
         self.settling = SettleService()
         self.parts = get_config().queue("default").parts
         self.dispatchers, self.sessions = [], []

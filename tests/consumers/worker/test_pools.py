@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django.consumers.worker.lanes import Grace, WorkItem
+from mq_django.consumers.worker.executor import WorkItem
+from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
 from mq_django.core.messages import Delivery, Message
@@ -34,7 +35,7 @@ def job(rig, call, data=None, *, timeout=None, is_async=False, where=""):
     delivery = Delivery(Message(entry.decode(), "n", data, "default"), 0, entry, b"null")
     limit = None if timeout is None else timedelta(seconds=timeout)
     handler = Handler(name="n", queue="default", call=call, timeout=limit, is_async=is_async, where=where)
-    return WorkItem(delivery, handler, rig.executor)
+    return WorkItem(delivery, rig.dispatcher.path(handler))
 
 
 def settled(rig, count):
@@ -100,7 +101,7 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
         for _ in range(120):
             timed = job(rig, handler, timeout=0.001)
             rig.threads.put(timed)
-            rig.threads.put(timed._replace(handler=innocent))
+            rig.threads.put(timed._replace(path=rig.dispatcher.path(innocent)))
         outcomes = []
         while len(outcomes) < 240:
             wait_until(lambda: len(rig.settler))

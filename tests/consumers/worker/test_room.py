@@ -164,7 +164,7 @@ def waits(rig, count):
     """Let so many messages wait for a call with a batch that nobody starts."""
     put, rig.threads.put = rig.threads.put, lambda job: None
     collector = rig.batches.collector(registry.find("default", "b"))
-    collector.add([(job(rig, print).delivery, rig.executor) for _ in range(count)])
+    collector.add([job(rig, print)[:2] for _ in range(count)])
     rig.threads.put = put
 
 

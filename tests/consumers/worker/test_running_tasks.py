@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.worker.lanes import WorkItem
+from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.progress import AFTER, ProgressReporter, RunningTasks
 from mq_django.core.messages import Delivery, Message
 from mq_django.errors import ConnectionLost
@@ -42,7 +42,7 @@ class Jobs:
         message = Message(message_id, "n", None, "default", attempt=2)
         delivery = Delivery(message, 0, b"7-%d" % number, b"null", read_at=1.0)
         handler = Handler(name="n", queue="default", call=call, keeps_result=keeps_result)
-        self.rig.threads.put(WorkItem(delivery, handler, self.rig.executor))
+        self.rig.threads.put(WorkItem(delivery, self.rig.dispatcher.path(handler)))
         wait_until(lambda: message_id in self.begun)
         (lane,) = (each for each in self.rig.threads.lanes if (job := each.running()) and job.delivery is delivery)
         self.rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - seconds)
@@ -155,11 +155,8 @@ def test_a_coroutine_is_noted_too(jobs, rig, redis_client):
             await asyncio.sleep(0.01)
 
     delivery = Delivery(Message("m", "n", None, "default"), 0, b"8-0", b"null")
-    rig.loop.put(
-        WorkItem(
-            delivery, Handler(name="n", queue="default", call=call, is_async=True, keeps_result=True), rig.executor
-        )
-    )
+    handler = Handler(name="n", queue="default", call=call, is_async=True, keeps_result=True)
+    rig.loop.put(WorkItem(delivery, rig.dispatcher.path(handler)))
     wait_until(lambda: jobs.begun)
     (lane,) = (each for each in rig.loop.lanes if each.running())
     rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - 2)
