@@ -50,7 +50,7 @@ _PUBLIC = {
     "cron": "mq_django.core.schedules",
     "enqueue_many": "mq_django.task_backend",
     "every": "mq_django.core.schedules",
-    "exactly_once": "mq_django.core.exactly_once",
+    "exactly_once": "mq_django.core.handler_options",
     "get_progress": "mq_django.producers.queues",
     "get_result": "mq_django.task_backend",
     "handler": "mq_django.registry",

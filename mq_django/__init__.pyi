@@ -1,4 +1,4 @@
-from mq_django.core.exactly_once import exactly_once as exactly_once
+from mq_django.core.handler_options import exactly_once as exactly_once
 from mq_django.core.messages import CancelResult as CancelResult
 from mq_django.core.messages import Lookup as Lookup
 from mq_django.core.messages import Message as Message

@@ -44,7 +44,6 @@ from mq_django.inspector import (
     explain,
     found_problems,
     message_lists,
-    moves,
     processes,
     whereabouts,
     workflow_runs,
@@ -133,7 +132,7 @@ cancel = _checked(actions.cancel, names="surrogateescape")
 redrive = _checked(dead_letters.redrive_messages)
 delete = _checked(dead_letters.delete_messages)
 resubmit = _checked(dead_letters.resubmit_message)
-move = _checked(moves.move_messages)
+move = _checked(dead_letters.move_messages)
 start_job = _checked(background_jobs.begin)
 jobs = _checked(background_jobs.look_all)
 cancel_job = _checked(background_jobs.cancel)

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 from asgiref.sync import iscoroutinefunction
 
 from mq_django.core.clock import Duration
-from mq_django.core.exactly_once import database_of, note_registered
 from mq_django.core.handler_options import (
     RETRY_HEADER,
     TIMEOUT_HEADER,
@@ -22,6 +21,8 @@ from mq_django.core.handler_options import (
     check_function,
     check_names,
     check_retry,
+    database_of,
+    note_registered,
     options_in,
     parse_timeout,
 )

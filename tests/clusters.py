@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mq_django.transport.servers import ServerBinary, find_server
+from mq_django.transport.private_server import ServerBinary, find_server
 from tests.cluster_rig.private_cluster import PrivateCluster
 
 #: Names the program of all clusters in the environment: MQ_CLUSTER_SERVER=/usr/bin/valkey-server.

@@ -24,8 +24,7 @@ from redis.retry import Retry
 
 from mq_django import registry
 from mq_django.errors import NoServer
-from mq_django.transport.private_server import PrivateServer, configured_url
-from mq_django.transport.servers import find_server
+from mq_django.transport.private_server import PrivateServer, configured_url, find_server
 from tests import leftovers, on_cluster, one_slot
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.clusters import cluster_binary, delete_keys

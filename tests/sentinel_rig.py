@@ -13,8 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.transport.guard_process import ask
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary, find_server
+from mq_django.transport.private_server import PrivateServer, ServerBinary, find_server
 from tests.waiting import wait_until
 
 #: Milliseconds without an answer until the Sentinel gives a master up.

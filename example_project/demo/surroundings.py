@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from example_project.demo.children import address, listen
-from mq_django.transport.private_server import PrivateServer, configured_url
-from mq_django.transport.servers import find_server
+from mq_django.transport.private_server import PrivateServer, configured_url, find_server
 
 #: Seconds between two reports, and between two newsletters.
 OFTEN_SECONDS = 5

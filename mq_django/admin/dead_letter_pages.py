@@ -15,7 +15,7 @@ from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, senten
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.errors import DecodeError, InvalidMessage, StoreError
-from mq_django.inspector import dead_letters, moves
+from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.message_views import exported
 
@@ -80,7 +80,7 @@ def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
 @needs(VIEW)
 def groups(page: Page, name: str) -> HttpResponse:
     """Show the counts of dead letters by name and error."""
-    found, can_move = dead_letters.groups(name), bool(moves.targets(name))
+    found, can_move = dead_letters.groups(name), bool(dead_letters.targets(name))
     return page.render(
         "dead_groups",
         _("Dead letters by name and error"),

@@ -22,7 +22,7 @@ from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
-from mq_django.inspector import dead_letters, jobs, moves
+from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.jobs import ACTIONS, JobPlace, What
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState
@@ -118,7 +118,7 @@ def chosen_target(page: Page, name: str) -> str:
         InvalidFilter: none was selected, or one to which they cannot be moved.
     """
     target = filter_form.given(page, TARGET) or ""
-    if target not in moves.targets(name):
+    if target not in dead_letters.targets(name):
         raise InvalidFilter(_("Select the queue to which the dead letters are moved."))
     return target
 
@@ -279,6 +279,6 @@ def _target_input(name: str) -> dict[str, Any]:
     return {
         "name": TARGET,
         "label": _("To queue"),
-        "choices": moves.targets(name),
+        "choices": dead_letters.targets(name),
         "help": _("It needs handlers for these messages. Without one, they wait."),
     }

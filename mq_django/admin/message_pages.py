@@ -8,8 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from mq_django.admin.jobs_on_all import CANCEL, DELETE, MOVE, REDRIVE
-from mq_django.admin.message_lists import TITLES, offered
-from mq_django.admin.message_rows import Fact, ending_words, facts, shown_error
+from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
 from mq_django.admin.ui import filter_form, references, text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, confirm
 from mq_django.admin.ui.filter_form import MAX_TEXT

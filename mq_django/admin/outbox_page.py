@@ -10,7 +10,7 @@ from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedire
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.message_rows import shown_error
+from mq_django.admin.message_lists import shown_error
 from mq_django.admin.ui import text
 from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm
 from mq_django.admin.ui.filter_form import MAX_TEXT

@@ -10,8 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from mq_django.admin.message_lists import PER_PAGE, Column, table
-from mq_django.admin.message_rows import facts, listed
+from mq_django.admin.message_lists import PER_PAGE, Column, facts, listed, table
 from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, topic_tabs
 from mq_django.core.offsets import BEGINNING, END, Offset, parse

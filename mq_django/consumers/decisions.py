@@ -7,10 +7,10 @@ from datetime import timedelta
 from mq_django.conf import QueueConfig
 from mq_django.consumers.settlements import log_failure
 from mq_django.consumers.shared_state import HANDLED, RETURNED, Receipt
-from mq_django.core.attempts import HISTORY_LENGTH, MAX_DATA, READY, read_history
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Outcome, Retry
+from mq_django.core.retries import HISTORY_LENGTH, MAX_DATA, READY, read_history
 from mq_django.core.texts import path_of
 from mq_django.registry import Handler, find, of_call
 from mq_django.stores.base import Settlement

@@ -52,7 +52,7 @@ class Delivery(NamedTuple):
     alone: bool = False
     #: Other messages were running there as well, so no attempt was charged. It is charged if it ends a process alone.
     suspect: bool = False
-    #: The earlier attempts: see `mq_django.core.attempts`.
+    #: The earlier attempts: see `mq_django.core.retries`.
     history: str = ""
     #: A moment before it was read, in seconds of the monotonic clock; 0 for what no consumer has read.
     read_at: float = 0.0

@@ -12,13 +12,13 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple, TypeVar
 
 from mq_django.core import clock
-from mq_django.core.attempts import MAX_DATA
 from mq_django.core.clock import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.messages import NO_HEADERS, Message
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.queue_configs import DeliveryOptions
+from mq_django.core.retries import MAX_DATA
 from mq_django.core.texts import class_name, repr_of
 from mq_django.core.wire import (
     HEADER_NAME,

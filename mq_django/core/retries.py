@@ -1,13 +1,16 @@
 """Retry policies: the delay before the next attempt, and the number of attempts."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Literal, NamedTuple
 
 from mq_django.core.clock import MAX_DELAY, Duration, read_duration
+from mq_django.core.jsontext import dumps, loads
+from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.texts import repr_of
-from mq_django.errors import ConfigurationError
+from mq_django.errors import ConfigurationError, DecodeError
 
 #: More would overflow a float before the longest delay ends the growth.
 MAX_FACTOR = 1000
@@ -98,3 +101,125 @@ def _is_exception(value: object) -> bool:
 
 def _refusal(name: str, expected: str, value: object) -> ConfigurationError:
     return ConfigurationError(f"RetryPolicy.{name} must be {expected}, not {repr_of(value)}")
+
+
+# The attempts at handling a message, and the JSON lines in which they are stored.
+#
+# They are stored in two places. The history of a failed message is an attribute of the message and a field of its
+# dead
+# letter, and is deleted with them. The result of a task is a key of its own, which stays after the message has
+# succeeded
+# until its TTL ends. Some fields have different names in the two, because other programs read them.
+
+#: The most attempts in a history.
+HISTORY_LENGTH = 10
+#: The most bytes of a traceback, whose end is stored; the most characters of an error.
+MAX_TRACEBACK, MAX_ERROR = 4 * 1024, 500
+#: The most bytes of data of a message with a history, because an entry must stay below 1 MiB.
+MAX_DATA = 512 * 1024
+#: The most characters of a history. A longer one was written by another program, and is ignored.
+MAX_HISTORY = 256 * 1024
+
+#: The outcome of an attempt, named as in Django's TaskResultStatus. READY: the message is retried. RUNNING, in results
+#: only: it has not ended.
+Status = Literal["READY", "RUNNING", "FAILED", "SUCCESSFUL"]
+READY: Status = "READY"
+RUNNING: Status = "RUNNING"
+FAILED: Status = "FAILED"
+SUCCESSFUL: Status = "SUCCESSFUL"
+
+#: Status -> its name in a history.
+_ENDINGS: Mapping[Status, str] = {READY: "retried", FAILED: "buried"}
+#: Name in a history or in a result -> status.
+_STATUSES: Mapping[str, Status] = {
+    **{ending: status for status, ending in _ENDINGS.items()},
+    **{status: status for status in (READY, RUNNING, FAILED, SUCCESSFUL)},
+}
+
+
+class Attempt(NamedTuple):
+    """One attempt at handling a message."""
+
+    status: Status
+    #: From 1.
+    number: int
+    #: The consumer that held the message.
+    consumer: str
+    #: When its handler started and finished, in ms since 1970 by the consumer's clock; None if unknown.
+    started_ms: int | None
+    finished_ms: int | None
+    #: In a history its text, in a result the path of the exception's class; empty if there was none.
+    error: str = ""
+    #: None: there was none, or in a history it equals the latest earlier one.
+    traceback: str | None = None
+    #: In a result: the task's return value.
+    value: Any = None
+
+
+def read_attempt(line: Mapping[str, Any]) -> Attempt | None:
+    """Return the attempt in a line's fields, or None without a valid status: any program may have written it."""
+    status = _STATUSES.get(_text(line.get("status")) or _text(line.get("ending")))
+    if status is None:
+        return None
+    return Attempt(
+        status=status,
+        number=whole(line.get("attempt")) or 1,
+        consumer=_text(line.get("consumer"))[:MAX_ERROR],
+        started_ms=whole(line.get("started", line.get("began")), LAST_MS),
+        finished_ms=whole(line.get("finished", line.get("ended")), LAST_MS),
+        error=_text(line.get("error"))[:MAX_ERROR],
+        traceback=None if line.get("traceback") is None else _text(line["traceback"])[:MAX_TRACEBACK],
+        value=line.get("value"),
+    )
+
+
+def read_line(text: bytes) -> dict[str, Any]:
+    """Return the fields of a line; {} if it is not a JSON object. It may be truncated, or of another program."""
+    try:
+        found = loads(text)
+    except DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def failure(error: str, traceback: str | None) -> dict[str, str]:
+    """Return the fields of a failure, truncated to the limits, with `?` for characters that UTF-8 cannot encode."""
+    found = {"error": _sendable(error[:MAX_ERROR])}
+    if traceback is not None:
+        found["traceback"] = traceback.encode(errors="replace")[-MAX_TRACEBACK:].decode(errors="ignore")
+    return found
+
+
+def with_attempt(history: str, attempt: Attempt) -> str:
+    """Return a history with another attempt. A traceback that equals the latest earlier one is left out."""
+    earlier = _lines(history)[-HISTORY_LENGTH + 1 :]
+    line = {
+        "attempt": attempt.number,
+        "consumer": _sendable(attempt.consumer),
+        "began": attempt.started_ms,
+        "ended": attempt.finished_ms,
+        "ending": _ENDINGS[attempt.status],
+        **failure(attempt.error, attempt.traceback),
+    }
+    tracebacks = (fields["traceback"] for fields in map(read_line, reversed(earlier)) if "traceback" in fields)
+    if "traceback" in line and line["traceback"] == next(tracebacks, None):
+        del line["traceback"]
+    return b"\n".join([*earlier, dumps(line)]).decode()
+
+
+def read_history(history: str) -> list[Attempt]:
+    """Return the attempts of a history, oldest first. Invalid lines are skipped."""
+    found = (read_attempt(read_line(line)) for line in _lines(history)[-HISTORY_LENGTH:])
+    return [attempt for attempt in found if attempt is not None and attempt.status != RUNNING]
+
+
+def _lines(history: str) -> list[bytes]:
+    return history.encode(errors="replace").split(b"\n") if 0 < len(history) <= MAX_HISTORY else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="replace").decode()

@@ -7,7 +7,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from mq_django.conf import get_config
 from mq_django.core import clock
-from mq_django.core.exactly_once import Postponed, running_in
+from mq_django.core.handler_options import Postponed, running_in
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, StepEnd
 from mq_django.core.running_handler import seal

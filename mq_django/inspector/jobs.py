@@ -14,7 +14,7 @@ from mq_django.core.texts import repr_of
 from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
-from mq_django.inspector.moves import check_target
+from mq_django.inspector.dead_letters import check_target
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
 from mq_django.stores.dead_letters import is_entry

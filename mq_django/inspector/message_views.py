@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from mq_django.conf import get_config
-from mq_django.core.attempts import Attempt, read_history
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
+from mq_django.core.retries import Attempt, read_history
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import class_name
 from mq_django.core.wire import decode_entry, entry_ms, moment
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
 from mq_django.stores.handled import Ending
-from mq_django.stores.progress_reports import read_progress_of
+from mq_django.stores.results import read_progress_of
 from mq_django.transport.connections import open_wires
 
 #: Where a message is, or "handled": what became of it. Only topics have "log".

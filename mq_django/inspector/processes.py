@@ -18,8 +18,8 @@ from mq_django.inspector.queues import overview
 from mq_django.inspector.readers import held
 from mq_django.inspector.stream_reader import Receipt
 from mq_django.stores import open_members
+from mq_django.stores.control import StackRequests
 from mq_django.stores.members import Members
-from mq_django.stores.requests import StackRequests
 from mq_django.transport.connections import open_wire
 
 #: What a consumer can be asked to do.

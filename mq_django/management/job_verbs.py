@@ -17,7 +17,7 @@ from mq_django.core.filters import NOTHING
 from mq_django.core.ids import token
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError
-from mq_django.inspector import jobs, moves
+from mq_django.inspector import dead_letters, jobs
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.jobs import BackgroundJob, JobPlace
 from mq_django.inspector.message_views import MessageView, moment_text
@@ -56,7 +56,7 @@ def redrive(options: Options, terminal: Terminal) -> VerbResult:
     if options["data"] is not None:
         return _resubmit(options)
     if target is not None:
-        moves.check_target(queue, target)
+        dead_letters.check_target(queue, target)
     if options["all"]:
         return _all(options, terminal, "redrive" if target is None else "move", "dead")
     if target is None:
@@ -209,7 +209,7 @@ def _preview(options: Options, terminal: Terminal, what: jobs.What, state: JobPl
     if where == NOTHING:
         # Only the first messages were read.
         names |= {group.group.name for group in inspect.dead_groups(queue) if group.group}
-    unhandled = moves.without_handler(target, names - {""})
+    unhandled = dead_letters.without_handler(target, names - {""})
     shown = ", ".join(map(escape, unhandled[:MAX_NAMES])) + (", …" if len(unhandled) > MAX_NAMES else "")
     note = f"Queue {escape(target)} has no handler for {shown}: such messages wait until it has one."
     return VerbResult({**row, "without_handler": unhandled}, lines, note=note if unhandled else "")

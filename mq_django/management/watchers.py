@@ -9,7 +9,7 @@ from mq_django.signals import problem_began, problem_ended
 
 #: Loaded when it is needed: consumers do not need the inspector.
 WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
-REPAIRER = "mq_django.workflows.run_repairer.RunRepairer"
+REPAIRER = "mq_django.workflows.definitions.RunRepairer"
 
 
 def watchers() -> list[Service]:

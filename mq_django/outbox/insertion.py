@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError, connections, router, transaction
 
-from mq_django.core.exactly_once import is_manual
+from mq_django.core.handler_options import is_manual
 from mq_django.core.keys import outbox_channel
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication

@@ -21,7 +21,7 @@ from mq_django.producers.sinks import RedisSink, after_commit, send, warn_of_oth
 from mq_django.stores import open_access
 from mq_django.stores.base import QueueAccess
 from mq_django.stores.partitioned_store import PartitionedStore
-from mq_django.stores.progress_reports import read_progress_in
+from mq_django.stores.results import read_progress_in
 from mq_django.transport.connections import open_wire
 
 # Read the progress of a message or task.

@@ -12,12 +12,12 @@ from django.db import connections
 from django.db.models import Field, Model, QuerySet
 from django.db.models.query import ModelIterable
 
-from mq_django.core.exactly_once import current_database
+from mq_django.core.handler_options import current_database
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import Interrupted, Report, current_slot
 from mq_django.core.texts import repr_of
 from mq_django.errors import NotResumable
-from mq_django.stores.progress_reports import MAX_POSITION, begin
+from mq_django.stores.results import MAX_POSITION, begin
 from mq_django.transport.connections import open_wire
 
 logger = get_logger(__name__)

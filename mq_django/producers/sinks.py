@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
-from mq_django.core.exactly_once import current_database, is_manual
+from mq_django.core.handler_options import current_database, is_manual
 from mq_django.core.publication import Publication, uses_outbox, with_headers
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import listing, repr_of

@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import clock, rsmq_format
-from mq_django.core.attempts import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import RsmqKeys
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import Publication
+from mq_django.core.retries import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
 from mq_django.core.wire import decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.base import Settlement

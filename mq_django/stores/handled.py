@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from mq_django.conf import QueueConfig
 from mq_django.core import clock
-from mq_django.core.attempts import MAX_ERROR, read_line
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import LARGEST, LAST_MS, whole
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, StepEnd
 from mq_django.core.redaction import redact, redact_forms
+from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command

@@ -17,8 +17,7 @@ from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import NOTHING, Also, Fetched, Settlement
 from mq_django.stores.partition_wire import wire_of
 from mq_django.stores.settling import line_receipts
-from mq_django.stores.sources import StreamSource, Taken
-from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.stream_store import StreamSource, StreamStore, Taken
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Wire, is_gone, reply_or_raise

@@ -16,8 +16,7 @@ from mq_django.core.offsets import BEGINNING, Offset, before
 from mq_django.errors import NotSupported
 from mq_django.stores.base import Depths
 from mq_django.stores.settling import log_receipts, stream_receipts
-from mq_django.stores.sources import Source, Taken
-from mq_django.stores.stream_store import StreamStore
+from mq_django.stores.stream_store import Source, StreamStore, Taken
 from mq_django.stores.topic_stats import stats_of_group
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command

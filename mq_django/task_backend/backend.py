@@ -25,12 +25,19 @@ from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
 from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
 from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
-from mq_django.task_backend.enqueuing import announce, find_waiting, new_result, result_in_outbox, send_many, send_one
+from mq_django.task_backend.enqueuing import (
+    announce,
+    find_waiting,
+    new_result,
+    result_in_outbox,
+    send_many,
+    send_one,
+    task_result,
+)
 from mq_django.task_backend.running import handler_of
 from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
 from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
-from mq_django.task_backend.task_results import task_result
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_wires
 

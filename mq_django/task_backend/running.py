@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from mq_django.conf import current_time_zone, get_config
 from mq_django.core import clock
-from mq_django.core.exactly_once import database_of
+from mq_django.core.handler_options import database_of
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Message

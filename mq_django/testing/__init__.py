@@ -21,7 +21,7 @@ from typing import Any
 
 _PUBLIC = {
     "MQ": "mq_django.testing.kit",
-    "MQTestMixin": "mq_django.testing.mixin",
+    "MQTestMixin": "mq_django.testing.kit",
     "PrivateServer": "mq_django.transport.private_server",
     "delivery": "mq_django.testing.factories",
     "including": "mq_django.testing.published",

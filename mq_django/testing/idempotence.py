@@ -21,8 +21,8 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Cancel, Expire, SetAside
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import TestKitError
+from mq_django.testing.factories import FunctionMessage, message_for
 from mq_django.testing.faults import AFTER_EFFECT, BEFORE_HANDLER, BEFORE_ON_COMMIT, FatalRun, SingleRun
-from mq_django.testing.function_messages import FunctionMessage, message_for
 from mq_django.testing.recording import Recorder
 from mq_django.testing.relaying import relay
 from mq_django.testing.runs import Handled, ensure_groups, refuse_event_loop

@@ -1,5 +1,7 @@
 """The queues of a test: the fixture `mq` of pytest, and the attribute `mq` of MQTestMixin."""
 
+import sys
+import unittest
 from collections.abc import Collection
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -9,18 +11,7 @@ from mq_django.core import partitions
 from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.testing import (
-    factories,
-    faults,
-    idempotence,
-    idle,
-    looking,
-    moved_clock,
-    relaying,
-    runs,
-    test_state,
-    transactions,
-)
+from mq_django.testing import factories, faults, idempotence, idle, looking, relaying, runs, test_state, transactions
 from mq_django.testing.looking import DeadLetter, Queued
 from mq_django.testing.published import Published
 from mq_django.testing.recording import Recorder
@@ -74,7 +65,7 @@ class MQ(Recorder):
         partitions.begin_turns()
         self._ended.close()
         super().stop()
-        moved_clock.reset()
+        idle.reset()
         test_state.clean()
 
     # The commit of the test's transaction.
@@ -156,7 +147,7 @@ class MQ(Recorder):
         """
         return idle.run_until_idle(
             queues,
-            advance_to=partial(moved_clock.move_to, schedules=schedules),
+            advance_to=partial(idle.move_to, schedules=schedules),
             schedules=schedules,
             raise_errors=raise_errors,
             limit=limit,
@@ -165,10 +156,10 @@ class MQ(Recorder):
     arun_until_idle = asynchronous(run_until_idle)
 
     # Time.
-    advance = staticmethod(moved_clock.advance)
-    aadvance = staticmethod(asynchronous(moved_clock.advance))
-    travel_to = staticmethod(moved_clock.travel_to)
-    atravel_to = staticmethod(asynchronous(moved_clock.travel_to))
+    advance = staticmethod(idle.advance)
+    aadvance = staticmethod(asynchronous(idle.advance))
+    travel_to = staticmethod(idle.travel_to)
+    atravel_to = staticmethod(asynchronous(idle.travel_to))
 
     # Without Redis.
     message = staticmethod(factories.message)
@@ -214,3 +205,45 @@ class MQ(Recorder):
 def _check_that_tests_run() -> None:
     if not test_mode.is_on():
         raise TestKitError(NO_TESTS)
+
+
+class MQTestMixin(unittest.TestCase):
+    """Gives each test of a class the attribute `mq`, with the queues of this test.
+
+    For `unittest.TestCase`, all of Django's test cases, and `unittest.IsolatedAsyncioTestCase`:
+
+        class CheckoutTests(MQTestMixin, TestCase):
+            def test_an_order_is_confirmed(self):
+                self.client.post("/checkout/")
+                self.mq.commit()
+                self.mq.run()
+    """
+
+    mq: MQ
+
+    # Not in setUp(), which a class may override without calling super().
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Run the test with its queues.
+
+        Args:
+            result: as for `unittest.TestCase.run`.
+        """
+        self.mq = MQ()
+        try:
+            self.mq.start()
+        except Exception:
+            if result is None:
+                raise
+            result.startTest(self)
+            result.addError(self, sys.exc_info())
+            result.stopTest(self)
+            return result
+        try:
+            return super().run(result)
+        finally:
+            self.mq.stop()
+
+    def debug(self) -> None:
+        """Run the test with its queues, without collecting its result."""
+        with MQ() as self.mq:
+            super().debug()

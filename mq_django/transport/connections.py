@@ -14,11 +14,10 @@ from redis.retry import Retry
 from mq_django.conf import get_config
 from mq_django.errors import StoreError
 from mq_django.transport import test_mode
-from mq_django.transport.cluster import Cluster, is_cluster
+from mq_django.transport.cluster import Cluster, hash_slot, is_cluster
 from mq_django.transport.cluster_wires import AnySession, ClusterSession, ClusterWire
 from mq_django.transport.failures import address
 from mq_django.transport.forks import note
-from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.locations import make_cluster, make_pool
 from mq_django.transport.sessions import Pooled, Session, Wire, budgets_now
 from mq_django.transport.test_server import make_test_pool

@@ -20,7 +20,7 @@ import redis
 from mq_django.errors import ConfigurationError, ConnectionLost
 from mq_django.transport import guard_process
 from mq_django.transport.forks import Noted
-from mq_django.transport.servers import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
+from mq_django.transport.private_server import MAX_SOCKET_PATH, find_server, server_arguments, socket_url
 
 #: Seconds until a server that does not reply counts as unreachable. One that loads its data replies, and gets more.
 ANSWER_TIMEOUT = 5.0

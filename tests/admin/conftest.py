@@ -59,8 +59,8 @@ def viewer(log_in: LogIn) -> Client:
 LIMITS = (
     "mq_django.admin.ui.job_pages.SECONDS",
     "mq_django.admin.message_pages.SECONDS",
-    "mq_django.admin.run_operations.SECONDS",
-    "mq_django.admin.run_operations.RETRYING",
+    "mq_django.admin.run_pages.SECONDS",
+    "mq_django.admin.run_pages.RETRYING",
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos.checker import Verdict
 from tests.chaos.scenarios import SCENARIOS, Scenario
 from tests.chaos.settings import STORE

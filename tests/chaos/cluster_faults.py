@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos.cluster_stage import ClusterStage
 from tests.chaos.settings import CLUSTER, SPREAD
 from tests.chaos.stage import Stage

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos.lost_tails import TAIL
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings

@@ -12,7 +12,7 @@ import redis
 
 from mq_django.conf import get_config
 from mq_django.inspector.run_check import check_runs
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos import flow_places, history
 from tests.chaos.checker import Verdict
 from tests.chaos.flow_checker import FlowEnding, check_flows

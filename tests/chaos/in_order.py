@@ -18,7 +18,7 @@ from mq_django.errors import ConnectionLost
 from mq_django.stores.background_jobs import MessagePlace
 from mq_django.stores.control import Control
 from mq_django.transport.connections import open_wire
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
 from tests.chaos.points import arm

@@ -8,7 +8,7 @@ from unittest import mock
 import redis
 
 from mq_django.conf import get_config
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos.settings import NEIGHBOURS, RSMQ_NEIGHBOUR, STREAM_NEIGHBOUR
 from tests.chaos.stage import Stage
 from tests.chaos.surroundings import Surroundings

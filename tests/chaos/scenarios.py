@@ -10,7 +10,7 @@ from threading import Thread
 
 from redis.exceptions import ResponseError
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos import cluster_faults, failovers, flow_faults, hostile, in_order, neighbours, transactions
 from tests.chaos.checker import Verdict
 from tests.chaos.cluster_stage import ClusterStage, ReplicatedStage

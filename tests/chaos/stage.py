@@ -21,8 +21,7 @@ from redis.retry import Retry
 from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys
 from mq_django.stores.members import read_membership
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import PrivateServer, ServerBinary
 from tests.chaos import history, places
 from tests.chaos.checker import Ending, Terms, Verdict, check
 from tests.chaos.places import Rest

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mq_django.errors import NoServer
-from mq_django.transport.servers import ServerBinary, bundled_server, find_server
+from mq_django.transport.private_server import ServerBinary, bundled_server, find_server
 
 #: Where Debian and others put libfaketime.
 FAKETIME = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib64/faketime")

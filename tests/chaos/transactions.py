@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.chaos.checker import Verdict
 from tests.chaos.points import arm, stopped_at
 from tests.chaos.settings import TRANSACTIONS, VISIBILITY_SECONDS

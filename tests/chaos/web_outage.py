@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import find_server
+from mq_django.transport.private_server import PrivateServer, find_server
 from tests.chaos.orders import Orders
 from tests.chaos.settings import KEYS
 from tests.chaos.surroundings import Unavailable

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from mq_django.errors import ConnectionLost
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import ServerBinary
 from tests.cluster_rig import slot_moves
 from tests.cluster_rig.private_node import PrivateNode
 from tests.cluster_rig.private_nodes import SETTLE_TIMEOUT, SLOTS, PrivateNodes, await_agreement, myself

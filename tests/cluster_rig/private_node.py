@@ -13,8 +13,7 @@ from redis.retry import Retry
 
 from mq_django.errors import ConnectionLost
 from mq_django.transport.failures import translated
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import PrivateServer, ServerBinary
 
 #: A node talks to the others on its port plus this number.
 BUS_DISTANCE = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import redis
 
 from mq_django.errors import ConnectionLost, StoreError
-from mq_django.transport.hash_slots import hash_slot
+from mq_django.transport.cluster import hash_slot
 from tests.cluster_rig.private_node import NodeView, PrivateNode
 
 #: The number of hash slots of each Redis Cluster.

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.errors import ConnectionLost, NotSupported, StoreError
-from mq_django.transport.hash_slots import hash_slot
+from mq_django.transport.cluster import hash_slot
 from tests.cluster_rig import private_node
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.cluster_rig.private_node import PrivateNode, free_port

@@ -6,8 +6,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.listener import Listener
 from mq_django.consumers.supervisor.promoter import BATCH, Promoter
+from mq_django.consumers.supervisor.services import Listener
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client, open_session
 from mq_django.transport.sessions import Session

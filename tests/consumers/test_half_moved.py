@@ -7,8 +7,8 @@ import pytest
 from mq_django import inspector, queues
 from mq_django.conf import get_config
 from mq_django.errors import ConnectionLost
+from mq_django.transport.cluster import hash_slot
 from mq_django.transport.connections import get_server
-from mq_django.transport.hash_slots import hash_slot
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 """Loops that have ended or stand still are noticed; a process that was stopped itself suspects nobody."""
 
-from mq_django.consumers import liveness
-from mq_django.consumers.liveness import MAX_GAP, Liveness
+from mq_django.consumers import service
+from mq_django.consumers.service import MAX_GAP, Liveness
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
 
 def watch(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(liveness, "time", clock)
+    monkeypatch.setattr(service, "time", clock)
     return clock, Liveness()
 
 

@@ -9,8 +9,8 @@ from mq_django.conf import get_config
 from mq_django.consumers.by_server import by_server
 from mq_django.errors import ConnectionLost, QueueFull
 from mq_django.producers import queues
+from mq_django.transport.cluster import hash_slot
 from mq_django.transport.connections import close_clients, node_of
-from mq_django.transport.hash_slots import hash_slot
 from tests.cluster_rig.private_cluster import PrivateCluster
 from tests.waiting import wait_until
 

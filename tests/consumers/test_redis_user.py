@@ -11,9 +11,8 @@ from mq_django.consumers.by_server import by_server
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.supervisor import preflight
 from mq_django.consumers.supervisor.heartbeat import Announcement
-from mq_django.consumers.supervisor.listener import Listener
 from mq_django.consumers.supervisor.reclaimer import Evidence
-from mq_django.consumers.supervisor.services import ServerServices
+from mq_django.consumers.supervisor.services import Listener, ServerServices
 from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
@@ -25,7 +24,7 @@ from mq_django.inspector.measurements import measure
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.transport import scripts
 from mq_django.workflows import chain
-from mq_django.workflows.run_repairer import RunRepairer
+from mq_django.workflows.definitions import RunRepairer
 from tests.outbox.relays import relay, run
 from tests.testapp import tasks
 from tests.users import commands_in, granted_to, line_of, noting_commands, user

@@ -1,6 +1,6 @@
 """What is kept of attempts: bounded, whole lines, and nothing that somebody else wrote breaks it."""
 
-from mq_django.core.attempts import HISTORY_LENGTH, MAX_TRACEBACK, Attempt, read_history, with_attempt
+from mq_django.core.retries import HISTORY_LENGTH, MAX_TRACEBACK, Attempt, read_history, with_attempt
 
 TRACEBACK = "Traceback ...\nValueError: no"
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import BUNDLE
+from mq_django.transport.private_server import BUNDLE, PrivateServer
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from mq_django import exactly_once, handler, registry, subscriber, task
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.preflight import check_inbox
-from mq_django.core.exactly_once import database_of
+from mq_django.core.handler_options import database_of
 from mq_django.errors import ConfigurationError
 from mq_django.inbox.passes import databases_of, once_databases
 from mq_django.registry import find, kinds

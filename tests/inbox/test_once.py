@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from django.db import DatabaseError, connections, transaction
 
-from mq_django.core.exactly_once import current_database
+from mq_django.core.handler_options import current_database
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry, StepEnd
 from mq_django.inbox import once
 from mq_django.models import InboxMessage

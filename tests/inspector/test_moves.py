@@ -6,7 +6,7 @@ from mq_django import inspector
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
-from mq_django.inspector import dead_letters, jobs, message_lists, moves
+from mq_django.inspector import dead_letters, jobs, message_lists
 from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.moving import Mover
 from tests.seeding import bury, bury_garbage, bury_many
@@ -30,8 +30,8 @@ def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, su
     message_id = bury("emails")
     entry = dead_letters.find("emails", message_id)
     acts = (
-        lambda target: moves.move("emails", target, [entry]),
-        lambda target: moves.move_messages("emails", target, [message_id]),
+        lambda target: dead_letters.move("emails", target, [entry]),
+        lambda target: dead_letters.move_messages("emails", target, [message_id]),
         lambda target: jobs.begin("emails", "move", who="ann", target=target),
     )
 
@@ -57,12 +57,12 @@ def test_some_are_moved_and_each_is_counted(redis_client):
     letters = message_lists.messages("emails", "dead", limit=9).rows
     chosen = [letter.ref for letter in letters if letter.id != third]
 
-    outcome = moves.move("emails", "default", [*chosen, chosen[0], "5-5", "nonsense"])
+    outcome = dead_letters.move("emails", "default", [*chosen, chosen[0], "5-5", "nonsense"])
 
     assert (outcome.done, outcome.missing, outcome.refused, outcome.error) == (2, 2, 1, None)
     assert sorted(dict(inspector.ids("default"))["ready"]) == sorted([first, second])
     assert dead_letters.find("emails", third)
-    assert moves.move_messages("emails", "default", [third, "gone"]).missing == 1
+    assert dead_letters.move_messages("emails", "default", [third, "gone"]).missing == 1
     assert counts() == (1, 3)
 
 
@@ -76,12 +76,12 @@ def test_what_was_written_is_written_once_however_often_that_is_begun(monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(Mover, "remove", gone)
         for _ in range(2):
-            outcome = moves.move_messages("emails", "default", ids)
+            outcome = dead_letters.move_messages("emails", "default", ids)
             assert (outcome.done, str(outcome.error)) == (0, "gone")
     assert counts() == (3, 3)
     assert Mover.remove is remove
 
-    assert moves.move_messages("emails", "default", ids).done == 3
+    assert dead_letters.move_messages("emails", "default", ids).done == 3
     assert counts() == (0, 3)
 
 
@@ -117,5 +117,5 @@ def test_a_rate_limits_a_job():
 
 def test_names_without_a_handler_are_told_if_this_project_handles_the_queue(mq_settings):
     mq_settings(QUEUES={"emails": {}, "default": {}, "others": {"EXTERNAL": True}})
-    assert moves.without_handler("default", ["nobody.has.this", "nobody.has.this"]) == ["nobody.has.this"]
-    assert moves.without_handler("others", ["nobody.has.this"]) == []
+    assert dead_letters.without_handler("default", ["nobody.has.this", "nobody.has.this"]) == ["nobody.has.this"]
+    assert dead_letters.without_handler("others", ["nobody.has.this"]) == []

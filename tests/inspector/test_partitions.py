@@ -9,7 +9,7 @@ from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of
 from mq_django.errors import NotSupported
-from mq_django.inspector import actions, dead_letters, jobs, message_lists, moves, plans
+from mq_django.inspector import actions, dead_letters, jobs, message_lists, plans
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.producers import queues
@@ -163,26 +163,26 @@ def test_waiting_messages_of_all_partitions_are_deleted_by_a_job():
 def test_dead_letters_are_moved_from_partitions_and_not_to_them():
     ids = bury_each()
 
-    assert moves.move_messages("payments", "emails", ids[:2]).done == 2
+    assert dead_letters.move_messages("payments", "emails", ids[:2]).done == 2
     assert inspector.queue("emails").ready == 2
-    assert moves.targets("emails") == []
+    assert dead_letters.targets("emails") == []
     for target in ("payments", "payments.1"):
         with pytest.raises(NotSupported, match="has or is a partition"):
-            moves.check_target("emails", target)
+            dead_letters.check_target("emails", target)
 
 
 def test_a_group_with_partitions_is_not_offered_for_dead_letters(mq_settings, handlers):
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"PARTITIONS": 2}, "events": {}})
     for topic in ("orders", "events"):
         subscriber(topic, group="billing")(print)
-    assert moves.targets("emails") == ["events:billing"]
+    assert dead_letters.targets("emails") == ["events:billing"]
 
 
 def test_what_is_about_one_message_needs_a_partition(subtests):
     for ask in [
         lambda: message_lists.get_message("payments", "delayed", "m1"),
         lambda: message_lists.find_handled("payments", "m1") or message_lists.find_entry("payments", "m1"),
-        lambda: moves.move("payments", "emails", ["1-0"]),
+        lambda: dead_letters.move("payments", "emails", ["1-0"]),
     ]:
         with (
             subtests.test(ask=ask),

@@ -19,8 +19,7 @@ import redis
 
 from benchmarks.environments import interpreter
 from mq_django.errors import ConnectionLost
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary, find_server
+from mq_django.transport.private_server import PrivateServer, ServerBinary, find_server
 from tests.certificates import TLSServer
 from tests.install.wheels import build, copy_project, copy_source, install
 

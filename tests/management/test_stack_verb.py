@@ -11,7 +11,7 @@ from mq_django.core.stacks import Frame, Stack, stacks_text
 from mq_django.inspector import processes
 from mq_django.management import process_verbs
 from mq_django.stores import open_members
-from mq_django.stores.requests import StackRequests
+from mq_django.stores.control import StackRequests
 from mq_django.transport.connections import open_wire
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import CONSUMER, beat, publish, take

@@ -165,10 +165,8 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "producers/schedules": {"publication"},
             "stores/schedules": {"publication"},
             "conf": {"publication"},
-            # A message for a unit test, which is not published.
+            # A message for a unit test, which is not published; and the same one again and again, with its id and time.
             "testing/factories": {"publication"},
-            # The same message again and again, with its id and time.
-            "testing/function_messages": {"publication"},
             # Whether a step of a workflow could be published; and steps that may start, published by their own script.
             "workflows/flow": {"publication"},
             "producers/workflow_steps": {"publication"},
@@ -189,7 +187,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "triggers/declarations": {"queues[self.queue].publish", "target.publish"},
             "management/message_verbs": {"queues[options['queue']].publish"},
             # The kit repeats a message with its id and time, which no producer could.
-            "testing/function_messages": {
+            "testing/factories": {
                 "open_log(get_config().topic(topic), wire).publish",
                 "open_store(self.config, wire).publish",
             },

@@ -8,10 +8,10 @@ import pytest
 from mq_django.consumers import decisions
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
-from mq_django.core.attempts import read_history
 from mq_django.core.messages import Delivery, Place, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
+from mq_django.core.retries import read_history
 from mq_django.errors import AlreadyPublished, ConfigurationError, NotSupported, QueueFull
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.base import Also, Depths, Settlement

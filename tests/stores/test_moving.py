@@ -3,11 +3,11 @@
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.core.attempts import read_history
 from mq_django.core.jsontext import dumps
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury
 from mq_django.core.publication import publication
+from mq_django.core.retries import read_history
 from mq_django.errors import ConnectionLost, StoreError, WrongKeyType
 from mq_django.inspector.dead_letters import groups
 from mq_django.stores import open_store

@@ -20,6 +20,7 @@ from mq_django.inspector.plans import limit_use
 from mq_django.inspector.readers import reader_of
 from mq_django.stores import open_members, open_publisher, open_store
 from mq_django.stores.base import Also, Settlement
+from mq_django.stores.control import StackRequests
 from mq_django.stores.counters import add_command, read_totals
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.handled import MessageHistory
@@ -28,10 +29,8 @@ from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
 from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxWire
 from mq_django.stores.partition_wire import PartitionWire
-from mq_django.stores.progress_reports import begin, read_progress_of, save
 from mq_django.stores.repartitioning import Repartitioning
-from mq_django.stores.requests import StackRequests
-from mq_django.stores.results import RunningTask, end_cancelled, note_running, watch
+from mq_django.stores.results import RunningTask, begin, end_cancelled, note_running, read_progress_of, save, watch
 from mq_django.stores.schedules import RuntimeSchedules, Schedules, statuses
 from mq_django.stores.workflow_home import Event, StepNotes, WorkflowHome
 from mq_django.transport.connections import get_client

@@ -8,8 +8,8 @@ from mq_django.conf import get_config
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.running_handler import Progress, Report
 from mq_django.errors import WrongKeyType
-from mq_django.stores import progress_reports
-from mq_django.stores.progress_reports import ENDED_MS, KEPT_MS, begin, ended_command, read_progress_in, save
+from mq_django.stores import results
+from mq_django.stores.results import ENDED_MS, KEPT_MS, begin, ended_command, read_progress_in, save
 from mq_django.transport.connections import open_wire
 
 
@@ -49,7 +49,7 @@ def test_a_report_is_saved_and_kept_for_a_week(config, wire, redis_client):
 
 
 def test_many_reports_are_saved_in_batches(config, wire, monkeypatch):
-    monkeypatch.setattr(progress_reports, "BATCH", 3)
+    monkeypatch.setattr(results, "BATCH_of_progress_reports", 3)
     reports = [report_of(config, number, f"m{number}") for number in range(8)]
     save(wire, config, reports)
     assert [done(config, f"m{number}") for number in range(8)] == list(range(8))

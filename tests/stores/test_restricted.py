@@ -9,8 +9,8 @@ import redis
 from mq_django import inspector
 from mq_django.consumers.supervisor.redriver import work_here
 from mq_django.errors import StoreError
+from mq_django.inspector import dead_letters
 from mq_django.inspector import jobs as jobs_of
-from mq_django.inspector import moves
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import IDLE
 from mq_django.transport.private_server import PrivateServer
@@ -80,7 +80,7 @@ def test_dead_letters_are_moved_between_slots_of_a_cluster(mq_settings, cluster,
     rsmq = {"STORE": "rsmq", "NAMESPACE": "{moved}"}
     mq_settings(CONNECTION=cluster, QUEUES={"emails": {}, "bulk": {}, "jobs": rsmq})
     ids = [bury("emails", "welcome", {"n": number}) for number in range(3)]
-    assert moves.move_messages("emails", target, ids[:1]).done == 1
+    assert dead_letters.move_messages("emails", target, ids[:1]).done == 1
     assert jobs_of.begin("emails", "move", who="me", target=target).total == 2
     while work_here("emails", "w1") != IDLE:
         pass

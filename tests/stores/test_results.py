@@ -1,10 +1,10 @@
 import pytest
 
 from mq_django.conf import QueueConfig
-from mq_django.core.attempts import MAX_TRACEBACK
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import Publication, PublishOptions
+from mq_django.core.retries import MAX_TRACEBACK
 from mq_django.errors import WrongKeyType
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import (

@@ -6,8 +6,8 @@ from mq_django.conf import get_config
 from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import StoreError
 from mq_django.stores import open_members
+from mq_django.stores.control import KEPT_MS, StackRequests
 from mq_django.stores.members import read_membership
-from mq_django.stores.requests import KEPT_MS, StackRequests
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.stores.cases import RSMQ, STREAM, TOPIC

@@ -10,7 +10,7 @@ from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import RedisOutOfMemory, WrongKeyType
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.sources import FULL
+from mq_django.stores.stream_store import FULL
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
 from tests.stores.cases import outgoing

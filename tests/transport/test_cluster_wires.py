@@ -16,10 +16,9 @@ from mq_django.errors import (
     WrongNode,
 )
 from mq_django.transport import cluster_wires, connections
-from mq_django.transport.cluster import Cluster
+from mq_django.transport.cluster import Cluster, hash_slot
 from mq_django.transport.cluster_wires import ClusterSession, ClusterWire, slot_of
 from mq_django.transport.connections import get_clients, get_server, node_of, open_session, open_wire
-from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import script
 from mq_django.transport.sessions import Session, reply_or_raise

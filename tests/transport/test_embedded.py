@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from mq_django.errors import ConfigurationError, ConnectionLost, NoServer
-from mq_django.transport import embedded, guard_process, servers
+from mq_django.transport import embedded, guard_process, private_server
 from tests.processes import Process, alive, processes
 from tests.transport.embedded_users import IMPORTS, JOIN, USER, Template, User, connect
 from tests.transport.test_servers import program
@@ -317,7 +317,9 @@ class TestKillingTheServer:
         with redis.Redis(connection_pool=pool) as client:
             pid = client.info("server")["process_id"]
             broken = program(tmp_path / "bin", "redis-server", "[ $1 = --version ] && echo v=9.0.0 || exit 3")
-            monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+            monkeypatch.setattr(
+                embedded, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH")
+            )
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not server_runs(directory), message="killed")
             pool.disconnect()
@@ -348,19 +350,19 @@ class TestKillingTheServer:
 class TestStarting:
     def test_without_a_server_program_nothing_is_left(self, directory, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setattr(servers, "find_spec", lambda name: None)
+        monkeypatch.setattr(private_server, "find_spec", lambda name: None)
         with pytest.raises(NoServer):
             embedded.url(directory)
 
     def test_a_server_that_fails_says_why(self, directory, monkeypatch, tmp_path):
         broken = program(tmp_path / "bin", "redis-server", "echo no memory for that >&2; exit 3")
-        monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=broken, origin="PATH"))
+        monkeypatch.setattr(embedded, "find_server", lambda: private_server.ServerBinary(path=broken, origin="PATH"))
         with pytest.raises(ConnectionLost, match=r"ended with code 3.*no memory for that"):
             embedded.url(directory)
 
     def test_a_server_that_is_too_old_is_not_started(self, directory, monkeypatch, tmp_path):
         old = program(tmp_path / "bin", "redis-server", "echo Redis server v=6.2.14 sha=0")
-        monkeypatch.setattr(embedded, "find_server", lambda: servers.ServerBinary(path=old, origin="PATH"))
+        monkeypatch.setattr(embedded, "find_server", lambda: private_server.ServerBinary(path=old, origin="PATH"))
         with pytest.raises(ConnectionLost, match=r"is Redis 6\.2\.14, which is too old: mq_django needs 7\.0 or newer"):
             embedded.url(directory)
 
@@ -405,4 +407,4 @@ class TestSocketPath:
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 120)))
         path = embedded._socket_path(Path("/srv/" + "deep/" * 40))
-        assert len(os.fsencode(path)) <= servers.MAX_SOCKET_PATH
+        assert len(os.fsencode(path)) <= private_server.MAX_SOCKET_PATH

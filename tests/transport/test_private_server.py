@@ -12,8 +12,7 @@ import pytest
 from mq_django.errors import ConnectionLost
 from mq_django.transport import private_server
 from mq_django.transport.guard_process import ask
-from mq_django.transport.private_server import PrivateServer, answers, configured_url
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import PrivateServer, ServerBinary, answers, configured_url
 from tests.processes import alive
 from tests.transport.test_servers import client, program
 from tests.waiting import wait_until

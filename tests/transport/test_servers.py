@@ -8,9 +8,8 @@ import pytest
 import redis
 
 from mq_django.errors import NoServer
-from mq_django.transport import servers
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import BUNDLE, ServerBinary, bundled_server, find_server
+from mq_django.transport import private_server
+from mq_django.transport.private_server import BUNDLE, PrivateServer, ServerBinary, bundled_server, find_server
 
 
 def program(folder: Path, name: str, script: str = "exit 0") -> Path:
@@ -40,7 +39,7 @@ def client(server: PrivateServer) -> redis.Redis:
 @pytest.fixture
 def nothing_installed(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(servers, "find_spec", lambda name: None)
+    monkeypatch.setattr(private_server, "find_spec", lambda name: None)
     return monkeypatch
 
 

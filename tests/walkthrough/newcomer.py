@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mq_django.transport.servers import find_server
+from mq_django.transport.private_server import find_server
 from tests.install.wheels import build, copy_source
 from tests.shell import free_port
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import StepEnd
 from mq_django.inspector import workflow_runs
 from mq_django.management.watchers import watchers
-from mq_django.workflows import run_repairer
-from mq_django.workflows.run_repairer import RunRepairer
+from mq_django.workflows import definitions
+from mq_django.workflows.definitions import RunRepairer
 from tests.seeding import end_steps, start_run
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -24,14 +24,14 @@ def ready():
 @pytest.fixture
 def no_age(monkeypatch):
     """Look at what was published just now, too."""
-    monkeypatch.setattr(run_repairer, "OLD_MS", -1000)
+    monkeypatch.setattr(definitions, "OLD_MS", -1000)
 
 
 @pytest.mark.usefixtures("no_age")
 def test_a_step_whose_message_is_gone_starts_again(redis_client, ready, caplog):
     run_id = start_run({1: []})
     redis_client.delete(ready)
-    assert RunRepairer().run_once() == run_repairer.EVERY
+    assert RunRepairer().run_once() == definitions.EVERY
     assert redis_client.xlen(ready) == 1
     assert f"Repairing run {run_id}" in caplog.text
     end_steps(run_id, StepEnd(), 1)

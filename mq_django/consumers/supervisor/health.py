@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
-from mq_django.consumers.liveness import STUCK
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import STUCK, Service
 from mq_django.consumers.supervisor.heartbeat import Heartbeat
 from mq_django.core.logs import get_logger
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import get_config
 from mq_django.consumers.by_server import ServerQueues, open_session_to
-from mq_django.consumers.liveness import held_for, interval, silence_limit
 from mq_django.consumers.machine import has_ended, here
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import Service, held_for, interval, silence_limit
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_members

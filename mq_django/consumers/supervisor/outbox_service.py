@@ -8,7 +8,7 @@ from django.db import DatabaseError, connections
 from mq_django.conf import Config, DeliveryOptions, TopicConfig, get_config
 from mq_django.consumers.by_server import assign, server_of
 from mq_django.consumers.service import FIRST_BACKOFF, MAX_BACKOFF, SERVER_ERRORS, Service
-from mq_django.consumers.supervisor.listener import Listener
+from mq_django.consumers.supervisor.services import Listener
 from mq_django.core.keys import outbox_channel
 from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication

@@ -13,9 +13,8 @@ from typing import Any, Self, TypeVar
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.consumers.by_server import assign, by_server, server_of
-from mq_django.consumers.liveness import STUCK, Liveness
 from mq_django.consumers.machine import here, started
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import STUCK, Liveness, Service
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.heartbeat import Announcement
 from mq_django.consumers.supervisor.reclaimer import Reclaimer

@@ -5,11 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from mq_django.conf import QueueConfig
-from mq_django.consumers import liveness
 from mq_django.consumers.by_server import ServerQueues, assign, by_server, open_session_to, open_stores
 from mq_django.consumers.decisions import Evidence, settlement
-from mq_django.consumers.liveness import Liveness
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import STUCK, Liveness, Service
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.worker.batches import Batches
@@ -186,7 +184,7 @@ class Consumer:
         progress = {**self._threads.progress(), **self._loop.progress()}
         for service in (*self._services, *self._fetchers):
             progress |= service.progress()
-        return self._liveness.look(progress, limit=liveness.STUCK)
+        return self._liveness.look(progress, limit=STUCK)
 
     def never_ends(self, running: Running) -> bool:
         """Return whether a delivery cannot end because a coroutine blocks its event loop."""

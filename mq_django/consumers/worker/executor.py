@@ -24,7 +24,7 @@ from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
 from mq_django.core.batches import HalvingPlan, outcomes_of, worst_of
-from mq_django.core.exactly_once import Postponed
+from mq_django.core.handler_options import Postponed
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import (

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 
 from mq_django.consumers.by_server import ServerQueues, connection_of, open_session_to
-from mq_django.consumers.liveness import held_for, interval
-from mq_django.consumers.service import Service
+from mq_django.consumers.service import Service, held_for, interval
 from mq_django.consumers.shared_state import SharedState
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError

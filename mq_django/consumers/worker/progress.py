@@ -12,8 +12,7 @@ from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
-from mq_django.stores.progress_reports import save
-from mq_django.stores.results import RunningTask, note_running
+from mq_django.stores.results import RunningTask, note_running, save
 from mq_django.transport.cluster_wires import AnySession
 from mq_django.transport.sessions import Wire
 

@@ -23,7 +23,7 @@ from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
 from mq_django.stores.base import Also, Settlement, Store, StreamEntry
 from mq_django.stores.counters import Slots, latency_bucket
-from mq_django.stores.progress_reports import ended_command
+from mq_django.stores.results import ended_command
 from mq_django.stores.settling import message_id
 from mq_django.transport.scripts import Command
 

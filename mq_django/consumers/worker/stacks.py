@@ -18,7 +18,7 @@ from mq_django.consumers.worker.executor import WorkItem
 from mq_django.consumers.worker.loops import CoroutineLane, LoopPool
 from mq_django.consumers.worker.pools import HandlerThread, ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted, stacks_text
-from mq_django.stores.requests import StackRequests
+from mq_django.stores.control import StackRequests
 from mq_django.transport.connections import open_wire
 
 #: The most frames of a stack that are looked at: a recursion may have any depth.

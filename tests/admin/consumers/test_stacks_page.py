@@ -10,7 +10,7 @@ from mq_django.admin import consumer_pages
 from mq_django.conf import get_config
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
-from mq_django.stores.requests import StackRequests
+from mq_django.stores.control import StackRequests
 from mq_django.transport.connections import open_wire
 from tests.admin.conftest import BASE
 from tests.admin.consumers.test_consumers_page import words, work

@@ -215,7 +215,7 @@ def test_a_run_is_retried_with_its_dead_letters(operator):
 
 
 def test_a_retry_that_has_no_time_left_says_so(operator, monkeypatch):
-    monkeypatch.setattr("mq_django.admin.run_operations.RETRYING", -1.0)
+    monkeypatch.setattr("mq_django.admin.run_pages.RETRYING", -1.0)
     run_id = start_run({1: []})
     end_steps(run_id, NO, 1)
     answer = operator.post(f"{BASE}workflows/run/{run_id}/retry/", YES, follow=True).content.decode()

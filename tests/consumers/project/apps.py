@@ -7,7 +7,7 @@ from types import ModuleType
 
 from django.apps import AppConfig
 
-from mq_django.consumers import liveness
+from mq_django.consumers import service
 from mq_django.consumers.supervisor import heartbeat
 from mq_django.consumers.worker import orphan_heartbeat
 from mq_django.transport.connections import TIMEOUTS
@@ -23,7 +23,7 @@ LIMITS = {
     "mq_django.consumers.supervisor.reclaimer:LAST_CHECK": 2.0,
     "mq_django.consumers.supervisor.reclaimer:TRY_AGAIN": 0.3,
     "mq_django.consumers.supervisor.services:TICK": 0.3,
-    "mq_django.consumers.supervisor.listener:LISTEN": 0.5,
+    "mq_django.consumers.supervisor.services:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
     "mq_django.consumers.worker.fetchers:LOOK": 0.5,
     "mq_django.consumers.worker.progress:EVERY": 0.3,
@@ -54,4 +54,4 @@ def replace(module: ModuleType, name: str, value: object) -> None:
 
 def often(visibility_seconds: float) -> float:
     """Return the seconds between two heartbeats."""
-    return min(HEARTBEAT, liveness.interval(visibility_seconds))
+    return min(HEARTBEAT, service.interval(visibility_seconds))

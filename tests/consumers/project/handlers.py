@@ -12,7 +12,7 @@ from contextlib import suppress
 from django.conf import settings
 
 from mq_django import Message, Retry, handler, is_cancelled, progress, resumable, subscriber, uninterrupted
-from mq_django.consumers import liveness
+from mq_django.consumers import service
 from mq_django.consumers.worker import loops
 from mq_django.stores.stream_store import StreamStore
 from tests.consumers.project.history import note
@@ -56,7 +56,7 @@ def _raise(text: str, _: Message) -> None:
 def _stick(_: object, __: Message) -> None:
     """Let this process's fetchers hang in their next read, and be taken for stuck soon."""
     # Longer than every loop's longest round.
-    liveness.STUCK = 7.0
+    service.STUCK = 7.0
     for name in ("take", "fetch", "settle_and_take"):
         setattr(StreamStore, name, lambda *_, **__: time.sleep(3600))
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mq_django.consumers.liveness import STUCK
+from mq_django.consumers.service import STUCK
 from mq_django.consumers.supervisor import health
 from mq_django.consumers.supervisor.health import SHORTEST, Health, MainLoop
 

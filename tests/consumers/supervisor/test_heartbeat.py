@@ -8,7 +8,7 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers import machine
-from mq_django.consumers.liveness import held_for, interval, silence_limit
+from mq_django.consumers.service import held_for, interval, silence_limit
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks, Silence
 from mq_django.consumers.supervisor.supervisor import Supervisor
 from mq_django.errors import ConnectionLost

@@ -6,7 +6,7 @@ import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.listener import SUBSCRIBED, Listener
+from mq_django.consumers.supervisor.services import SUBSCRIBED, Listener
 from mq_django.core import clock
 from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import BackgroundJobs, JobOrder

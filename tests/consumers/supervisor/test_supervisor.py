@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.consumers.liveness import interval
+from mq_django.consumers.service import interval
 from mq_django.inspector import message_lists
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client

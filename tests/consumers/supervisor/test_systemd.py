@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mq_django.consumers.liveness import STUCK
+from mq_django.consumers.service import STUCK
 from mq_django.consumers.supervisor import systemd as module
 from mq_django.consumers.supervisor.health import Health, MainLoop
 from mq_django.consumers.supervisor.systemd import VARIABLES, NotifySocket, SystemdNotifier, notifying

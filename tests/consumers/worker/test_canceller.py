@@ -15,7 +15,7 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
 from mq_django.errors import ConnectionLost
 from mq_django.registry import Handler
-from mq_django.stores.requests import StackRequests
+from mq_django.stores.control import StackRequests
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 

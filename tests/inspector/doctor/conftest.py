@@ -11,8 +11,7 @@ from mq_django.inspector.doctor.findings import DoctorFinding
 from mq_django.inspector.doctor.report import CODES, look_at_project
 from mq_django.stores import open_members
 from mq_django.transport.connections import open_wire
-from mq_django.transport.private_server import PrivateServer
-from mq_django.transport.servers import ServerBinary
+from mq_django.transport.private_server import PrivateServer, ServerBinary
 
 #: The settings of a server that nothing is said about.
 GOOD = {"appendonly": "yes"}

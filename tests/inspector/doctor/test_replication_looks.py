@@ -8,8 +8,7 @@ import subprocess
 import pytest
 import redis
 
-from mq_django.transport.private_server import PrivateServer, answers
-from mq_django.transport.servers import find_server
+from mq_django.transport.private_server import PrivateServer, answers, find_server
 from tests.inspector.doctor.conftest import levels
 from tests.waiting import wait_until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import redis
 
 from mq_django.core import clock
+from mq_django.transport.cluster import hash_slot
 from mq_django.transport.connections import close_clients
-from mq_django.transport.hash_slots import hash_slot
 from mq_django.transport.private_server import PrivateServer
 from tests.inspector.doctor.conftest import levels
 from tests.transport.impostor import Impostor

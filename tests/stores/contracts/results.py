@@ -8,9 +8,8 @@ from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.core.running_handler import Progress, Report
 from mq_django.stores.base import Settlement
-from mq_django.stores.progress_reports import begin, ended_command, read_progress_of, save
-from mq_django.stores.requests import StackRequests
-from mq_django.stores.results import RunningTask, note_running, watch
+from mq_django.stores.control import StackRequests
+from mq_django.stores.results import RunningTask, begin, ended_command, note_running, read_progress_of, save, watch
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.settling import TRACE
 from tests.stores.contracts.stage import Stage, message_of
