@@ -461,7 +461,7 @@ def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
 KEPT_MS = 7 * 24 * 3600 * 1000
 ENDED_MS = 3600 * 1000
 #: Reports that one script call writes or reads. This blocks Redis for about 1 ms.
-BATCH_of_progress_reports = 200
+REPORTS_AT_ONCE = 200
 
 #: The most characters of a position.
 MAX_POSITION = 500
@@ -486,8 +486,8 @@ def save(wire: Wire, config: QueueConfig, reports: Sequence[Report]) -> None:
     Raises:
         StoreError: Redis cannot be reached, or refuses the command. What is not saved stays marked as changed.
     """
-    for at in range(0, len(reports), BATCH_of_progress_reports):
-        batch = reports[at : at + BATCH_of_progress_reports]
+    for at in range(0, len(reports), REPORTS_AT_ONCE):
+        batch = reports[at : at + REPORTS_AT_ONCE]
         for report in batch:
             # Before it is read: a change from now on is saved by the next call.
             report.changed = False
@@ -539,8 +539,8 @@ def read_progress_of(asked: Sequence[tuple[QueueConfig, str]], wires: Sequence[W
 
 def _read_commands(keys: Sequence[str]) -> list[Command]:
     return [
-        scripts.command("reports_read", keys=keys[at : at + BATCH_of_progress_reports], args=[])
-        for at in range(0, len(keys), BATCH_of_progress_reports)
+        scripts.command("reports_read", keys=keys[at : at + REPORTS_AT_ONCE], args=[])
+        for at in range(0, len(keys), REPORTS_AT_ONCE)
     ]
 
 

@@ -7,7 +7,7 @@ task is a handler whose message has the arguments as its data (`arguments`).
 
 `task_options` has what our tasks have beside what Django's have, such as `enqueue_many()` and `using(delay=...)`.
 `running` runs an attempt in a consumer: arguments, context, signals, outcome. Results are kept in Redis
-(`stores/results`); `waiting` waits for them, and `task_results` shows them as Django's `TaskResult`.
+(`stores/results`); `waiting` waits for them, and `enqueuing` shows them as Django's `TaskResult`.
 
 `compat` chooses Django 6 or the package django-tasks, `task_api` has what the backend needs of either, and the other
 names of that package are in `package_names`.

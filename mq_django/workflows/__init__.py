@@ -11,8 +11,8 @@ Steps are ordinary messages of any queues, with all that these have: retries, de
 ends and the state of the run are in different slots, so they exchange notes, each of which may arrive twice and in
 any order (docs/architecture.md).
 
-`producers/` advances runs, without this package: it knows only what the run says in Redis. `run_repairer` finds what
-other programs or a failover have taken from runs.
+`producers/` advances runs, without this package: it knows only what the run says in Redis. `definitions` also finds
+what other programs or a failover have taken from runs.
 """
 
 from mq_django.producers.workflow_run import Run, RunProgress, get_run

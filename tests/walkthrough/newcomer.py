@@ -214,10 +214,11 @@ class Newcomer:
         """Log in, open the queue's dead letters, and press the button on the page of the one with this error."""
         what, _, texts = argument.partition(" => ")
         queue, error = what.split(maxsplit=1)
-        browser, place = self._browser, f"/admin/mq_django/queue/{queue}/dead/"
+        browser, pages_of_queue = self._browser, f"/admin/mq_django/queue/{queue}/"
         login = self._adapt("http://127.0.0.1:8000/admin/login/?next=/admin/mq_django/queue/")
         assert queue in browser.log_in(login, username="admin", password=PASSWORD)
-        letters = sorted(set(re.findall(rf'href="({place}[\d-]+/)"', browser.open(place))))
+        found = browser.open(f"{pages_of_queue}dead/")
+        letters = sorted(set(re.findall(rf'href="({pages_of_queue}message/dead/[^"/]+/)"', found)))
         pages = {letter: browser.open(letter) for letter in letters}
         assert {"Traceback" in page for page in pages.values()} == {True}
         (letter,) = (letter for letter, page in pages.items() if error in page)
