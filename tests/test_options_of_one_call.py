@@ -58,7 +58,7 @@ def test_a_consumer_starts_each_call_with_its_own(monkeypatch):
     rig.dispatcher.remember(name, find("default", name))
     calls = [Message(str(n), name, None, "default", headers=headers) for n, headers in enumerate([{}, long, {}, long])]
     rig.dispatcher.dispatch([Delivery(call, 0, call.id.encode(), b"null") for call in calls])
-    assert [job.handler.timeout for job in given] == [None, timedelta(seconds=2.5)] * 2
+    assert [job.path.handler.timeout for job in given] == [None, timedelta(seconds=2.5)] * 2
     rig.close()
 
 
