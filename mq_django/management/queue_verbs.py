@@ -80,6 +80,11 @@ def _look(options: Options, terminal: Terminal) -> VerbResult:
     return next((look for name, look in looks.items() if options[name]), _status)(options)
 
 
+def _left_out(options: Options) -> str:
+    """Return how many groups of topics are not shown, if all queues are."""
+    return "" if options["queues"] else left_out_text(groups_left_out())
+
+
 def _draw(options: Options, terminal: Terminal) -> None:
     """Draw what there is over what was drawn before, cut to the size of the terminal."""
     width, height = shutil.get_terminal_size()
@@ -113,7 +118,7 @@ def _status(options: Options) -> VerbResult:
     found_outboxes = outboxes_of(names or ())
     are_several = len({each.database for each in found_outboxes}) > 1
     lines += [line for each in found_outboxes for line in _outbox_lines(each, is_named=are_several)]
-    return VerbResult(found, lines, away_text(_away(views)), note="" if names else left_out_text(groups_left_out()))
+    return VerbResult(found, lines, away_text(_away(views)), note=_left_out(options))
 
 
 def _worst_first(view: QueueView) -> tuple[int, int, str]:
@@ -197,7 +202,8 @@ def _check(options: Options) -> VerbResult:
         unreachable = {"queue": None, "kind": "unreadable", "sentence": str(error), "figure": None, "threshold": None}
         return VerbResult([unreachable], [f"[unreadable] {escape(str(error))}"], code=1)
     lines = [f"[{problem.kind}] {escape(problem.sentence)}" for problem in found]
-    return VerbResult(list(map(asdict, found)), lines or ["OK: no problems."], code=1 if found else 0)
+    shown = lines or ["OK: no problems."]
+    return VerbResult(list(map(asdict, found)), shown, code=1 if found else 0, note=_left_out(options))
 
 
 def _partitions(options: Options) -> VerbResult:
@@ -228,7 +234,7 @@ def _rates(options: Options) -> VerbResult:
         views = inspect.queues()
         rows: list[dict[str, Any]] = [_per_minute(view) for view in views if not view.error]
         lines = table(rows) or ["No queue is configured."]
-        return with_away(rows, lines, _away(views))
+        return with_away(rows, lines, _away(views), note=_left_out(options))
     rows, since = [], None
     for name in names:
         # The counters of one hour are by the minute.
