@@ -463,7 +463,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
     left = [entry for entry in chosen if is_entry(entry)]
     while left and outcome.error is None:
-        left = _move_some(mover, left, into, outcome)
+        left = _move_next(mover, left, into, outcome)
     return outcome
 
 
@@ -506,7 +506,7 @@ def without_handler(target: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in set(names) if registry.find(target, name) is None)
 
 
-def _move_some(mover: Mover, entries: list[str], target: QueueConfig, outcome: Outcome) -> list[str]:
+def _move_next(mover: Mover, entries: list[str], target: QueueConfig, outcome: Outcome) -> list[str]:
     """Move the first of some dead letters, and return the others."""
     try:
         words, is_full = mover.write(entries[:100])
