@@ -12,7 +12,8 @@ from typing import Any
 
 import redis
 
-from tests.consumers.template import start
+from tests.consumers.template import NAME, start
+from tests.processes import processes
 from tests.shell import ran
 from tests.waiting import wait_until
 
@@ -30,6 +31,22 @@ class Program:
         env = {**os.environ, **environment}
         self.process = start(words, env=env, output=self._output, forks=words[0] == sys.executable)
         self.told = False
+        self._lines = 0
+
+    def line(self) -> Any:
+        """Return the next line that it prints, which is JSON."""
+        self._lines += 1
+        found = wait_until(lambda: len(lines := self._printed().splitlines(keepends=True)) >= self._lines and lines)
+        return json.loads(found[self._lines - 1])
+
+    def _printed(self) -> str:
+        # The program writes at the position of the same open file, which reading must not move.
+        text = os.pread(self._output.fileno(), 1 << 20, 0).decode()
+        return text[: text.rfind("\n") + 1]
+
+    def children(self) -> list[int]:
+        """Return the process ids of its consumers."""
+        return [each.pid for each in processes() if each.parent == self.process.pid and each.name != NAME]
 
     def stop(self, *, kill: bool = False) -> int:
         """End the process and return its exit code."""

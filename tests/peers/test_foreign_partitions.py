@@ -1,7 +1,5 @@
 """Programs in JavaScript publish to the partitions of a queue, and handle one."""
 
-import json
-
 import pytest
 
 from mq_django import queues
@@ -39,7 +37,7 @@ def test_a_node_consumer_handles_one_partition(shop, redis_client):
     number = partition_of("user:7", PARTITIONS)
     node = shop.node_consumer("emails", str(number), MQ_PARTITIONS=str(PARTITIONS))
     message_id = queues["emails"].publish("welcome", {"n": 1}, key="user:7")
-    assert json.loads(node.process.stdout.readline())["id"] == message_id
+    assert node.line()["id"] == message_id
     part = queues["emails"].config.parts[number]
     wait_until(lambda: redis_client.xlen(part.keys.ready) == 0)
     assert node.stop() == 0

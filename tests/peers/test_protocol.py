@@ -64,9 +64,9 @@ def test_the_node_consumer_handles_what_django_publishes(project, redis_client):
     now = queues["emails"].publish("welcome", {"n": 1}, headers={"tenant": "a"})
     later = queues["emails"].publish("welcome", {"n": 2}, delay=0.01)
     node = shop.node_consumer("emails")
-    assert line_of(node) == {"id": now, "name": "welcome", "data": {"n": 1}, "attempt": 1}
+    assert node.line() == {"id": now, "name": "welcome", "data": {"n": 1}, "attempt": 1}
     promote("emails")
-    assert line_of(node) == {"id": later, "name": "welcome", "data": {"n": 2}, "attempt": 1}
+    assert node.line() == {"id": later, "name": "welcome", "data": {"n": 2}, "attempt": 1}
     wait_until(lambda: redis_client.xlen(queues["emails"].config.keys.ready) == 0)
     assert node.stop() == 0
     assert redis_client.hgetall(queues["emails"].config.keys.consumers) == {}
@@ -133,7 +133,3 @@ def test_one_xadd_reaches_every_group_of_a_topic(project, redis_client):
 
 def promote(queue):
     return open_store(queues[queue].config, Pooled(get_client("consume"))).promote(limit=10).moved
-
-
-def line_of(program):
-    return json.loads(program.process.stdout.readline())

@@ -14,7 +14,6 @@ from mq_django.inspector import dead_letters
 from mq_django.rsmq import RSMQ
 from tests.peers.programs import HERE
 from tests.peers.rsmq_peers import Npm, PyRSMQ
-from tests.processes import processes
 from tests.waiting import wait_until
 
 #: In one process tests/stores/ has the same: heartbeats, dead letters, and what is handed back.
@@ -32,10 +31,6 @@ def jobs(project, ns):
         return project(QUEUES={"jobs": {"STORE": "rsmq", "NAMESPACE": ns, "RETRY": {"delay": 0.05}, **options}})
 
     return make
-
-
-def children(program):
-    return [each.pid for each in processes() if each.parent == program.process.pid and "runconsumer" in each.command]
 
 
 class Other(threading.Thread):
@@ -86,7 +81,7 @@ def test_npm_pyrsmq_and_ours_handle_a_thousand_messages_while_ours_are_killed(
     for batch in range(10):
         sent += rsmq.send_many("jobs", [f"m{batch}-{n}" for n in range(100)])
         if batch in (3, 6):
-            os.kill(children(programs[batch % 2])[0], signal.SIGKILL)
+            os.kill(programs[batch % 2].children()[0], signal.SIGKILL)
         wait_until(lambda: rsmq.get_queue_attributes("jobs").msgs < 50, timeout=60, message="all work on it")
     wait_until(lambda: rsmq.get_queue_attributes("jobs").msgs == 0, timeout=60)
     for other in others:
@@ -137,7 +132,7 @@ def test_a_killed_consumer_gives_its_messages_back_at_once(jobs, ns, redis_clien
     slow = [jobs_queue.publish("slow", 1.5) for _ in range(2)]
     rsmq = RSMQ(ns)
     wait_until(lambda: rsmq.get_queue_attributes("jobs").totalrecv == 2, timeout=20)
-    os.kill(children(program)[0], signal.SIGKILL)
+    os.kill(program.children()[0], signal.SIGKILL)
     told = shop.wait_handled(2, within=50)
     assert sorted(each["id"] for each in told) == sorted(slow)
     # They ran side by side, so either may have ended the process: neither is charged, and each runs alone.
