@@ -20,7 +20,7 @@ from mq_django.conf import get_config
 from mq_django.core.texts import escape, truncate
 from mq_django.inspector import outbox_rows
 from mq_django.inspector.outbox_rows import OutboxRow
-from mq_django.inspector.outbox_views import MAX_ROWS, OutboxView, outbox_databases, outboxes
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxProblem, OutboxView, outbox_databases, outboxes
 from mq_django.inspector.problem_sentences import counted, outbox_sentence
 
 #: Messages per page.
@@ -28,21 +28,27 @@ PER_PAGE = 50
 
 RETRY, DISCARD, RETRY_ALL, DISCARD_ALL = "retry", "discard", "retry_all", "discard_all"
 PARTS = ("problems", "outboxes")
+#: Problems and outboxes that a page lists: other programs may write any destinations.
+MAX_PROBLEMS, MAX_ROWS_SHOWN = 50, 300
 
 
-def alarms(page: Page, found: Collection[OutboxView]) -> list[dict[str, Any]]:
-    """Return the problems of outboxes, for a list of problems."""
+def troubles(found: Collection[OutboxView]) -> list[tuple[OutboxView, OutboxProblem]]:
+    """Return the problems of outboxes, each with the outbox that has it."""
+    return [(view, what) for view in found for what in view.problems()]
+
+
+def alarms(page: Page, found: Collection[tuple[OutboxView, OutboxProblem]]) -> list[dict[str, Any]]:
+    """Return problems of outboxes, for a list of problems."""
     url = page.url("outbox")
     return [
-        {
-            "queue": view.destination or view.database,
-            "url": url,
-            "sentence": outbox_sentence(view, what),
-            "what": what.replace(" ", "-"),
-        }
-        for view in found
-        for what in view.problems()
+        {"queue": name_of(view), "url": url, "sentence": outbox_sentence(view, what), "what": what.replace(" ", "-")}
+        for view, what in found
     ]
+
+
+def name_of(view: OutboxView) -> str:
+    """Return the queue or topic of an outbox; the database if it cannot be read."""
+    return view.destination or view.database
 
 
 @needs(VIEW)
@@ -65,17 +71,24 @@ def _live(page: Page) -> LiveParts:
 
 def _context(page: Page) -> dict[str, Any]:
     found = outboxes()
-    problems = alarms(page, found)
+    problems, rows = troubles(found), [view for view in found if not view.error]
     waiting, is_more = sum(view.waiting for view in found), any(view.is_more for view in found)
     said = ngettext("%(count)s message is not published yet.", "%(count)s messages are not published yet.", waiting)
     return {
         "tabs": sections(page, "outbox"),
-        "problems": problems,
+        "problems": alarms(page, problems[:MAX_PROBLEMS]),
+        "more_problems": _beyond(len(problems), MAX_PROBLEMS),
         "summary": said % {"count": counted(waiting, is_more=is_more)},
-        "rows": [_row(page, view) for view in found if not view.error],
+        "rows": [_row(page, view) for view in rows[:MAX_ROWS_SHOWN]],
+        "more_rows": _beyond(len(rows), MAX_ROWS_SHOWN),
         "keeps": any(view.retained for view in found),
         "has_databases": len({view.database for view in found}) > 1,
     }
+
+
+def _beyond(count: int, shown: int) -> str:
+    """Return how many are not shown, for a page; "" if all are."""
+    return text.number(count - shown) if count > shown else ""
 
 
 def _row(page: Page, view: OutboxView) -> dict[str, Any]:

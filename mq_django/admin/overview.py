@@ -98,10 +98,16 @@ def _context(page: Page) -> dict[str, Any]:
     chosen = _filter(page)
     listed = {view.name for view in views if chosen.matches(view)}
     rows, alarms = topic_pages.overview(page, views, listed, chosen.matches_topic)
-    if uses_outbox():
-        alarms = [*outbox_page.alarms(page, outboxes()), *alarms]
+    of_outboxes = outbox_page.troubles(outboxes()) if uses_outbox() else []
     total = sum(not topic_pages.is_group(view) for view in views)
-    troubled = len({*(alarm["queue"] for alarm in alarms), *(view.name for _what, view in problems)})
+    troubled = len(
+        {
+            *(outbox_page.name_of(view) for view, _what in of_outboxes),
+            *(alarm["queue"] for alarm in alarms),
+            *(view.name for _what, view in problems),
+        }
+    )
+    unlisted = max(0, len(problems) - MAX_PROBLEMS) + max(0, len(of_outboxes) - MAX_PROBLEMS)
     return {
         "tabs": sections(page, "queues"),
         "rows": [_row(page, view) for view in views if view.name in listed and not topic_pages.is_group(view)],
@@ -117,8 +123,12 @@ def _context(page: Page) -> dict[str, Any]:
         "message_id": "",
         "pause_all_url": page.url("pause_all"),
         "resume_all_url": page.url("resume_all"),
-        "problems": [*alarms, *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS])],
-        "more_problems": text.number(len(problems) - MAX_PROBLEMS) if len(problems) > MAX_PROBLEMS else "",
+        "problems": [
+            *outbox_page.alarms(page, of_outboxes[:MAX_PROBLEMS]),
+            *alarms,
+            *(_problem(page, what, view) for what, view in problems[:MAX_PROBLEMS]),
+        ],
+        "more_problems": text.number(unlisted) if unlisted else "",
         "summary": ngettext("%(count)s queue needs attention.", "%(count)s queues need attention.", troubled)
         % {"count": troubled}
         if troubled

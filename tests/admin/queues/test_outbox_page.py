@@ -67,6 +67,16 @@ def test_the_page_shows_rows_with_values_that_nobody_writes(operator, subtests):
             OutboxMessage.objects.all().delete()
 
 
+def test_pages_list_a_bounded_number_of_destinations(operator):
+    for number in range(310):
+        set_aside_row(destination=f"unknown-{number:03}")
+    for url, listed, problems in ((URL, "and 11 more", "and 260 more"), (BASE, "", "and 260 more")):
+        page = main_of(operator.get(url))
+        assert listed in page
+        assert problems in page
+        assert "unknown-299" not in page
+
+
 def test_rows_that_are_kept_have_a_column(mq_settings, operator):
     assert "Kept until handled" not in main_of(operator.get(URL))
     mq_settings(QUEUES={"emails": {"OUTBOX": {"KEEP_UNTIL": "handled"}}})
