@@ -49,7 +49,7 @@ def test_a_report_is_saved_and_kept_for_a_week(config, wire, redis_client):
 
 
 def test_many_reports_are_saved_in_batches(config, wire, monkeypatch):
-    monkeypatch.setattr(results, "BATCH_of_progress_reports", 3)
+    monkeypatch.setattr(results, "REPORTS_AT_ONCE", 3)
     reports = [report_of(config, number, f"m{number}") for number in range(8)]
     save(wire, config, reports)
     assert [done(config, f"m{number}") for number in range(8)] == list(range(8))
