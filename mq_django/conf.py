@@ -65,17 +65,19 @@ logger = get_logger(__name__)
 
 NOT_INSTALLED = "This project uses mq_django, which is not in INSTALLED_APPS: its commands and other checks are missing"
 
-#: Options that get a better error than "unknown" where they are none: what it says, and the hint.
-_NOT_HERE = {
-    **dict.fromkeys(("OUTBOX", "PARTITIONS"), ("is not for queues in RSMQ's format", "Remove {}.")),
-    "AFTER_BURY": ("is now ON_DEAD_LETTER", "Write 'ON_DEAD_LETTER'."),
-    "CONSUME": ("is now EXTERNAL", "Write 'EXTERNAL': True for a queue that other programs handle, else nothing."),
-    "DIRECTORY": ("is now EMBEDDED_DIRECTORY", "Write 'EMBEDDED_DIRECTORY'."),
-    "EXPIRED": ("is now ON_EXPIRE", "Write 'ON_EXPIRE'."),
-    **dict.fromkeys(
-        ("KEEP_HANDLED", "KEEP_HANDLED_COUNT", "KEEP_HANDLED_DATA"),
-        ("is now a part of HISTORY", "Write 'HISTORY': {{'AGE': ..., 'COUNT': ..., 'DATA': ...}}."),
-    ),
+#: Options that queues in RSMQ's format do not have.
+_NOT_IN_RSMQ = ("OUTBOX", "PARTITIONS")
+#: Names that options had before, and how to write those that are not only renamed.
+_RENAMED = {
+    "AFTER_BURY": "ON_DEAD_LETTER",
+    "CONSUME": "EXTERNAL",
+    "DIRECTORY": "EMBEDDED_DIRECTORY",
+    "EXPIRED": "ON_EXPIRE",
+    **dict.fromkeys(("KEEP_HANDLED", "KEEP_HANDLED_COUNT", "KEEP_HANDLED_DATA"), "HISTORY"),
+}
+_WRITTEN = {
+    "EXTERNAL": "Write 'EXTERNAL': True for a queue that other programs handle, else nothing.",
+    "HISTORY": "Write 'HISTORY': {'AGE': ..., 'COUNT': ..., 'DATA': ...}.",
 }
 #: Options that each queue has for itself.
 _NO_DEFAULTS = ("STORE", "CONNECTION")
@@ -113,9 +115,10 @@ class _Reader:
         options, found = options_of(config), {}
         for name, value in raw.items():
             setting = f"{where}[{repr_of(name, 300)}]"
-            if name in _NOT_HERE and name not in options:
-                said, hint = _NOT_HERE[name]
-                self.refuse(setting, f"{setting} {said}.", hint.format(repr_of(name)))
+            if name not in options and (new := _RENAMED.get(name)) in options:
+                self.refuse(setting, f"{setting} is now {new}.", _WRITTEN.get(str(new), f"Write {new!r}."))
+            elif name in _NOT_IN_RSMQ and config is RsmqConfig:
+                self.refuse(setting, f"{setting} is not for queues in RSMQ's format.", f"Remove {name!r}.")
             elif name not in options:
                 self.refuse(setting, f"{setting} is not a setting.", f"Use one of: {listing(options)}.")
             else:

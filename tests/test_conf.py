@@ -268,7 +268,10 @@ WRONG = [
     *(({"QUEUES": {"emails": value}}, "['emails']") for value in (None, [], "fast")),
     *(({name: {}}, f"{name!r}] is not a setting") for name in ("QUEUE", "connection", 7)),
     (of_emails(TTL=1), "['TTL'] is not a setting"),
-    (of_emails(KEEP_HANDLED=60), "['KEEP_HANDLED'] is now a part of HISTORY"),
+    (of_emails(KEEP_HANDLED=60), "['KEEP_HANDLED'] is now HISTORY"),
+    # Where there is no such option under the new name either.
+    ({"TOPICS": {"orders": {"CONSUME": False}}}, "['CONSUME'] is not a setting"),
+    ({"OUTBOX": True}, "['OUTBOX'] is not a setting"),
     (of_emails(CONSUME=False), "['CONSUME'] is now EXTERNAL"),
     ({"TOPICS": {"orders": {"EXPIRED": "bury"}}}, "['EXPIRED'] is now ON_EXPIRE"),
     ({"DIRECTORY": "/var/lib/mq"}, "['DIRECTORY'] is now EMBEDDED_DIRECTORY"),
