@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
     cpu: float
     wall: float
-    trips: int
+    pipelines: int
     sent: int
     full: int
 
@@ -47,16 +47,18 @@ def seed() -> None:
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
-    wire = Pooled(get_client("chores"))
+    transport = Pooled(get_client("chores"))
     running: dict[str, dict[str, list[Any]]] = {}
     for number, name in enumerate(get_config().queues):
         if number % BUSY_EVERY:
             continue
         queues[name].publish_many([(f"shop.tasks.task{number}", {"n": n}) for n in range(3)])
         consumer = f"web{number % SUPERVISORS}-{number % SUPERVISORS}-abcdef-c{number % PER_SUPERVISOR}"
-        for item in open_store(get_config().queue(name), wire).take(consumer, count=2):
+        for item in open_store(get_config().queue(name), transport).take(consumer, count=2):
             running.setdefault(consumer, {}).setdefault(name, []).append([item.stream, item.entry.decode(), 1500])
-        wire.trip([add_command(get_config().queue(name).keys, {("handled", "a"): number, ("published", "a"): number})])
+        transport.pipeline(
+            [add_command(get_config().queue(name).keys, {("handled", "a"): number, ("published", "a"): number})]
+        )
     beat(running)
 
 
@@ -67,9 +69,9 @@ def beat(running: Any) -> None:
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
-    wire, now = Pooled(get_client("chores")), int(time.time() * 1000)
+    transport, now = Pooled(get_client("chores")), int(time.time() * 1000)
     for name in get_config().queues:
-        members = open_members(get_config().queue(name), wire)
+        members = open_members(get_config().queue(name), transport)
         for one in range(SUPERVISORS):
             process = {"host": f"web{one}", "pid": 4242, "since_ms": now - 3_600_000, "version": "0.1.0"}
             process |= {"boot": "7c1e7e0c-6f4a-4b3b-9d0e-1f1f1f1f1f1f", "pids": "pid:[4026531836]", "started": "123456"}
@@ -145,9 +147,9 @@ def work(number: int) -> None:
     from mq_django.transport.connections import get_client  # noqa: PLC0415
     from mq_django.transport.sessions import Pooled  # noqa: PLC0415
 
-    wire = Pooled(get_client("chores"))
+    transport = Pooled(get_client("chores"))
     for name in list(get_config().queues)[::BUSY_EVERY]:
-        wire.trip([add_command(get_config().queue(name).keys, {("handled", "a"): 100 + number})])
+        transport.pipeline([add_command(get_config().queue(name).keys, {("handled", "a"): 100 + number})])
     keep_alive()
 
 
@@ -160,7 +162,7 @@ def measure() -> None:
     call_command("migrate", verbosity=0)
     client = Client()
     client.force_login(User.objects.create_superuser("boss", password="x"))
-    print(f"{'':32}{'cpu ms':>9}{'ms':>9}{'trips':>7}{'KiB':>9}{'plain':>9}")
+    print(f"{'':32}{'cpu ms':>9}{'ms':>9}{'pipelines':>7}{'KiB':>9}{'plain':>9}")
     for page, polls in PAGES:
         costs: dict[str, list[Cost]] = {"": [], " differences": [], " all": []}
         for number in range(ROUNDS):

@@ -51,15 +51,15 @@ KINDS: Mapping[str, tuple[bytes, Callable[[dict[str, Any]], Any]]] = {
 
 
 class Nowhere:
-    """A wire that packs what it is given, brings a batch when it is asked for one, and says that all was settled."""
+    """Packs what it is given, brings a batch when it is asked for one, and says that all was settled."""
 
     def __init__(self) -> None:
         self._hiredis: Any = import_module("hiredis")
         #: What a fetch brings, as it comes from Redis.
         self.batch = b""
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
         b"".join(map(self._hiredis.pack_command, commands))
         batch, self.batch = self.batch, b""
         if not batch:
@@ -91,8 +91,8 @@ class Pieces:
 
     def __init__(self) -> None:
         config, shared_state = get_config().queue(messages.queue_name(0)), SharedState.create(THREADS)
-        self._wire = Nowhere()
-        self._store = StreamStore(config, self._wire)
+        self._transport = Nowhere()
+        self._store = StreamStore(config, self._transport)
         self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
         self._threads = ThreadPool(THREADS, shared_state)
         self._lane = self._threads.lanes[0]
@@ -111,7 +111,7 @@ class Pieces:
 
     def moments(self, batch: bytes) -> Iterator[float]:
         """Yield the moments between the pieces of handling a batch."""
-        self._wire.batch = batch
+        self._transport.batch = batch
         yield time.perf_counter()
         deliveries = self._store.fetch("measured", count=BATCH, block_ms=1)
         yield time.perf_counter()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from mq_django.core.rsmq_format import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mq_django.stores.rsmq_queues import Attributes, Number, Received, RsmqQueues
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 __all__ = ["RSMQ", "Attributes", "Received"]
 
@@ -35,7 +35,7 @@ class RSMQ:
     """
 
     def __init__(self, namespace: str = "rsmq", *, realtime: bool = False, connection: str = "") -> None:
-        self._queues = RsmqQueues(namespace, open_wire("produce", connection), realtime=realtime)
+        self._queues = RsmqQueues(namespace, open_transport("produce", connection), realtime=realtime)
 
     def create_queue(
         self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE

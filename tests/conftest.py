@@ -136,10 +136,10 @@ def _databases_without_errors() -> None:
 
 @pytest.fixture(autouse=True)
 def mixed_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Fail a test that sends a trip for several hash slots: for several queues there is `Wire.trips()`."""
+    """Fail a test that sends a pipeline for several hash slots: for several queues there is `Transport.pipelines()`."""
     found = one_slot.watch(monkeypatch)
     yield found
-    assert not found, f"trips for more than one hash slot, or scripts without a key: {found[:3]}"
+    assert not found, f"pipelines for more than one hash slot, or scripts without a key: {found[:3]}"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,7 +1,7 @@
 """Run tests on Redis Clusters: with `MQ_CLUSTER_URL=own`, each process of the tests starts one of three masters.
 
 `MQ_CLUSTER_URL=redis+cluster://host:port,host:port` names one that runs. Tests that count what a server does then need
-`-n 0`. Wires that a test makes itself become wires to the cluster, and namespaces in RSMQ's format get a hash tag.
+`-n 0`. Transports that a test makes itself lead to the cluster, and namespaces in RSMQ's format get a hash tag.
 """
 
 import os
@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from mq_django.conf import read
 from mq_django.transport.cluster import Cluster
-from mq_django.transport.cluster_wires import ClusterSession, ClusterWire
+from mq_django.transport.cluster_transport import ClusterSession, ClusterTransport
 from mq_django.transport.connections import _options
 from mq_django.transport.locations import make_cluster
 from mq_django.transport.sessions import Pooled, Session
@@ -83,7 +83,7 @@ def cluster(url: str) -> Cluster:
 
 
 def route_wires(url: str) -> None:
-    """Let a test's `Session(client)` and `Pooled(client)` of a client of the cluster be wires to the cluster.
+    """Let a test's `Session(client)` and `Pooled(client)` of a client of the cluster be transports to the cluster.
 
     This lasts as long as the process: a class whose `__new__` was removed again cannot be called.
     """
@@ -97,7 +97,7 @@ def route_wires(url: str) -> None:
         single.__new__ = new  # type: ignore[method-assign,assignment]
 
     made_for(Session, ClusterSession)
-    made_for(Pooled, ClusterWire)
+    made_for(Pooled, ClusterTransport)
 
 
 def _is_of(client: Any, url: str) -> bool:

@@ -1,12 +1,12 @@
-"""Watch the trips of a test: each must be for one hash slot, or it could not be sent to a Redis Cluster."""
+"""Watch the pipelines of a test: each must be for one hash slot, or it could not be sent to a Redis Cluster."""
 
 from contextvars import ContextVar
 from functools import lru_cache
 
 from mq_django.transport.cluster import hash_slot, keys_of
-from mq_django.transport.sessions import Session, Wire
+from mq_django.transport.sessions import Session, Transport
 
-#: Several trips are being sent as one, each of which was looked at.
+#: Several pipelines are being sent as one, each of which was looked at.
 _together = ContextVar("tests_trips_together", default=False)
 
 
@@ -21,13 +21,13 @@ def place_of(key):
 
 
 def places_of(commands):
-    """Return the slots of a trip."""
+    """Return the slots of a pipeline."""
     return {place_of(key) for command in commands for key in keys_of(command)}
 
 
 def watch(monkeypatch):
-    """Return a list, to which each trip for several slots is added, and each script without a key."""
-    found, send, trips = [], Session.send, Wire.trips
+    """Return a list, to which each pipeline for several slots is added, and each script without a key."""
+    found, send, pipelines = [], Session.send, Transport.pipelines
 
     def look_at(commands):
         if len(places_of(commands)) > 1:
@@ -39,15 +39,15 @@ def watch(monkeypatch):
             look_at(commands)
         send(session, commands)
 
-    def watched_trips(wire, each):
+    def watched_pipelines(transport, each):
         for commands in each:
             look_at(commands)
         token = _together.set(True)
         try:
-            return trips(wire, each)
+            return pipelines(transport, each)
         finally:
             _together.reset(token)
 
     monkeypatch.setattr(Session, "send", watched_send)
-    monkeypatch.setattr(Wire, "trips", watched_trips)
+    monkeypatch.setattr(Transport, "pipelines", watched_pipelines)
     return found

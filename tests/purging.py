@@ -5,19 +5,19 @@ from typing import get_args
 from mq_django.conf import QueueConfig
 from mq_django.stores.background_jobs import Cursor, MessagePlace, delete_found, scan_place
 from mq_django.stores.dead_letters import NO_STEP
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 
 def purge(config: QueueConfig, *places: MessagePlace, limit: int = 1000) -> list[str]:
     """Delete what is ready or waits in some places, or in all, about `limit` messages of each; return the ids."""
-    wire = open_wire("inspect", config.connection)
+    transport = open_transport("inspect", config.connection)
     ids: list[str] = []
     for place in places or get_args(MessagePlace):
         left, cursor = limit, Cursor()
-        while left > 0 and (read := scan_place(config, wire, place, cursor, left)):
+        while left > 0 and (read := scan_place(config, transport, place, cursor, left)):
             source, found, cursor = read
             while found and left > 0:
                 some, found = found[:left], found[left:]
-                gone = delete_found(config, wire, source, some, NO_STEP._replace(place=place))
+                gone = delete_found(config, transport, source, some, NO_STEP._replace(place=place))
                 ids, left = ids + gone, left - len(gone)
     return ids

@@ -25,7 +25,7 @@ from mq_django.stores.counters import add_command
 from mq_django.stores.members import Members
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import Event
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import reply_or_raise
 from tests.waiting import wait_until
 
@@ -33,12 +33,12 @@ CONSUMER = "c-seeded"
 
 
 def store(queue: str) -> StreamStore:
-    return StreamStore(get_config().queue(queue), open_wire("produce"))
+    return StreamStore(get_config().queue(queue), open_transport("produce"))
 
 
 def opened(queue: str) -> Store:
     """Return the store of a queue, of any kind, with its groups."""
-    found = open_store(get_config().queue(queue), open_wire("consume"))
+    found = open_store(get_config().queue(queue), open_transport("consume"))
     found.create_groups()
     return found
 
@@ -92,7 +92,7 @@ def handle(
     message_id = publish(queue, name, data, **options)
     found = store(queue)
     keeping = replace(found.config, history=History(timedelta(days=1), data=keeps_data))
-    found = open_store(keeping, open_wire("consume"))
+    found = open_store(keeping, open_transport("consume"))
     settlements = [Settlement(delivery, outcome, micros=1500) for delivery in take_with(queue, message_id)]
     assert found.settle(CONSUMER, settlements) == []
     return str(message_id)
@@ -137,7 +137,7 @@ def end_steps(run_id: str, outcome: Outcome, *numbers: int, queue: str = "defaul
     assert len(deliveries) == len(numbers)
     settle(queue, deliveries, outcome)
     config = get_config().queue(queue)
-    StepCourier(config, open_wire("produce")).deliver([each.message.id for each in deliveries])
+    StepCourier(config, open_transport("produce")).deliver([each.message.id for each in deliveries])
 
 
 def bury_many(queue: str, count: int) -> list[str]:
@@ -166,7 +166,7 @@ def set_aside(queue: str, name: str, data: Any = None) -> str:
 
 def keep(queue: str, supervisor: str = "keeper") -> None:
     """Make a supervisor do the housekeeping of a queue, as its heartbeat says."""
-    Members(get_config().queue(queue), open_wire("produce")).beat(
+    Members(get_config().queue(queue), open_transport("produce")).beat(
         supervisor, {"host": "ops1", "version": "0.1.0", "housekeeping": True}, {}
     )
 
@@ -177,7 +177,7 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
         f"{supervisor}-c{n}": {"host": "web1", "pid": 100 + n, "since_ms": 1_790_000_000_000, "threads": 8}
         for n in range(consumers)
     }
-    Members(get_config().queue(queue), open_wire("produce")).beat(
+    Members(get_config().queue(queue), open_transport("produce")).beat(
         supervisor, {"host": "web1", "pid": 99, "version": "0.1.0"}, described
     )
 
@@ -185,7 +185,7 @@ def beat(queue: str, supervisor: str = "s1", consumers: int = 1) -> None:
 def tally(queue: str, counts: dict[tuple[str, str], int]) -> None:
     """Add to the counters of this minute, as a consumer does, by (what, name)."""
     command = add_command(get_config().queue(queue).keys, counts)
-    reply_or_raise(open_wire("produce").trip([command])[0])
+    reply_or_raise(open_transport("produce").pipeline([command])[0])
 
 
 def dead_entry(queue: str) -> str:

@@ -1,4 +1,4 @@
-"""A wire whose time is a parameter: replies of Redis come late, or not at all, and nobody has to wait for them."""
+"""A transport whose time is a parameter: replies of Redis come late, or not at all, and nobody has to wait for them."""
 
 from types import SimpleNamespace
 from typing import Any

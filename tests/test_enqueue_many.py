@@ -52,13 +52,13 @@ def test_a_result_can_be_looked_up_at_once():
 
 
 def test_a_thousand_are_one_round_trip(monkeypatch):
-    seen, trip = [], Pooled.trip
+    seen, pipeline = [], Pooled.pipeline
 
     def counted(self, commands, **options):
         seen.append(len(commands))
-        return trip(self, commands, **options)
+        return pipeline(self, commands, **options)
 
-    monkeypatch.setattr(Pooled, "trip", counted)
+    monkeypatch.setattr(Pooled, "pipeline", counted)
     tasks.note.enqueue_many([number] for number in range(1000))
     assert seen == [1001]  # the results, and the messages
 

@@ -13,7 +13,7 @@ from mq_django.producers import result_watcher
 from mq_django.stores.results import copy_results, find_result, part_with
 from mq_django.task_backend.compat import TaskResultDoesNotExist
 from mq_django.testing.runs import QueueRun
-from mq_django.transport.connections import get_client, open_wire, open_wires
+from mq_django.transport.connections import get_client, open_transport, open_transports
 from tests.testapp import tasks
 from tests.waiting import wait_until
 from tests.working import work
@@ -114,12 +114,12 @@ def test_a_result_is_awaited_in_the_partition_to_which_it_was_moved():
     """Its id names no partition."""
     result = tasks.shout.using(queue_name="emails").enqueue("hello")
     source, target = get_config().queue("emails"), parts()[3]
-    wire = open_wire("produce", "")
-    copy_results((source, wire), (target, wire), [result.id])
+    transport = open_transport("produce", "")
+    copy_results((source, transport), (target, transport), [result.id])
     get_client("produce", key=source.keys.ready).delete(source.keys.result(result.id))
-    wires = open_wires("produce", [""] * PARTITIONS)
-    assert part_with(wires, get_config().queue("default").places_of(result.id), result.id).name == "default.3"
-    assert find_result(wires[:1], [target], result.id).queue == "default"
+    transports = open_transports("produce", [""] * PARTITIONS)
+    assert part_with(transports, get_config().queue("default").places_of(result.id), result.id).name == "default.3"
+    assert find_result(transports[:1], [target], result.id).queue == "default"
     with pytest.raises(WaitTimeout):
         wait(result.id, timeout=0.1)
     assert get_result(result.id).task.queue_name == "default"

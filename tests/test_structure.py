@@ -124,7 +124,7 @@ def test_functions_fit_on_a_screen(functions):
 
 def test_each_connection_to_redis_is_for_a_given_server(nodes):
     why = "A queue or topic may have a server of its own: the default of these functions is for tests only."
-    openers = ("open_wire", "open_session", "get_client")
+    openers = ("open_transport", "open_session", "get_client")
     calls = ((f"{module}:{call.lineno}", call) for module, call in nodes(ast.Call))
     found = [place for place, call in calls if getattr(call.func, "id", "") in openers and len(call.args) < 2]
     assert found == [], why

@@ -13,7 +13,7 @@ from mq_django.consumers.service import Service
 from mq_django.core.partitions import listed
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
-from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.cluster_transport import AnySession
 from mq_django.transport.connections import node_of, open_session
 
 #: Queues on one server, by their numbers.

@@ -3,12 +3,12 @@
 Everything that the other packages pass to each other is a value of this package, and most of them are frozen. What
 comes from a caller is checked when the value is made; what comes from Redis is bounded when it is read.
 
-    publication  ->  wire  ->  messages  ->  outcomes
+    publication  ->  message_format  ->  messages  ->  outcomes
     what a caller    fields    a message     what becomes of
     publishes        in Redis  or delivery   a delivery
 
-`publication.publication()` checks all arguments of a publish and returns a `Publication`. `wire` has the only code
-that writes and reads the fields of entries (docs/protocol.md); `rsmq_format` does so for queues in RSMQ's format.
+`publication.publication()` checks all arguments of a publish and returns a `Publication`. Only `message_format`
+writes and reads the fields of entries (docs/protocol.md); `rsmq_format` does so for queues in RSMQ's format.
 `outcomes` has the ends that a delivery can have: `Ack`, `Retry`, `Bury`, `HandBack`, `SetAside`, `Expire` and
 `Cancel`. `retries` computes the delay of a retry.
 

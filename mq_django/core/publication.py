@@ -15,12 +15,7 @@ from mq_django.core import clock
 from mq_django.core.clock import MAX_DELAY, Duration, aware, read_duration
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import PARKED_PREFIX, STEP_PREFIX, UNIQUE_PREFIX
-from mq_django.core.messages import NO_HEADERS, Message
-from mq_django.core.numbers import LAST_MS
-from mq_django.core.queue_configs import DeliveryOptions
-from mq_django.core.retries import MAX_DATA
-from mq_django.core.texts import class_name, repr_of
-from mq_django.core.wire import (
+from mq_django.core.message_format import (
     HEADER_NAME,
     MAX_ENTRY_BYTES,
     MAX_NAME_LENGTH,
@@ -29,6 +24,11 @@ from mq_django.core.wire import (
     RESERVED,
     encode_body,
 )
+from mq_django.core.messages import NO_HEADERS, Message
+from mq_django.core.numbers import LAST_MS
+from mq_django.core.queue_configs import DeliveryOptions
+from mq_django.core.retries import MAX_DATA
+from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import InvalidArguments, InvalidMessage, MessageTooLarge, NotSupported
 
 # Check the arguments of a publish when it is called.

@@ -8,9 +8,9 @@ import string
 from mq_django.core import clock
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import NAME
+from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_body, encode_body, isolation, message_of
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import MAX_ENTRY_BYTES, decode_body, encode_body, isolation, message_of
 from mq_django.errors import DecodeError, InvalidFormat, InvalidMessage, InvalidValue, MissingParameter
 
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536

@@ -9,11 +9,11 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.texts import escape, truncate
 from mq_django.errors import QueueFull, StoreError
 from mq_django.inspector.message_views import name_of
-from mq_django.inspector.queues import all_configs, wires_of
+from mq_django.inspector.queues import all_configs, transports_of
 from mq_django.stores import open_access
 from mq_django.stores.control import changed, pause_command, resume_command
-from mq_django.stores.partition_wire import prepared
-from mq_django.transport.connections import open_wire
+from mq_django.stores.partition_transport import prepared
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import fan_out
 
@@ -55,7 +55,7 @@ def cancel(name: str, message_ids: Sequence[str], *, running: bool = False, forc
     """
     config, outcome = get_config().queue(name), Outcome()
     # Of a queue with partitions the one that also producers use, which finds the partition of a message.
-    store = open_access(config, open_wire("inspect", config.connection))
+    store = open_access(config, open_transport("inspect", config.connection))
     for member in map(name_of, message_ids):
         try:
             found = store.cancel_running(member, force=force) if running else store.cancel(member)
@@ -121,7 +121,7 @@ def resume(name: str) -> bool:
 def _switch(name: str, command: Callable[[QueueKeys], Command]) -> bool:
     """Run a command for a queue, or for each of its partitions, and return whether it has changed one."""
     configs = get_config().queue(name).each_part
-    replies = fan_out(wires_of(configs), [[prepared(config, command(config.keys))] for config in configs])
+    replies = fan_out(transports_of(configs), [[prepared(config, command(config.keys))] for config in configs])
     switched = [changed(reply) for (reply,) in replies]
     return any(switched)
 
@@ -147,7 +147,7 @@ def resume_all() -> Switched:
 def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
     configs = all_configs()
     found: dict[str, bool | StoreError] = {}
-    replies = fan_out(wires_of(configs), [[prepared(config, command(config.keys))] for config in configs])
+    replies = fan_out(transports_of(configs), [[prepared(config, command(config.keys))] for config in configs])
     for config, (reply,) in zip(configs, replies, strict=True):
         try:
             found[config.name] = changed(reply)

@@ -10,13 +10,13 @@ from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import NOTHING, FailureGroup, Filter
 from mq_django.core.jsontext import loads
 from mq_django.core.keys import STEP_PREFIX
+from mq_django.core.message_format import entry_ms
 from mq_django.core.messages import Delivery
 from mq_django.core.numbers import whole
 from mq_django.core.partitions import public_name
 from mq_django.core.publication import resubmission
 from mq_django.core.redaction import redact_bytes, redact_text, restored
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter, NotSupported, QueueFull, StoreError
 from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import MessageView, view_of
@@ -35,9 +35,9 @@ from mq_django.stores.dead_letters import (
 )
 from mq_django.stores.moving import REFUSED, Mover
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.failures import readable
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # The counts of dead letters by name and error, as counted when they were buried.
 
@@ -65,7 +65,7 @@ def groups(name: str) -> list[DeadGroup]:
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     parts = get_config().queue(name).each_part
-    each = groups_of_queues(parts, open_wires("inspect", [part.connection for part in parts]))
+    each = groups_of_queues(parts, open_transports("inspect", [part.connection for part in parts]))
     for found in each:
         if isinstance(found, StoreError):
             raise found
@@ -88,9 +88,11 @@ def _added(found: Sequence[DeadGroup]) -> list[DeadGroup]:
     return shown
 
 
-def groups_of_queues(configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[list[DeadGroup] | StoreError]:
-    """Return the same of several queues, each of which has its wire; an error for one that cannot be read."""
-    replies = fan_out(wires, [[("HGETALL", config.keys.dead_groups)] for config in configs])
+def groups_of_queues(
+    configs: Sequence[QueueConfig], transports: Sequence[Transport]
+) -> list[list[DeadGroup] | StoreError]:
+    """Return the same of several queues, each of which has its transport; an error for one that cannot be read."""
+    replies = fan_out(transports, [[("HGETALL", config.keys.dead_groups)] for config in configs])
     return list(map(readable(_groups), replies))
 
 
@@ -177,7 +179,7 @@ def _listed(name: str, entries: Sequence[str]) -> list[tuple[str, Fields]]:
         return []
     config = get_config().queue(name)
     command = scripts.command("dead_read", keys=[config.keys.dead], args=[MAX_LISTED, *entries])
-    _, *flat = reply_or_raise(open_wire("inspect", config.connection).trip([command])[0])
+    _, *flat = reply_or_raise(open_transport("inspect", config.connection).pipeline([command])[0])
     return [(entry.decode(), fields_of(found)) for entry, found in zip(flat[::2], flat[1::2], strict=True)]
 
 
@@ -288,11 +290,11 @@ def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
 def _each_message(name: str, act: Callable[[DeadLetters], _Act], message_ids: Sequence[str]) -> Outcome:
     """Do something with dead letters by their message ids, in the partitions that have them."""
     config, left, outcome = get_config().queue(name), list(message_ids), Outcome()
-    wire = open_wire("inspect", config.connection)
+    transport = open_transport("inspect", config.connection)
     for part in config.each_part:
         if not left or outcome.error is not None:
             break
-        dead = open_dead_letters(part, wire)
+        dead = open_dead_letters(part, transport)
         entries = dead.find(left)
         outcome = _each(act(dead), [entry for entry in entries if entry is not None], outcome)
         left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
@@ -325,7 +327,7 @@ def _step(act: _Act, entries: Sequence[str], outcome: Outcome) -> bool:
 
 def _dead(name: str) -> DeadLetters:
     config = one_queue(name)
-    return open_dead_letters(config, open_wire("inspect", config.connection))
+    return open_dead_letters(config, open_transport("inspect", config.connection))
 
 
 def _view(name: str, entry: str, fields: Fields, *, is_whole: bool = False) -> MessageView:
@@ -393,7 +395,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         StoreError: cannot reach Redis.
     """
     config = one_queue(name)
-    letters = open_dead_letters(config, open_wire("inspect", config.connection))
+    letters = open_dead_letters(config, open_transport("inspect", config.connection))
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None
@@ -458,7 +460,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
         StoreError: cannot reach Redis to look for the group of a topic.
     """
     source, into = one_queue(name), check_target(name, target)
-    mover = Mover(source, open_wire("inspect", source.connection), into)
+    mover = Mover(source, open_transport("inspect", source.connection), into)
     chosen = list(dict.fromkeys(entries))
     outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
     left = [entry for entry in chosen if is_entry(entry)]
@@ -483,11 +485,11 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
     """
     check_target(name, target)
     config, left, outcome = get_config().queue(name), list(dict.fromkeys(message_ids)), Outcome()
-    wire = open_wire("inspect", config.connection)
+    transport = open_transport("inspect", config.connection)
     for part in config.each_part:
         if not left or outcome.error is not None:
             break
-        entries = open_dead_letters(part, wire).find(left)
+        entries = open_dead_letters(part, transport).find(left)
         found = move(part.name, target, [entry for entry in entries if entry is not None])
         outcome.done, outcome.refused = outcome.done + found.done, outcome.refused + found.refused
         outcome.missing, outcome.error = outcome.missing + found.missing, found.error

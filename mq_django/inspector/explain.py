@@ -24,7 +24,7 @@ from mq_django.inspector.running_messages import run_time, run_times
 from mq_django.inspector.stream_reader import MAX_BEFORE
 from mq_django.stores.handled import Ending
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 
@@ -141,7 +141,7 @@ def _of_key(view: MessageView, queue: QueueView) -> Cause:
         ("ZSCORE", keys.tags, score),
         scripts.command("clock_read", keys=[keys.parked], args=[]),
     ]
-    replies = open_wire("inspect", config.connection).trip(commands)
+    replies = open_transport("inspect", config.connection).pipeline(commands)
     rank, first_rank, permits, next_check, tag, now_us = (reply_or_raise(reply) for reply in replies)
     before, most, rate = max(0, (rank or 0) - first_rank), config.limits.key_concurrency, config.limits.key_rate
     if config.limits.ordered and permits:
@@ -171,9 +171,9 @@ def _of_limits(queue: QueueView) -> Cause | None:
 
 def _until_free(config: QueueConfig, rate: Rate) -> int:
     """Return the milliseconds until the rate of a queue allows another delivery; 0: now."""
-    wire = open_wire("inspect", config.connection)
+    transport = open_transport("inspect", config.connection)
     clock = scripts.command("clock_read", keys=[config.keys.limits], args=[])
-    log, now_us = map(reply_or_raise, wire.trip([("HGET", config.keys.limits, "r"), clock]))
+    log, now_us = map(reply_or_raise, transport.pipeline([("HGET", config.keys.limits, "r"), clock]))
     now = int(now_us)
     grants = [word.partition(b":") for word in (log or b"").split()]
     counted = [(whole(at) or 0, whole(count) or 0) for at, _, count in grants]

@@ -10,15 +10,15 @@ from typing import Literal, get_args
 from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.ids import token as new_token
+from mq_django.core.message_format import entry_ms
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import entry_ms
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters
 from mq_django.inspector.dead_letters import check_target
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import ACTIONS, BackgroundJob, BackgroundJobs, JobOrder, JobPlace, What
 from mq_django.stores.dead_letters import is_entry
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 __all__ = ["ACTIONS", "BackgroundJob", "Begun", "JobPlace", "What", "begin", "cancel", "look", "look_all", "pace_of"]
 
@@ -185,4 +185,4 @@ def _jobs(name: str) -> list[BackgroundJobs]:
 
 def _open(name: str) -> BackgroundJobs:
     config = get_config().queue(name)
-    return BackgroundJobs(config, open_wire("inspect", config.connection))
+    return BackgroundJobs(config, open_transport("inspect", config.connection))

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.keys import READY
 from mq_django.core.limits import key_hash
+from mq_django.core.message_format import decode_body, decode_entry, entry_ms, message_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import score_ms, whole
 from mq_django.core.redaction import redact_forms
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector import dead_letters
 from mq_django.inspector.actions import Outcome
@@ -23,8 +23,8 @@ from mq_django.inspector.running_messages import run_time, run_times
 from mq_django.inspector.stream_reader import one_queue
 from mq_django.stores.dead_letters import fields_of, is_entry, text_of
 from mq_django.stores.line_store import NO_KEY, Skip, look_command, skip_head
-from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.connections import open_transport
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 # The keys that have most of the parked messages, by a sample.
 
@@ -45,18 +45,18 @@ class KeyShare:
     share: float
 
 
-def noisy_keys(config: QueueConfig, wire: Wire) -> Sequence[KeyShare]:
+def noisy_keys(config: QueueConfig, transport: Transport) -> Sequence[KeyShare]:
     """Return the keys that have most of the parked messages of a queue, largest share first.
 
     Raises:
         StoreError: cannot reach Redis.
     """
-    (reply,) = wire.trip([("ZRANDMEMBER", config.keys.parked, SAMPLE, "WITHSCORES")])
+    (reply,) = transport.pipeline([("ZRANDMEMBER", config.keys.parked, SAMPLE, "WITHSCORES")])
     lines = Counter(map(whole, reply_or_raise(reply)[1::2]))
     most = [(line, count / lines.total()) for line, count in lines.items() if line is not None]
     shares = sorted((each for each in most if each[1] >= MIN_SHARE), key=lambda each: (-each[1], each[0]))[:MAX_NOISY]
     looks = [look_command(config, line, count=1, max_bytes=MAX_BYTES) for line, _ in shares]
-    first = [reply_or_raise(reply)[4:6] for reply in (wire.trip(looks) if looks else ())]
+    first = [reply_or_raise(reply)[4:6] for reply in (transport.pipeline(looks) if looks else ())]
     keys = [_of_entry(config.name, *found).key if found else None for found in first]
     return [KeyShare(key=key or "", hash=line, share=share) for key, (line, share) in zip(keys, shares, strict=True)]
 
@@ -189,7 +189,7 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
     """
     config = _config(queue)
     look = look_command(config, line, count=MAX_LISTED, max_bytes=MAX_BYTES)
-    (reply,) = open_wire("inspect", config.connection).trip([look])
+    (reply,) = open_transport("inspect", config.connection).pipeline([look])
     now_ms, parked, tokens, listed, *rows = reply_or_raise(reply)
     split = 2 * listed
     waiting = [(member, _of_entry(queue, member, flat)) for member, flat in _rows(rows[:split], 2)]
@@ -222,7 +222,7 @@ def skip(queue: str, line: int, token: str) -> Skip:
         `CHANGED` if the head is another one now, `RUNS` if it runs or is about to.
     """
     config = _config(queue)
-    return skip_head(config, open_wire("inspect", config.connection), line, token)
+    return skip_head(config, open_transport("inspect", config.connection), line, token)
 
 
 def redrive_head(queue: str, head: LineHead) -> Outcome:

@@ -13,7 +13,7 @@ from mq_django.errors import StoreError
 from mq_django.inspector.dead_letters import groups_of_queues
 from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
 from mq_django.inspector.queue_view import QueueView
-from mq_django.inspector.queues import overview, wires_of
+from mq_django.inspector.queues import overview, transports_of
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.stores.counters import Totals, read_totals
 from mq_django.stores.schedules import MAX_SCHEDULES, ScheduleStatus, Statuses, statuses_of
@@ -103,7 +103,7 @@ Parts = Mapping[str, Sequence[QueueConfig | TopicConfig]]
 def _totals(parts: Parts, now_ms: int) -> Mapping[str, Totals]:
     """Return what happened in each queue and topic; without those that cannot be read, or of which a part cannot."""
     chosen = [config for configs in parts.values() for config in configs]
-    read = iter(read_totals([config.keys for config in chosen], wires_of(chosen), now_ms=now_ms))
+    read = iter(read_totals([config.keys for config in chosen], transports_of(chosen), now_ms=now_ms))
     found = {}
     for name, configs in parts.items():
         each = list(islice(read, len(configs)))
@@ -122,7 +122,7 @@ def _sum(each: Iterable[Totals]) -> Totals:
 def _dead(parts: Mapping[str, Sequence[QueueConfig]]) -> Mapping[str, Mapping[str, int]]:
     """Return the dead letters of queues by class of the error: of each queue the most frequent classes."""
     chosen = [config for configs in parts.values() for config in configs]
-    read = iter(groups_of_queues(chosen, wires_of(chosen)))
+    read = iter(groups_of_queues(chosen, transports_of(chosen)))
     found = {}
     for name, configs in parts.items():
         counted: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def _dead(parts: Mapping[str, Sequence[QueueConfig]]) -> Mapping[str, Mapping[st
 
 
 def _schedules(configs: Sequence[QueueConfig]) -> Mapping[str, Sequence[ScheduleStatus]]:
-    found: list[Statuses | StoreError] = statuses_of(configs, wires_of(configs), limit=MAX_SCHEDULES)
+    found: list[Statuses | StoreError] = statuses_of(configs, transports_of(configs), limit=MAX_SCHEDULES)
     return {
         config.name: each.found for config, each in zip(configs, found, strict=True) if not isinstance(each, StoreError)
     }

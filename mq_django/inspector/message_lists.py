@@ -14,11 +14,11 @@ from mq_django.conf import TopicConfig, get_config
 from mq_django.core import offsets
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.message_format import MAX_ENTRY_BYTES
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END, Offset, parse
 from mq_django.core.partitions import SEPARATOR, number_in, partition_name
 from mq_django.core.redaction import redact
-from mq_django.core.wire import MAX_ENTRY_BYTES
 from mq_django.errors import WrongKeyType
 from mq_django.inspector import dead_letters
 from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, view_of_entry
@@ -26,9 +26,9 @@ from mq_django.inspector.readers import open_reader
 from mq_django.inspector.stream_reader import MAX_LISTED, Scanned, one_queue, scan
 from mq_django.stores.handled import HandledMessage, MessageHistory
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 
 def messages(
@@ -186,7 +186,7 @@ def find_handled(name: str, message_id: str) -> MessageView | None:
 
 def _history(name: str) -> MessageHistory:
     config = one_queue(name)
-    return MessageHistory(config, open_wire("inspect", config.connection))
+    return MessageHistory(config, open_transport("inspect", config.connection))
 
 
 def _handled(history: MessageHistory, where: Filter, after: str, limit: int) -> Rows:
@@ -247,7 +247,7 @@ class LogRange:
     max_bytes: int = MAX_LISTED
 
 
-def log_rows(config: TopicConfig, wire: Wire, chosen: LogRange, *, after: str = "", limit: int) -> Rows:
+def log_rows(config: TopicConfig, transport: Transport, chosen: LogRange, *, after: str = "", limit: int) -> Rows:
     """Yield up to `limit` entries of a topic's log that follow a cursor, each with the cursor behind it.
 
     Raises:
@@ -255,13 +255,13 @@ def log_rows(config: TopicConfig, wire: Wire, chosen: LogRange, *, after: str = 
         StoreError: cannot reach Redis.
     """
     if not config.parts:
-        yield from _Part(config, wire, chosen, limit, "").rows(after)
+        yield from _Part(config, transport, chosen, limit, "").rows(after)
         return
     size = max(LEAST, 2 * limit // len(config.parts))
-    parts = [_Part(part, wire, chosen, size, f"{SEPARATOR}{part.number}") for part in config.parts]
+    parts = [_Part(part, transport, chosen, size, f"{SEPARATOR}{part.number}") for part in config.parts]
     cursors = [_cursor(part, chosen, after) for part in config.parts]
     commands = [[part.command(*cursor)] for part, cursor in zip(parts, cursors, strict=True)]
-    replies = fan_out([wire] * len(parts), commands)
+    replies = fan_out([transport] * len(parts), commands)
     each = [part.from_first(reply) for part, (reply,) in zip(parts, replies, strict=True)]
     yield from islice(heapq.merge(*each, key=_order, reverse=chosen.newest_first), limit)
 
@@ -279,9 +279,9 @@ def _cursor(part: TopicConfig, chosen: LogRange, after: str) -> tuple[str, bool]
 class _Part:
     """A log, or the log of a partition, read `size` entries at a time."""
 
-    def __init__(self, config: TopicConfig, wire: Wire, chosen: LogRange, size: int, suffix: str) -> None:
+    def __init__(self, config: TopicConfig, transport: Transport, chosen: LogRange, size: int, suffix: str) -> None:
         self._config = config
-        self._wire = wire
+        self._transport = transport
         self._chosen = chosen
         self._size = size
         self._suffix = suffix
@@ -299,7 +299,7 @@ class _Part:
 
     def rows(self, after: str) -> Iterator[Row]:
         """Yield the next entries after one, or from the beginning."""
-        return self._decoded(reply_or_raise(self._wire.trip([self.command(after)])[0]))
+        return self._decoded(reply_or_raise(self._transport.pipeline([self.command(after)])[0]))
 
     def from_first(self, reply: Any) -> Iterator[Row]:
         """Yield the entries in a first reply, and all that follow."""
@@ -345,11 +345,11 @@ def in_log(
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     config = get_config().topic(topic)
-    wire = open_wire("inspect", config.connection)
+    transport = open_transport("inspect", config.connection)
     chosen = LogRange(since=since, until=until, newest_first=newest_first, where=where)
 
     def read(cursor: str, count: int) -> Rows:
-        return log_rows(config, wire, chosen, after=cursor, limit=count)
+        return log_rows(config, transport, chosen, after=cursor, limit=count)
 
     return scan(read, where, after=after, limit=limit)
 
@@ -369,4 +369,6 @@ def get_in_log(topic: str, entry: str) -> MessageView | None:
     if number is not None:
         config, entry = get_config().topic(partition_name(topic, number)), entry.partition(SEPARATOR)[0]
     chosen = LogRange(since=entry, until=entry, max_bytes=MAX_ENTRY_BYTES)
-    return next((view for _, view in log_rows(config, open_wire("inspect", config.connection), chosen, limit=1)), None)
+    return next(
+        (view for _, view in log_rows(config, open_transport("inspect", config.connection), chosen, limit=1)), None
+    )

@@ -13,17 +13,17 @@ from mq_django.conf import get_config
 from mq_django.core.filters import NOTHING, Filterable
 from mq_django.core.keys import READY
 from mq_django.core.logs import get_logger
+from mq_django.core.message_format import decode_entry, entry_ms, moment
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.redaction import redact, redact_forms, redact_text
 from mq_django.core.retries import Attempt, read_history
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import class_name
-from mq_django.core.wire import decode_entry, entry_ms, moment
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.stores.dead_letters import fields_of, text_of
 from mq_django.stores.handled import Ending
 from mq_django.stores.results import read_progress_of
-from mq_django.transport.connections import open_wires
+from mq_django.transport.connections import open_transports
 
 #: Where a message is, or "handled": what became of it. Only topics have "log".
 MessageState = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead", "handled", "log"]
@@ -200,9 +200,9 @@ def progress_of(asked: Sequence[tuple[str, str]]) -> list[Progress | None]:
             continue
     if not known:
         return found
-    wires = open_wires("inspect", [config.connection for _, config, _ in known])
+    transports = open_transports("inspect", [config.connection for _, config, _ in known])
     try:
-        read = read_progress_of([(config, message_id) for _, config, message_id in known], wires)
+        read = read_progress_of([(config, message_id) for _, config, message_id in known], transports)
     except StoreError as error:
         logger.warning("The progress of messages cannot be read: %s", error)
         return found

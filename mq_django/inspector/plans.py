@@ -10,8 +10,8 @@ from mq_django.core.schedules import NEVER
 from mq_django.inspector.key_lines import KeyShare, noisy_keys
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.schedules import TAKEN, Origin, PlannedSchedule, Schedules, SkippedTick, Statuses, statuses
-from mq_django.transport.connections import open_wire, open_wires
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.connections import open_transport, open_transports
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # The usage of a queue's limits, and the keys with parked messages. Read-only.
 
@@ -48,17 +48,20 @@ class LimitUse:
     page: Sequence[KeyUse]
 
 
-def limit_use(config: QueueConfig, wire: Wire, *, start: int = 0, count: int = 50) -> LimitUse:
+def limit_use(config: QueueConfig, transport: Transport, *, start: int = 0, count: int = 50) -> LimitUse:
     """Return the usage of a queue's limits, and `count` of the keys with parked messages from `start` on."""
-    return limit_uses([config], [wire], start=start, count=count)[0]
+    return limit_uses([config], [transport], start=start, count=count)[0]
 
 
 def limit_uses(
-    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, start: int = 0, count: int = 50
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, start: int = 0, count: int = 50
 ) -> list[LimitUse]:
-    """Return the same of several queues, each of which has its wire: one round trip per server."""
-    trips = [[LineStore(config, wire).look_command(start, count)] for config, wire in zip(configs, wires, strict=True)]
-    return [_use(reply) for (reply,) in fan_out(wires, trips)]
+    """Return the same of several queues, each of which has its transport: one round trip per server."""
+    pipelines = [
+        [LineStore(config, transport).look_command(start, count)]
+        for config, transport in zip(configs, transports, strict=True)
+    ]
+    return [_use(reply) for (reply,) in fan_out(transports, pipelines)]
 
 
 def _use(reply: Any) -> LimitUse:
@@ -124,15 +127,15 @@ def schedules(name: str, *, limit: int | None = None) -> Statuses:
         StoreError: cannot reach Redis.
     """
     config = get_config().queue(name)
-    wire = open_wire("inspect", config.connection)
-    return statuses(config, wire, limit=limit) if config.has_schedules else Statuses(0, [], 0)
+    transport = open_transport("inspect", config.connection)
+    return statuses(config, transport, limit=limit) if config.has_schedules else Statuses(0, [], 0)
 
 
 def find(name: str, schedule: str, *origins: Origin) -> PlannedSchedule | None:
     """Return a schedule of a queue, or None; with origins, only one of these."""
     config = get_config().queue(name)
-    wire = open_wire("inspect", config.connection)
-    found = statuses(config, wire, name=schedule).found if config.has_schedules else []
+    transport = open_transport("inspect", config.connection)
+    found = statuses(config, transport, name=schedule).found if config.has_schedules else []
     return next((plan for plan in found if not origins or plan.origin in origins), None)
 
 
@@ -155,7 +158,7 @@ def next_ticks(name: str, schedule: str, *, count: int) -> list[int]:
 def forget(plan: PlannedSchedule) -> None:
     """Delete the state of a schedule of code or settings. One that is still there starts anew."""
     config = get_config().queue(plan.home)
-    Schedules(config, open_wire("inspect", config.connection)).forget(plan.name)
+    Schedules(config, open_transport("inspect", config.connection)).forget(plan.name)
 
 
 def limits(name: str, *, count: int) -> LimitUse | None:
@@ -165,7 +168,7 @@ def limits(name: str, *, count: int) -> LimitUse | None:
         return None
     # The grants of a rate of the queue as a whole are in its own slot.
     configs = [config] if not config.parts else [*config.parts, config]
-    found = limit_uses(configs, open_wires("inspect", [each.connection for each in configs]), count=count)
+    found = limit_uses(configs, open_transports("inspect", [each.connection for each in configs]), count=count)
     return found[0] if len(found) == 1 else summed_use(found[:-1], found[-1], count=count)
 
 
@@ -174,4 +177,4 @@ def noisiest(name: str) -> Sequence[KeyShare]:
     config = get_config().queue(name)
     if config.parts or not config.limits.of_keys:
         return ()
-    return noisy_keys(config, open_wire("inspect", config.connection))
+    return noisy_keys(config, open_transport("inspect", config.connection))

@@ -20,7 +20,7 @@ from mq_django.inspector.stream_reader import Receipt
 from mq_django.stores import open_members
 from mq_django.stores.control import StackRequests
 from mq_django.stores.members import Members
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 #: What a consumer can be asked to do.
 Ask = Literal["quiet", "stop"]
@@ -203,7 +203,7 @@ def _public(names: Iterable[str]) -> list[str]:
 
 def _members(name: str) -> Members:
     config = get_config().queue(name)
-    return open_members(config, open_wire("inspect", config.connection))
+    return open_members(config, open_transport("inspect", config.connection))
 
 
 def _receipts(view: QueueView) -> Sequence[Receipt]:
@@ -347,4 +347,4 @@ def read_answer(request: StackRequest, *, seconds: float = 0.0) -> Stacks | None
 
 def _requests(queue: str) -> StackRequests:
     config = get_config().queue(queue)
-    return StackRequests(config, open_wire("inspect", config.connection))
+    return StackRequests(config, open_transport("inspect", config.connection))

@@ -17,8 +17,8 @@ from mq_django.inspector.statistics import counted, hours_of, look, look_closely
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names, shares
-from mq_django.transport.connections import node_of, open_wire, open_wires
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.connections import node_of, open_transport, open_transports
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Counters that one page reads; with more of them, only the totals are read.
 MAX_COUNTERS = 30_000
@@ -78,9 +78,9 @@ def queue(name: str, *, of: str = "") -> QueueView:
     """
     config = get_config().queue(name)
     parts = config.each_part
-    wires = wires_of(parts)
-    found, happened = look_closely(parts, wires, longest=MAX_COUNTERS, of=of)
-    views = _with_waits(list(map(_shown, parts, found)), parts, wires)
+    transports = transports_of(parts)
+    found, happened = look_closely(parts, transports, longest=MAX_COUNTERS, of=of)
+    views = _with_waits(list(map(_shown, parts, found)), parts, transports)
     return replace(summed(config, views), activity=happened)
 
 
@@ -102,7 +102,7 @@ def activity_in(config: QueueConfig | TopicConfig, *, hours: int, of: str = "") 
     days = range(today - (hours + 23) // 24, today + 1)
     parts = config.each_part
     keys = [[part.keys.hours(day) for day in days] for part in parts]
-    found = counted(keys, wires_of(parts), slots=24, longest=MAX_COUNTERS)
+    found = counted(keys, transports_of(parts), slots=24, longest=MAX_COUNTERS)
     return activity_of_days(dict(zip(days, found, strict=True)), now_ms=now_ms, hours=hours, of=of)
 
 
@@ -120,11 +120,11 @@ def require_queue(name: str) -> None:
     topic, separator, group = name.partition(GROUP_SEPARATOR)
     if not separator or config.public_name in groups():
         return
-    wire = open_wire("inspect", config.connection)
-    (found,) = group_names([get_config().topic(topic)], [wire])
+    transport = open_transport("inspect", config.connection)
+    (found,) = group_names([get_config().topic(topic)], [transport])
     if not isinstance(found, StoreError) and group in found:
         return
-    (count,) = wire.trip([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
+    (count,) = transport.pipeline([("EXISTS", *(getattr(keys, kind) for kind in KINDS if kind != "wake"))])
     if not reply_or_raise(count):
         raise UnknownQueue(f"Topic {repr_of(topic)} has no group {repr_of(group)}, in code or in Redis")
 
@@ -140,7 +140,7 @@ def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
     if minutes:
         return _looked_at([config], minutes=minutes)[0]
     parts = config.each_part
-    return summed(config, list(map(_shown, parts, look(parts, wires_of(parts), minutes=0))))
+    return summed(config, list(map(_shown, parts, look(parts, transports_of(parts), minutes=0))))
 
 
 def totals() -> Totals:
@@ -158,14 +158,14 @@ def totals() -> Totals:
         *configs,
         *(part for topic in get_config().topics.values() for part in topic.each_part),
     ]
-    for config, days in zip(counting, hours_of((today - 1, today), counting, wires_of(counting)), strict=True):
+    for config, days in zip(counting, hours_of((today - 1, today), counting, transports_of(counting)), strict=True):
         if isinstance(days, StoreError):
             errors[config.name] = str(days)
             continue
         for _, what, _, count in chain.from_iterable(map(counts, days)):
             if what in happened:
                 happened[what] += count
-    views = list(map(_shown, configs, look(configs, wires_of(configs), minutes=0)))
+    views = list(map(_shown, configs, look(configs, transports_of(configs), minutes=0)))
     return Totals(
         **happened,
         ready=sum(view.ready for view in views),
@@ -177,9 +177,9 @@ def totals() -> Totals:
     )
 
 
-def wires_of(configs: Sequence[QueueConfig | TopicConfig]) -> list[Wire]:
-    """Return the wire of each queue or topic."""
-    return open_wires("inspect", [config.connection for config in configs])
+def transports_of(configs: Sequence[QueueConfig | TopicConfig]) -> list[Transport]:
+    """Return the transport of each queue or topic."""
+    return open_transports("inspect", [config.connection for config in configs])
 
 
 def all_configs() -> list[QueueConfig]:
@@ -212,7 +212,7 @@ def _groups(topics: Sequence[TopicConfig]) -> set[str]:
         for of, _, group in in_code
         if of == topic.public_name
     }
-    there = group_names(topics, wires_of(topics))
+    there = group_names(topics, transports_of(topics))
     for topic, names in zip(topics, shares(topics, there), strict=True):
         if not isinstance(names, StoreError):
             found |= {f"{topic.name}{GROUP_SEPARATOR}{name}" for name in names}
@@ -226,7 +226,7 @@ def groups_left_out() -> dict[str, int]:
         StoreError: cannot reach Redis.
     """
     topics = list(get_config().topics.values())
-    there = group_names(topics, wires_of(topics)) if topics else []
+    there = group_names(topics, transports_of(topics)) if topics else []
     pairs = zip(topics, there, shares(topics, there), strict=True)
     more = {
         topic.name: len(names) - len(shown)
@@ -239,14 +239,16 @@ def groups_left_out() -> dict[str, int]:
 def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueView]:
     """Return queues with what their messages wait for, and with the total activity of the last minutes."""
     parts = [part for config in configs for part in config.each_part]
-    wires = wires_of(parts)
-    views = iter(_with_waits(list(map(_shown, parts, look(parts, wires, minutes=minutes))), parts, wires))
+    transports = transports_of(parts)
+    views = iter(_with_waits(list(map(_shown, parts, look(parts, transports, minutes=minutes))), parts, transports))
     return [summed(config, list(islice(views, len(config.each_part)))) for config in configs]
 
 
-def _with_waits(views: Sequence[QueueView], configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[QueueView]:
+def _with_waits(
+    views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
+) -> list[QueueView]:
     """Return queues with the messages that were fetched and have not started, and with what holds their lanes."""
-    return with_blockers(with_fetched(views, configs, wires))
+    return with_blockers(with_fetched(views, configs, transports))
 
 
 def _shown(config: QueueConfig, found: QueueView | StoreError) -> QueueView:

@@ -14,18 +14,18 @@ from mq_django.inspector.message_views import MessageState, MessageView
 from mq_django.inspector.rsmq_reader import RsmqReader
 from mq_django.inspector.stream_reader import GroupReader, Receipt, StreamReader, one_queue
 from mq_django.stores.dead_letters import next_to, open_dead_letters
-from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 Reader = StreamReader | RsmqReader
 
 
-def reader_of(config: QueueConfig, wire: Wire, *, with_log: bool = True) -> Reader:
+def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> Reader:
     """Return the reader of a queue, or of a group, which has the log of its topic unless `with_log` is False."""
     if isinstance(config, GroupConfig) and with_log:
-        return GroupReader(config, wire)
-    return RsmqReader(config, wire) if isinstance(config, RsmqConfig) else StreamReader(config, wire)
+        return GroupReader(config, transport)
+    return RsmqReader(config, transport) if isinstance(config, RsmqConfig) else StreamReader(config, transport)
 
 
 def open_reader(name: str, *, with_log: bool = True) -> Reader:
@@ -35,7 +35,7 @@ def open_reader(name: str, *, with_log: bool = True) -> Reader:
         UnknownQueue: the queue is not configured.
     """
     config = one_queue(name)
-    return reader_of(config, open_wire("inspect", config.connection), with_log=with_log)
+    return reader_of(config, open_transport("inspect", config.connection), with_log=with_log)
 
 
 def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Receipt, MessageView]]:
@@ -47,13 +47,15 @@ def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Rece
         StoreError: cannot reach Redis.
     """
     found: dict[str, Mapping[Receipt, MessageView]] = {queue: {} for queue in receipts}
-    asked: list[tuple[str, Reader, Wire, Command]] = []
+    asked: list[tuple[str, Reader, Transport, Command]] = []
     configs = [config for queue in receipts if (config := _config(queue)) is not None]
-    for config, wire in zip(configs, open_wires("inspect", [config.connection for config in configs]), strict=True):
-        reader = reader_of(config, wire)
+    for config, transport in zip(
+        configs, open_transports("inspect", [config.connection for config in configs]), strict=True
+    ):
+        reader = reader_of(config, transport)
         if command := reader.held_command(receipts[config.name]):
-            asked.append((config.name, reader, wire, command))
-    replies = fan_out([wire for _, _, wire, _ in asked], [[command] for *_, command in asked])
+            asked.append((config.name, reader, transport, command))
+    replies = fan_out([transport for _, _, transport, _ in asked], [[command] for *_, command in asked])
     for (queue, reader, *_), (reply,) in zip(asked, replies, strict=True):
         with suppress(StoreError):
             found[queue] = reader.held_views(receipts[queue], reply)
@@ -93,7 +95,7 @@ def ended(name: str, message_id: str) -> Ended | None:
     """
     config = one_queue(name)
     keys = (config.keys.expired, config.keys.replaced)
-    replies = open_wire("inspect", config.connection).trip([("ZSCORE", key, message_id) for key in keys])
+    replies = open_transport("inspect", config.connection).pipeline([("ZSCORE", key, message_id) for key in keys])
     expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)
     if expired_ms is not None:
         return Ended(Place.EXPIRED, expired_ms)
@@ -121,8 +123,8 @@ def ids(name: str) -> Iterator[tuple[MessageState, list[str]]]:
         yield from ids(part.name)
     if config.parts:
         return
-    wire = open_wire("inspect", config.connection)
-    reader, dead = reader_of(config, wire), open_dead_letters(config, wire)
+    transport = open_transport("inspect", config.connection)
+    reader, dead = reader_of(config, transport), open_dead_letters(config, transport)
 
     def dead_rows(found: _Ids, after: str) -> Iterable[tuple[str, Any]]:
         letters = dead.traits(limit=BATCH, first=next_to(after, "-"))

@@ -14,7 +14,7 @@ from mq_django.inspector.message_views import Matcher, MessageView, Rows, Waitin
 from mq_django.inspector.stream_reader import MAX_LISTED, Body, Receipt, RoomReader, Source, place_in
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 
 class RsmqReader(RoomReader):
@@ -22,8 +22,8 @@ class RsmqReader(RoomReader):
 
     _keys: RsmqKeys
 
-    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
+    def __init__(self, config: RsmqConfig, transport: Transport) -> None:
+        super().__init__(config, transport)
         self._vt_ms = config.vt * 1000
 
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
@@ -41,14 +41,14 @@ class RsmqReader(RoomReader):
 
     def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
         keys, start = self._keys, place_in(after)
-        (reply,) = self._wire.trip([("HGETALL", keys.owners)])
+        (reply,) = self._transport.pipeline([("HGETALL", keys.owners)])
         flat = reply_or_raise(reply)
         owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
         if not owners:
             return
         clock = scripts.command("clock_read", keys=[keys.zset], args=[])
         commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), clock]
-        bodies, scores, now_us = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        bodies, scores, now_us = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
         held = zip(owners.items(), bodies, scores, strict=True)
         for place, ((member, owner), body, score) in enumerate(held, start + 1):
             held_ms = self._held_ms(score, now_us // 1000)
@@ -63,7 +63,7 @@ class RsmqReader(RoomReader):
             return None
         clock = scripts.command("clock_read", keys=[keys.zset], args=[])
         commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), clock]
-        owner, count, now_us = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        owner, count, now_us = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
         # With another count, another program has received it since.
         if owner is None or float(score) <= now_us // 1000 or owner.rpartition(b" ")[2] != count:
             return self._entry_view(entry, body, history=history)
@@ -95,7 +95,7 @@ class RsmqReader(RoomReader):
 
     def before(self, ref: str) -> int:
         """See StreamReader.before()."""
-        (rank,) = self._wire.trip([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
+        (rank,) = self._transport.pipeline([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
         return int(reply_or_raise(rank) or 0)
 
     def find_command(self, named: str) -> Command:
@@ -110,7 +110,7 @@ class RsmqReader(RoomReader):
         """See RoomReader.find_waiting()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
-        (reply,) = self._wire.trip([scripts.command("rsmq_find", keys=key_names, args=[named])])
+        (reply,) = self._transport.pipeline([scripts.command("rsmq_find", keys=key_names, args=[named])])
         if reply_or_raise(reply) == b"MISSING":
             return None
         state: WaitingState = "delayed" if reply[0] == b"DELAYED" else "unhandled"
@@ -132,7 +132,7 @@ class RsmqReader(RoomReader):
             ("HGET", keys.hash, message_id),
             ("HGET", keys.notes, message_id + b":story"),
         ]
-        score, body, history = (reply_or_raise(reply) for reply in self._wire.trip(commands))
+        score, body, history = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
         return score, body, "" if history is None else history.decode(errors="replace")
 
     def _held_ms(self, score: bytes | None, now_ms: int) -> int:

@@ -15,9 +15,9 @@ from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector.workflow_runs import RECORDS, ListedRun, RunReader, open_run_reader, open_run_readers
 from mq_django.stores.workflow_home import StepState
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: What is younger may be under way, in ms: consumers and supervisors continue it within seconds.
 OLD_MS = 30_000
@@ -183,8 +183,8 @@ def _search(check: RunCheck, queue: str, suspects: Mapping[str, RunProblem], dea
     except UnknownQueue:
         check.problems += [problem._replace(kind="queue") for problem in suspects.values()]
         return
-    wire = open_wire("inspect", config.connection)
-    searches = [_Search(part, wire, deadline) for part in config.each_part]
+    transport = open_transport("inspect", config.connection)
+    searches = [_Search(part, transport, deadline) for part in config.each_part]
     left = {*suspects}
     for _ in range(SEARCHES):
         for search in searches:
@@ -206,8 +206,8 @@ def _is_unchanged(problem: RunProblem) -> bool:
 class _Search:
     """A search of all places of one queue or partition for messages."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, deadline: float) -> None:
-        self._keys, self._wire, self._deadline = config.keys, wire, deadline
+    def __init__(self, config: QueueConfig, transport: Transport, deadline: float) -> None:
+        self._keys, self._transport, self._deadline = config.keys, transport, deadline
         #: Whether time was up before everything was searched.
         self.is_late = False
         #: Those that are dead letters, without a note that their runs have not got yet.
@@ -231,7 +231,7 @@ class _Search:
                 for message_id in part
                 for key in (keys.waiting, keys.dead_ids, keys.step_notes)
             ]
-            replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+            replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
             for message_id, (waits, dead, noted) in zip(part, zip(*[iter(replies)] * 3, strict=True), strict=True):
                 if dead and not (waits or noted):
                     self.dead.add(message_id)
@@ -247,7 +247,7 @@ class _Search:
                 self.is_late = True
                 break
             command = scripts.command("topic_page", keys=[stream], args=[after, "+", "xrange", READ, MAX_BYTES])
-            flat = reply_or_raise(self._wire.trip([command])[0])
+            flat = reply_or_raise(self._transport.pipeline([command])[0])
             for fields in flat[1::2]:
                 left -= {value for name, value in zip(fields[::2], fields[1::2], strict=True) if name == b"id"}
             if not flat:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
+from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import whole
-from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.consumers import LANE_KINDS, ConsumerView, FullLanes, LaneKind
 from mq_django.inspector.message_views import MessageView
@@ -18,7 +18,7 @@ from mq_django.inspector.stream_reader import Receipt
 from mq_django.registry import kinds
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_raise
 
 #: Pending entries of a stream that are read to find the oldest one that does not run: as many as run, and some that
 #: consumers hold which do not announce what they run. At most MAX_READ.
@@ -34,7 +34,9 @@ class _Entry(NamedTuple):
     consumer: str
 
 
-def with_fetched(views: Sequence[QueueView], configs: Sequence[QueueConfig], wires: Sequence[Wire]) -> list[QueueView]:
+def with_fetched(
+    views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
+) -> list[QueueView]:
     """Return queues, each with the messages that its consumers have fetched and not started.
 
     One round trip per server if consumers hold more messages than they run, else none. Messages of consumers that do
@@ -49,8 +51,8 @@ def with_fetched(views: Sequence[QueueView], configs: Sequence[QueueConfig], wir
     found = dict(enumerate(map(_without_streams, views, configs, running)))
     # The queues were read, and are shown without this.
     with suppress(StoreError):
-        trips = [list(_commands(configs[number], sum(running[number].values()))) for number in asked]
-        for number, replies in zip(asked, fan_out([wires[number] for number in asked], trips), strict=True):
+        pipelines = [list(_commands(configs[number], sum(running[number].values()))) for number in asked]
+        for number, replies in zip(asked, fan_out([transports[number] for number in asked], pipelines), strict=True):
             read = _with_streams(views[number], running[number], replies)
             found[number] = views[number] if isinstance(read, StoreError) else read
     return list(found.values())

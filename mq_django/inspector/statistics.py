@@ -7,8 +7,8 @@ from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
+from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import LAST_MS, score_ms, whole
-from mq_django.core.wire import entry_ms
 from mq_django.errors import StoreError
 from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.consumers import ConsumerView, consumers_of, housekeepers_of
@@ -21,25 +21,27 @@ from mq_django.stores.members import read_membership
 from mq_django.stores.topic_stats import TopicStats, topic_stats
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 #: Messages of a log that a page counts if Redis does not report the lag of a group.
 MAX_COUNTED = 10_000
 
 
-def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int) -> list[QueueView | StoreError]:
+def look(
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, minutes: int
+) -> list[QueueView | StoreError]:
     """Return the statistics of queues, with the totals of the last minutes; an error for a queue that cannot be read.
 
-    Each queue has its wire. One round trip per server, with one command per queue; one more if there are topics.
+    Each queue has its transport. One round trip per server, with one command per queue; one more if there are topics.
     """
     now_ms = clock.now_ms()
     hour, hours = now_ms // 3_600_000, minute_fields(now_ms // 60_000, minutes)
-    readers = list(map(reader_of, configs, wires))
-    trips = [[reader.look_command(hour, *hours)] for reader in readers]
-    replies = [reply for (reply,) in fan_out(wires, trips)]
+    readers = list(map(reader_of, configs, transports))
+    pipelines = [[reader.look_command(hour, *hours)] for reader in readers]
+    replies = [reply for (reply,) in fan_out(transports, pipelines)]
     views = [_view(config, reply, now_ms, hours) for config, reply in zip(configs, replies, strict=True)]
     # A group is on the server of its topic.
-    by_topic = {reader.topic: wire for reader, wire in zip(readers, wires, strict=True) if reader.topic}
+    by_topic = {reader.topic: transport for reader, transport in zip(readers, transports, strict=True) if reader.topic}
     topics = [get_config().topic(name) for name in by_topic]
     stats = dict(zip(by_topic, _stats(topics, list(by_topic.values())), strict=True))
     return [
@@ -48,16 +50,16 @@ def look(configs: Sequence[QueueConfig], wires: Sequence[Wire], *, minutes: int)
     ]
 
 
-def _stats(topics: Sequence[TopicConfig], wires: Sequence[Wire]) -> Sequence[TopicStats | StoreError]:
+def _stats(topics: Sequence[TopicConfig], transports: Sequence[Transport]) -> Sequence[TopicStats | StoreError]:
     """Return the statistics of topics; errors if none of their servers can be reached."""
     try:
-        return topic_stats(topics, wires, at_most=MAX_COUNTED)
+        return topic_stats(topics, transports, at_most=MAX_COUNTED)
     except StoreError as error:
         return [error] * len(topics)
 
 
 def look_closely(
-    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, longest: int, of: str = ""
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, longest: int, of: str = ""
 ) -> tuple[list[QueueView | StoreError], Activity]:
     """Return the statistics of a queue, or of its partitions, and the activity of the last hour of all together.
 
@@ -66,12 +68,12 @@ def look_closely(
     """
     now_ms = clock.now_ms()
     hour = now_ms // 3_600_000
-    views = look(configs, wires, minutes=0 if len(configs) == 1 else WINDOW)
+    views = look(configs, transports, minutes=0 if len(configs) == 1 else WINDOW)
     readable_ones = [number for number, view in enumerate(views) if isinstance(view, QueueView)]
     if not readable_ones:
         return views, NONE
     keys = [[configs[number].keys.minutes(hour - ago) for ago in (0, 1)] for number in readable_ones]
-    found = counted(keys, [wires[number] for number in readable_ones], slots=60, longest=longest)
+    found = counted(keys, [transports[number] for number in readable_ones], slots=60, longest=longest)
     return views, activity_of_hour(*found, now_ms=now_ms, of=of)
 
 
@@ -126,34 +128,36 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def hours_of(
-    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], wires: Sequence[Wire]
+    days: Sequence[int], configs: Sequence[QueueConfig | TopicConfig], transports: Sequence[Transport]
 ) -> list[list[Mapping[bytes, bytes]] | StoreError]:
     """Return the totals of the hours of each of the given days since 1970 by queue; an error if it cannot be read."""
     fields = counter_fields(range(24))
-    trips: list[list[Command]] = [[("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs]
+    pipelines: list[list[Command]] = [
+        [("HMGET", config.keys.hours(day), *fields) for day in days] for config in configs
+    ]
 
     @readable
     def read(replies: Sequence[Any]) -> list[Mapping[bytes, bytes]]:
         return [there(fields, reply_or_raise(reply)) for reply in replies]
 
-    return list(map(read, fan_out(wires, trips)))
+    return list(map(read, fan_out(transports, pipelines)))
 
 
 def counted(
-    keys: Sequence[Sequence[str]], wires: Sequence[Wire], *, slots: int, longest: int
+    keys: Sequence[Sequence[str]], transports: Sequence[Transport], *, slots: int, longest: int
 ) -> list[Mapping[bytes, bytes]]:
     """Return the counters of hashes: all if there are at most `longest` fields, else only the totals.
 
-    Those of several partitions, each of which has its wire and the same number of hashes, are added up. Two round
-    trips per server.
+    Those of several partitions, each of which has its transport and the same number of hashes, are added up. Two round
+    pipelines per server.
     """
-    lengths = fan_out(wires, [[("HLEN", key) for key in each] for each in keys])
+    lengths = fan_out(transports, [[("HLEN", key) for key in each] for each in keys])
     if sum(reply_or_raise(length) for each in lengths for length in each) <= longest:
-        replies = fan_out(wires, [[("HGETALL", key) for key in each] for each in keys])
+        replies = fan_out(transports, [[("HGETALL", key) for key in each] for each in keys])
         found = [[_pairs(reply_or_raise(reply)) for reply in each] for each in replies]
     else:
         fields = counter_fields(range(slots), (*WHAT, *TOOK, *WAITED))
-        replies = fan_out(wires, [[("HMGET", key, *fields) for key in each] for each in keys])
+        replies = fan_out(transports, [[("HMGET", key, *fields) for key in each] for each in keys])
         found = [[there(fields, reply_or_raise(reply)) for reply in each] for each in replies]
     return [each[0] if len(each) == 1 else added(each) for each in zip(*found, strict=True)]
 

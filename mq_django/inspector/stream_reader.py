@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys
+from mq_django.core.message_format import decode_body, history_of, message_of
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
-from mq_django.core.wire import decode_body, history_of, message_of
 from mq_django.errors import DecodeError, NotSupported
 from mq_django.inspector.message_views import (
     Matcher,
@@ -29,7 +29,7 @@ from mq_django.inspector.message_views import (
 from mq_django.stores.dead_letters import is_entry
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 # Read pages of waiting messages: the common part of all readers.
 
@@ -56,10 +56,10 @@ class RoomReader(ABC):
     #: The topic of a group.
     topic: str = ""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._queue = config.name
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
         #: When waiting messages were read last, by the clock of Redis, in ms since 1970.
         self.now_ms = 0
 
@@ -87,7 +87,7 @@ class RoomReader(ABC):
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, MessageView]:
         """Return the messages of the deliveries that still exist, by their receipts."""
         command = self.held_command(receipts, max_bytes=max_bytes)
-        return self.held_views(receipts, self._wire.trip([command])[0]) if command else {}
+        return self.held_views(receipts, self._transport.pipeline([command])[0]) if command else {}
 
     def rows(
         self,
@@ -149,7 +149,7 @@ class RoomReader(ABC):
         return scripts.command("waiting_page", keys=[key, self._keys.waiting], args=args)
 
     def _page(self, command: Command) -> list[tuple[bytes, bytes, Body]]:
-        self.now_ms, _total, *flat = reply_or_raise(self._wire.trip([command])[0])
+        self.now_ms, _total, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         bodies = [None if body == -1 else body for body in flat[2::3]]
         return list(zip(flat[::3], flat[1::3], bodies, strict=True))
 
@@ -260,7 +260,7 @@ class StreamReader(RoomReader):
         while more:
             args: list[Argument] = [self._keys.group, after, limit, max_bytes]
             command = scripts.command("entries_ready", keys=[self._stream(source)], args=args)
-            more, *flat = reply_or_raise(self._wire.trip([command])[0])
+            more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
             for entry, fields in zip(flat[::2], flat[1::2], strict=True):
                 after, limit = entry.decode(), limit - 1
                 ref = f"{source}.{after}"
@@ -271,7 +271,7 @@ class StreamReader(RoomReader):
             return
         args: list[Argument] = [self._keys.group, f"({after}" if after else "-", limit, max_bytes]
         command = scripts.command("entries_pending", keys=[self._stream(source)], args=args)
-        flat = reply_or_raise(self._wire.trip([command])[0])
+        flat = reply_or_raise(self._transport.pipeline([command])[0])
         for entry, consumer, idle, fields in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
             ref = f"{source}.{entry.decode()}"
             yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
@@ -280,13 +280,13 @@ class StreamReader(RoomReader):
         """See RoomReader.entry()."""
         keys, text = self._keys, entry.decode(errors="replace")
         if source == "priority":
-            replies = self._wire.trip([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
+            replies = self._transport.pipeline([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
             score, body = (reply_or_raise(reply) for reply in replies)
             return None if score is None else self._entry_view(entry, body)
         if source not in self.sources or not is_entry(text):
             return None
         stream = self._stream(source)
-        found, pending = self._wire.trip(
+        found, pending = self._transport.pipeline(
             [("XRANGE", stream, text, text), ("XPENDING", stream, keys.group, text, text, 1)]
         )
         if not reply_or_raise(found):
@@ -343,7 +343,7 @@ class StreamReader(RoomReader):
     def _before(self, key_names: Sequence[str], source: str, entry: str) -> int:
         args: list[Argument] = [self._keys.group, source, name_of(entry), MAX_BEFORE]
         command = scripts.command("entries_before", keys=key_names, args=args)
-        return int(reply_or_raise(self._wire.trip([command])[0]))
+        return int(reply_or_raise(self._transport.pipeline([command])[0]))
 
     def find_command(self, named: str) -> Command:
         """See RoomReader.find_command()."""
@@ -355,7 +355,7 @@ class StreamReader(RoomReader):
 
     def find_waiting(self, named: bytes) -> MessageView | None:
         """See RoomReader.find_waiting()."""
-        (reply,) = self._wire.trip([self._find_command(named)])
+        (reply,) = self._transport.pipeline([self._find_command(named)])
         if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _WAITING:
             return None
         number, score, body, member = reply
@@ -377,7 +377,7 @@ class StreamReader(RoomReader):
 
     def _indexed(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the values of the index of unique keys. Errors are ignored, so that the page can be shown."""
-        (found,) = self._wire.trip([("HMGET", self._keys.unique, *names)]) if names else ([],)
+        (found,) = self._transport.pipeline([("HMGET", self._keys.unique, *names)]) if names else ([],)
         pairs = [] if isinstance(found, Exception) else zip(names, found, strict=True)
         return {name: value for name, value in pairs if value is not None}
 
@@ -391,8 +391,8 @@ class GroupReader(StreamReader):
     sources = SOURCES
     _keys: GroupKeys
 
-    def __init__(self, config: GroupConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
+    def __init__(self, config: GroupConfig, transport: Transport) -> None:
+        super().__init__(config, transport)
         self.topic = config.topic
 
     def before(self, ref: str) -> int:

@@ -18,8 +18,8 @@ from mq_django.registry import groups
 from mq_django.stores import open_log
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.topic_stats import GroupStats, TopicStats, count_between, topic_stats
-from mq_django.transport.connections import open_wire, open_wires
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.connections import open_transport, open_transports
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # Preview the effect of moving a group of a topic. Read-only.
 
@@ -46,7 +46,7 @@ class SeekPreview(NamedTuple):
     given_up: int
 
 
-def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> SeekPreview:
+def seek_preview(config: TopicConfig, name: str, after: str, transport: Transport) -> SeekPreview:
     """Return the effect of moving a group to after an entry, `0` or `$`: of a topic with partitions in all of them.
 
     Raises:
@@ -54,7 +54,7 @@ def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> Seek
         StoreError: cannot reach Redis.
     """
     parts = config.each_part
-    logs = topic_stats(parts, [wire] * len(parts), at_most=MAX_PREVIEWED)
+    logs = topic_stats(parts, [transport] * len(parts), at_most=MAX_PREVIEWED)
     there: list[tuple[TopicConfig, TopicStats, GroupStats]] = []
     for part, log in zip(parts, logs, strict=True):
         if isinstance(log, StoreError):
@@ -66,9 +66,9 @@ def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> Seek
         raise UnknownGroup(f"Topic {config.name!r} has no group {repr_of(name)}")
     thens = [log.generated if after == "$" else after for _, log, _ in there]
     held = [[("XPENDING", part.keys.log, name, "-", then, HELD)] for (part, *_), then in zip(there, thens, strict=True)]
-    pending = fan_out([wire] * len(held), held)
+    pending = fan_out([transport] * len(held), held)
     each = [
-        _preview(*found, then, len(reply_or_raise(reply)), wire)
+        _preview(*found, then, len(reply_or_raise(reply)), transport)
         for found, then, (reply,) in zip(there, thens, pending, strict=True)
     ]
     return SeekPreview(
@@ -82,7 +82,7 @@ def seek_preview(config: TopicConfig, name: str, after: str, wire: Wire) -> Seek
 
 
 def _preview(
-    config: TopicConfig, log: TopicStats, group: GroupStats, then: str, given_up: int, wire: Wire
+    config: TopicConfig, log: TopicStats, group: GroupStats, then: str, given_up: int, transport: Transport
 ) -> SeekPreview:
     """Return the effect in one log of moving a group to after an entry."""
     now = group.offset
@@ -93,7 +93,7 @@ def _preview(
         count, more = group.lag, group.at_least
     else:
         begins, ends = (then, now) if backwards else (now, then)
-        count, more = count_between(config.keys, wire, begins, ends, at_most=MAX_PREVIEWED)
+        count, more = count_between(config.keys, transport, begins, ends, at_most=MAX_PREVIEWED)
     return SeekPreview(then, count if backwards else 0, 0 if backwards else count, more, group.pending, given_up)
 
 
@@ -184,7 +184,7 @@ def preview(name: str, group: str, place: Offset) -> SeekPreview:
         StoreError: cannot reach Redis.
     """
     config = get_config().topic(name)
-    return seek_preview(config, group, before(place), open_wire("inspect", config.connection))
+    return seek_preview(config, group, before(place), open_transport("inspect", config.connection))
 
 
 def seek(name: str, group: str, place: Offset, *, repeat: bool = False) -> None:
@@ -203,12 +203,12 @@ def unsubscribe(name: str, group: str) -> bool:
 
 def _log(name: str) -> Log | PartitionedLog:
     config = get_config().topic(name)
-    return open_log(config, open_wire("inspect", config.connection))
+    return open_log(config, open_transport("inspect", config.connection))
 
 
 def _views(configs: Sequence[TopicConfig], *, minutes: int) -> list[TopicView]:
-    wires = open_wires("inspect", [config.connection for config in configs])
-    found = topic_stats(configs, wires, minutes=minutes, at_most=MAX_COUNTED)
+    transports = open_transports("inspect", [config.connection for config in configs])
+    found = topic_stats(configs, transports, minutes=minutes, at_most=MAX_COUNTED)
     return [
         TopicView(config=config, error=str(seen)) if isinstance(seen, StoreError) else _view(config, seen)
         for config, seen in zip(configs, found, strict=True)

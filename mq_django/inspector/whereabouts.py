@@ -18,11 +18,11 @@ from mq_django.core.partitions import public_name
 from mq_django.errors import MQError, StoreError
 from mq_django.inspector import message_lists
 from mq_django.inspector.message_views import MessageState, MessageView
-from mq_django.inspector.queues import all_configs, wires_of
+from mq_django.inspector.queues import all_configs, transports_of
 from mq_django.inspector.readers import Ended, Reader, ended, reader_of
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.stores.results import find_result
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import fan_out
 
@@ -87,11 +87,11 @@ def find_everywhere(message_id: str, *, seconds: float) -> Whereabouts:
     # An argument of a command line may have what UTF-8 cannot encode.
     message_id = message_id.encode(errors="replace").decode()
     configs = all_configs() if message_id else []
-    wires = wires_of(configs)
-    readers = [reader_of(config, wire) for config, wire in zip(configs, wires, strict=True)]
+    transports = transports_of(configs)
+    readers = [reader_of(config, transport) for config, transport in zip(configs, transports, strict=True)]
     lengths = [reader.length_commands() for reader in readers]
     looks = [[*_look(reader, config, message_id)] for reader, config in zip(readers, configs, strict=True)]
-    replies = fan_out(wires, [[*look, *length] for look, length in zip(looks, lengths, strict=True)])
+    replies = fan_out(transports, [[*look, *length] for look, length in zip(looks, lengths, strict=True)])
     errors = {
         config.name: str(error)
         for config, reply in zip(configs, replies, strict=True)
@@ -156,7 +156,7 @@ _ENDED: Mapping[str, FoundIn] = {"expired": "expired", "replaced": "replaced"}
 def _task(config: QueueConfig, message_id: str) -> TaskEnding | None:
     """Return how a task has ended; None if it has not, or keeps no result."""
     with suppress(StoreError):
-        found = find_result([open_wire("inspect", config.connection)], [config], message_id)
+        found = find_result([open_transport("inspect", config.connection)], [config], message_id)
         if found is not None and found.has_ended:
             return TaskEnding(found.name, found.status, found.attempts[-1].finished_ms)
     return None

@@ -18,9 +18,9 @@ from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector.stream_reader import Scanned
 from mq_django.stores.dead_letters import is_entry
 from mq_django.stores.workflow_home import StepState, step_state
-from mq_django.transport.connections import open_wire, open_wires
+from mq_django.transport.connections import open_transport, open_transports
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # Read the runs of workflows of one home.
 
@@ -48,9 +48,9 @@ class ListedRun(NamedTuple):
 class RunReader:
     """Reads the runs of one home."""
 
-    def __init__(self, keys: WorkflowKeys, wire: Wire) -> None:
+    def __init__(self, keys: WorkflowKeys, transport: Transport) -> None:
         self.keys = keys
-        self._wire = wire
+        self._transport = transport
 
     def listed(self, before: ListedRun | None, *, limit: int) -> list[ListedRun]:
         """Return up to `limit` runs of the list, the latest first: those after another one in this order."""
@@ -58,7 +58,7 @@ class RunReader:
         last, at = "+inf" if before is None else str(before.ms), 0
         while len(found) < limit:
             command = ("ZREVRANGEBYSCORE", self.keys.index, last, "-inf", "WITHSCORES", "LIMIT", at, limit)
-            page = _with_scores(reply_or_raise(self._wire.trip([command])[0]))
+            page = _with_scores(reply_or_raise(self._transport.pipeline([command])[0]))
             if not page:
                 break
             at += len(page)
@@ -68,18 +68,18 @@ class RunReader:
 
     def count_alive(self) -> int:
         """Return how many runs have not ended."""
-        (count,) = self._wire.trip([("ZCARD", self.keys.alive)])
+        (count,) = self._transport.pipeline([("ZCARD", self.keys.alive)])
         return int(reply_or_raise(count))
 
     def alive(self, *, skipped: int, limit: int) -> list[str]:
         """Return up to `limit` runs that have not ended, as it is listed, the first `skipped` left out."""
-        (reply,) = self._wire.trip([("ZRANGE", self.keys.alive, skipped, skipped + limit - 1)])
+        (reply,) = self._transport.pipeline([("ZRANGE", self.keys.alive, skipped, skipped + limit - 1)])
         return [run_id.decode(errors="replace") for run_id in reply_or_raise(reply)]
 
     def fields(self, run_ids: Sequence[str]) -> list[dict[str, bytes]]:
         """Return the fields of runs; none for one that does not exist."""
         commands: list[Command] = [("HMGET", self.keys.run(run_id), *FIELDS) for run_id in run_ids]
-        replies = self._wire.trip(commands) if commands else []
+        replies = self._transport.pipeline(commands) if commands else []
         # What is no hash is not a run.
         rows = [[None] * len(FIELDS) if isinstance(reply, Exception) else reply for reply in replies]
         return [
@@ -88,13 +88,15 @@ class RunReader:
 
     def failure(self, run_id: str) -> bytes:
         """Return the step that failed last, and the reason; empty if none has."""
-        (reply,) = self._wire.trip([("HGET", self.keys.run(run_id), FAILURE)])
+        (reply,) = self._transport.pipeline([("HGET", self.keys.run(run_id), FAILURE)])
         return reply_or_raise(reply) or b""
 
     def records(self, run_id: str, numbers: Sequence[int]) -> list[StepState]:
         """Return the states of steps with these numbers, as far as they exist, joins as well."""
         parts = [numbers[at : at + RECORDS] for at in range(0, len(numbers), RECORDS)]
-        replies = self._wire.trip([("HMGET", self.keys.steps(run_id), *part) for part in parts]) if parts else []
+        replies = (
+            self._transport.pipeline([("HMGET", self.keys.steps(run_id), *part) for part in parts]) if parts else []
+        )
         pairs = [
             (number, record)
             for part, reply in zip(parts, replies, strict=True)
@@ -108,18 +110,18 @@ class RunReader:
         if not numbers:
             return {}
         key = self.keys.bodies(run_id)
-        sizes = self._wire.trip([("HSTRLEN", key, number) for number in numbers])
+        sizes = self._transport.pipeline([("HSTRLEN", key, number) for number in numbers])
         small = [number for number, size in zip(numbers, sizes, strict=True) if 0 < reply_or_raise(size) <= most]
         if not small:
             return {}
-        (found,) = self._wire.trip([("HMGET", key, *small)])
+        (found,) = self._transport.pipeline([("HMGET", key, *small)])
         return {number: body for number, body in zip(small, reply_or_raise(found), strict=True) if body is not None}
 
     def followers(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
         """Return ranges of the steps that wait for each of these steps."""
         if not numbers:
             return {}
-        (found,) = self._wire.trip([("HMGET", self.keys.after(run_id), *numbers)])
+        (found,) = self._transport.pipeline([("HMGET", self.keys.after(run_id), *numbers)])
         texts = zip(numbers, reply_or_raise(found), strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 
@@ -127,19 +129,21 @@ class RunReader:
         """Return ranges of the steps that each of these steps has added."""
         if not numbers:
             return {}
-        (found,) = self._wire.trip([("HMGET", self.keys.run(run_id), *[f"added:{number}" for number in numbers])])
+        (found,) = self._transport.pipeline(
+            [("HMGET", self.keys.run(run_id), *[f"added:{number}" for number in numbers])]
+        )
         texts = zip(numbers, reply_or_raise(found), strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 
     def has_work(self, run_id: str) -> bool:
         """Return whether changes of a run are still to be made."""
-        (reply,) = self._wire.trip([("EXISTS", self.keys.work(run_id))])
+        (reply,) = self._transport.pipeline([("EXISTS", self.keys.work(run_id))])
         return bool(reply_or_raise(reply))
 
     def starts(self, *, after: str = "", limit: int) -> list[tuple[str, dict[bytes, bytes]]]:
         """Return up to `limit` entries of what is to be published, the oldest first, that follow `after`."""
         first = f"({after}" if after else "-"
-        (found,) = self._wire.trip([("XRANGE", self.keys.starts, first, "+", "COUNT", limit)])
+        (found,) = self._transport.pipeline([("XRANGE", self.keys.starts, first, "+", "COUNT", limit)])
         return [
             (entry.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
             for entry, flat in reply_or_raise(found) or ()
@@ -148,7 +152,7 @@ class RunReader:
 
 def open_run_reader(run_id: str) -> RunReader:
     """Return the reader of the home of a run, on the server of the project."""
-    return RunReader(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("inspect", ""))
+    return RunReader(WorkflowKeys(get_config().namespace, run_id[0]), open_transport("inspect", ""))
 
 
 def open_run_readers() -> list[RunReader]:
@@ -509,13 +513,13 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
                 for place in get_config().queue(one.queue).places_of(one.message_id):
                     by_place[place.name].append(one)
     configs, asked = [get_config().queue(place) for place in by_place], list(by_place.values())
-    wires = open_wires("inspect", [config.connection for config in configs])
-    trips = [
+    transports = open_transports("inspect", [config.connection for config in configs])
+    pipelines = [
         [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]
         for config, group in zip(configs, asked, strict=True)
     ]
     found: dict[int, str] = {}
-    for group, (reply,) in zip(asked, fan_out(wires, trips), strict=True):
+    for group, (reply,) in zip(asked, fan_out(transports, pipelines), strict=True):
         entries = [None] * len(group) if isinstance(reply, Exception) else reply
         texts = [(entry or b"").decode(errors="replace") for entry in entries]
         found |= {one.number: entry for one, entry in zip(group, texts, strict=True) if is_entry(entry)}

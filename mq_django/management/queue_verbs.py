@@ -12,9 +12,9 @@ from django.core.management.base import CommandError
 from mq_django import inspect
 from mq_django.conf import get_config
 from mq_django.core import clock
+from mq_django.core.message_format import moment
 from mq_django.core.texts import escape, truncate
 from mq_django.core.thresholds import Thresholds
-from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, MQError, StoreError
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched

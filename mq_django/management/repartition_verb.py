@@ -11,7 +11,7 @@ from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.texts import escape
 from mq_django.management.terminal import Options, Terminal, VerbResult, confirm, user_name
 from mq_django.stores.repartitioning import Repartitioning
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 #: Seconds between two looks at what handlers still hold.
 LOOK = 0.2
@@ -40,7 +40,7 @@ def repartition(options: Options, terminal: Terminal) -> VerbResult:
     """Change the number of partitions of a queue."""
     config, number = get_config().queue(options["queue"]), options["number"]
     _check(config, number, is_abort=options["abort"])
-    found = Repartitioning(config, open_wire("chores", config.connection))
+    found = Repartitioning(config, open_transport("chores", config.connection))
     if options["abort"]:
         return _abort(found)
     state, name = found.state, escape(config.name)

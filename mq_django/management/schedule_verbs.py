@@ -8,9 +8,9 @@ from django.core.management.base import CommandError
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.jsontext import loads
+from mq_django.core.message_format import moment
 from mq_django.core.redaction import redact
 from mq_django.core.texts import escape
-from mq_django.core.wire import moment
 from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
 from mq_django.inspector import plans
 from mq_django.inspector.message_views import moment_text

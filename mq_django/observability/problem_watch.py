@@ -16,10 +16,10 @@ from mq_django.core.texts import truncate
 from mq_django.errors import StoreError
 from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
 from mq_django.inspector.queue_view import Problem, QueueView
-from mq_django.inspector.queues import overview, whole_configs, wires_of
+from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.control import ProblemNote, ProblemNotes, claim_looks, read_notes
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Transport
 
 #: Seconds between two checks of a queue.
 EVERY = 10.0
@@ -33,7 +33,7 @@ class _Watched(NamedTuple):
     """A queue that this process looks at."""
 
     config: QueueConfig
-    wire: Wire
+    transport: Transport
     view: QueueView
     notes: Sequence[ProblemNote]
 
@@ -50,11 +50,13 @@ class ProblemWatcher(Service):
     def run_once(self) -> float:
         """Look at the queues at which no other process looks."""
         configs = whole_configs()
-        wires = wires_of(configs)
-        claims = claim_looks(configs, wires, 0.9 * EVERY)
+        transports = transports_of(configs)
+        claims = claim_looks(configs, transports, 0.9 * EVERY)
         # The queues on a server that cannot be reached are left out: nothing can be noted there.
         claimed = [
-            (config, wire) for config, wire, is_ours in zip(configs, wires, claims, strict=True) if is_ours is True
+            (config, transport)
+            for config, transport, is_ours in zip(configs, transports, claims, strict=True)
+            if is_ours is True
         ]
         if claimed:
             self.each(
@@ -65,13 +67,13 @@ class ProblemWatcher(Service):
             )
         return EVERY
 
-    def _watched(self, claimed: Sequence[tuple[QueueConfig, Wire]]) -> list[_Watched]:
+    def _watched(self, claimed: Sequence[tuple[QueueConfig, Transport]]) -> list[_Watched]:
         """Return the claimed queues that have or had problems."""
-        configs, wires = [config for config, _ in claimed], [wire for _, wire in claimed]
-        views, notes = overview([config.name for config in configs]), read_notes(configs, wires, KINDS)
+        configs, transports = [config for config, _ in claimed], [transport for _, transport in claimed]
+        views, notes = overview([config.name for config in configs]), read_notes(configs, transports, KINDS)
         return [
-            _Watched(config, wire, view, noted)
-            for config, wire, view, noted in zip(configs, wires, views, notes, strict=True)
+            _Watched(config, transport, view, noted)
+            for config, transport, view, noted in zip(configs, transports, views, notes, strict=True)
             if not isinstance(noted, StoreError) and (noted or view.problems())
         ]
 
@@ -85,7 +87,7 @@ class ProblemWatcher(Service):
         # Whether a queue that cannot be read has other problems is unknown.
         gone = [note for kind, note in before.items() if kind not in found and not view.error]
         ended = [note.kind for note in gone if now_ms - note.last_ms >= QUIET_MS]
-        changed = ProblemNotes(watched.config, watched.wire).write(seen, begun=begun, ended=ended)
+        changed = ProblemNotes(watched.config, watched.transport).write(seen, begun=begun, ended=ended)
         for kind in KINDS:
             if kind in changed and kind in found:
                 self._send(problem_began, queue=watched.config.name, problem=found[kind])

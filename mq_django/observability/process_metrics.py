@@ -225,7 +225,7 @@ OUTCOMES: dict[type[Outcome], str] = {
 
 #: Seconds: of handlers; of round trips; between a message that is ready and its fetch.
 DURATIONS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-TRIPS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+PIPELINES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 #: Parts of a second, about microseconds. Sums of binary fractions are exact, so those of several processes are the same
@@ -252,7 +252,7 @@ class ConsumerMetrics:
             "mq_django_fetch_duration_seconds",
             "Round trips that returned messages and did not wait for them.",
             ["queue"],
-            buckets=TRIPS,
+            buckets=PIPELINES,
             registry=None,
         )
         self._settled = counter(
@@ -262,7 +262,7 @@ class ConsumerMetrics:
             "mq_django_settle_duration_seconds",
             "Round trips that settled a batch of outcomes.",
             ["queue"],
-            buckets=TRIPS,
+            buckets=PIPELINES,
             registry=None,
         )
         self._lag = histogram(

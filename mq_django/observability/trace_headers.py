@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from mq_django.core.logs import get_logger
-from mq_django.core.wire import HEADER_NAME, RESERVED
+from mq_django.core.message_format import HEADER_NAME, RESERVED
 from mq_django.middleware import PublishCall
 from mq_django.observability.added_headers import may_add_headers
 from mq_django.observability.opentelemetry_api import Getter, Setter, contexts, propagate, trace

@@ -19,7 +19,7 @@ from mq_django.errors import MQError, NoOutbox
 from mq_django.models import OutboxMessage
 from mq_django.outbox.rows import COLUMNS, sizes_fit, values_of
 from mq_django.transport import test_mode
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import reply_or_raise
 
 # Notify relays of new rows, from a thread in the background: no request waits for it.
@@ -71,7 +71,7 @@ class Notifier:
     @staticmethod
     def _send(connection: str, channel: str) -> bool:
         try:
-            reply_or_raise(open_wire("produce", connection).trip([("PUBLISH", channel, "rows")])[0])
+            reply_or_raise(open_transport("produce", connection).pipeline([("PUBLISH", channel, "rows")])[0])
         except MQError as error:
             logger.info("Relays are not notified of rows of the outbox, and find them later: %s", error)
             return False

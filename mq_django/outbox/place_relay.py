@@ -27,11 +27,11 @@ from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import ROWS, Claim, OutboxTables
 from mq_django.outbox.rows import Chunk, next_chunk
 from mq_django.stores import open_publisher
-from mq_django.stores.outbox_marks import Mark, NotNext, OutboxMarks, OutboxWire
-from mq_django.stores.partition_wire import check_reply, record_command
+from mq_django.stores.outbox_marks import Mark, NotNext, OutboxMarks, OutboxTransport
+from mq_django.stores.partition_transport import check_reply, record_command
 from mq_django.transport import test_mode
-from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import ReplicaWire
+from mq_django.transport.connections import open_transport
+from mq_django.transport.sessions import ReplicaTransport
 
 logger = get_logger(__name__)
 
@@ -73,12 +73,12 @@ class PlaceRelay:
         self.place = destination.parts[part] if destination.parts else destination
         self._tables = tables
         self._announce = announce
-        wire = open_wire("produce", self.place.connection)
+        transport = open_transport("produce", self.place.connection)
         # Servers of tests have no replicas.
-        self._replica = ReplicaWire(wire) if self._waits_for_replica() else None
-        self._wire = OutboxWire(self.place, self._replica or wire)
-        self._store = open_publisher(self.place, self._wire)
-        self._marks = OutboxMarks(self.place, self._replica or wire)
+        self._replica = ReplicaTransport(transport) if self._waits_for_replica() else None
+        self._transport = OutboxTransport(self.place, self._replica or transport)
+        self._store = open_publisher(self.place, self._transport)
+        self._marks = OutboxMarks(self.place, self._replica or transport)
         #: Rows of one script call. It is halved while the queue is full.
         self._most = ROWS
         self.claim: Claim | None = None
@@ -98,8 +98,8 @@ class PlaceRelay:
         Raises:
             QueueClosed: there is another number in Redis than the settings say, or it is being changed.
         """
-        wire = open_wire("produce", self.destination.connection)
-        check_reply(self.destination, wire.trip([record_command(self.destination)])[0])
+        transport = open_transport("produce", self.destination.connection)
+        check_reply(self.destination, transport.pipeline([record_command(self.destination)])[0])
 
     def resume(self, claim: Claim) -> None:
         """Go on with an open claim, of whatever process, by its mark in Redis."""
@@ -186,7 +186,7 @@ class PlaceRelay:
 
     def _send(self, claim: Claim, chunk: Chunk) -> None:
         self._begin_confirmation()
-        self._wire.begin(claim.name, self._done, chunk.rows[-1], answers=chunk.answers, refuses=chunk.refuses)
+        self._transport.begin(claim.name, self._done, chunk.rows[-1], answers=chunk.answers, refuses=chunk.refuses)
         ids: Sequence[str | None] = ()
         try:
             ids = self._store.publish(chunk.publications)
@@ -194,8 +194,8 @@ class PlaceRelay:
             if not chunk.refuses:
                 raise
         self._most = min(ROWS, self._most * 2)
-        if self._wire.mark is not None:
-            self._note(self._wire.mark)
+        if self._transport.mark is not None:
+            self._note(self._transport.mark)
         for row, each, message_id in zip(chunk.rows, chunk.publications, ids, strict=False):
             if message_id is not None:
                 self._announce(self.destination, each, message_id)

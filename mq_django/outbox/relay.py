@@ -23,7 +23,7 @@ from mq_django.outbox.insertion import database_of, table_needed
 from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
 from mq_django.stores.outbox_marks import EndedMessages
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 # Rows that are kept until their messages are handled: OUTBOX with KEEP_UNTIL "handled".
 #
@@ -50,14 +50,14 @@ class RetainedRows:
     def __init__(self, tables: OutboxTables, queue: QueueConfig) -> None:
         self._tables = tables
         self._queue = queue
-        self._wire = open_wire("chores", queue.connection)
+        self._transport = open_transport("chores", queue.connection)
         self._ended = self._ended_of(queue)
         self._rows = OutboxMessage.objects.using(tables.alias).filter(destination=queue.name)
         self._next_round = self._next_look = 0.0
 
     def _ended_of(self, queue: QueueConfig) -> list[EndedMessages]:
         outbox = self._tables.outbox_id()
-        return [EndedMessages(part, self._wire, outbox) for part in queue.each_part]
+        return [EndedMessages(part, self._transport, outbox) for part in queue.each_part]
 
     @property
     def is_due(self) -> bool:

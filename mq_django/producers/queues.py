@@ -22,7 +22,7 @@ from mq_django.stores import open_access
 from mq_django.stores.base import QueueAccess
 from mq_django.stores.partitioned_store import PartitionedStore
 from mq_django.stores.results import read_progress_in
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 # Read the progress of a message or task.
 
@@ -235,7 +235,7 @@ class WaitingMessages(ProgressReader):
     def _access(self, key: str | None) -> QueueAccess:
         if key is None:
             return self.sink.store
-        return open_access(self.config, open_wire("produce", self.config.connection), key=check_text("key", key))
+        return open_access(self.config, open_transport("produce", self.config.connection), key=check_text("key", key))
 
     def _ask(
         self,

@@ -14,7 +14,7 @@ from mq_django.core.ids import token
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores.results import Result, SeenResult, read_notification, watch
-from mq_django.transport.connections import clients_closed, open_session, open_wire
+from mq_django.transport.connections import clients_closed, open_session, open_transport
 from mq_django.transport.subscription import Subscription
 
 logger = get_logger(__name__)
@@ -56,7 +56,7 @@ class ResultWatcher:
     def __init__(self, connection: str) -> None:
         self._connection = connection
         self._process = token()
-        self._wire = open_wire("produce", connection)
+        self._transport = open_transport("produce", connection)
         self._awaited: dict[str, _Awaited] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -163,7 +163,7 @@ class ResultWatcher:
         name, _, value = message.partition(b"\n")
         key = name.decode(errors="replace")
         if key in self._awaited:
-            self._note(key, read_notification(self._wire, key, value))
+            self._note(key, read_notification(self._transport, key, value))
         with self._lock:
             if (awaited := self._awaited.get(key)) is not None:
                 # It was delivered again. The notification has ended the registration.
@@ -189,7 +189,7 @@ class ResultWatcher:
             for key in keys:
                 if (awaited := self._awaited.get(key)) is not None:
                     known[key], awaited.looked = awaited.length, time.monotonic()
-        for key, seen in watch(self._wire, config, known, self._process).items():
+        for key, seen in watch(self._transport, config, known, self._process).items():
             self._note(key, seen)
 
     def _note(self, key: str, seen: SeenResult) -> None:

@@ -18,7 +18,7 @@ from mq_django.core.running_handler import Interrupted, Report, current_slot
 from mq_django.core.texts import repr_of
 from mq_django.errors import NotResumable
 from mq_django.stores.results import MAX_POSITION, begin
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 logger = get_logger(__name__)
 
@@ -116,7 +116,7 @@ class Resumable(Generic[M]):
         """Return the value of the field in the last handled row, or None."""
         _check_no_transaction(self._queryset.db)
         report = self._report
-        found = begin(open_wire("produce", report.config.connection), report.config, report)
+        found = begin(open_transport("produce", report.config.connection), report.config, report)
         with report.lock:
             report.positions = {**found, **report.positions}
         position = report.positions.get(self._name)

@@ -8,6 +8,7 @@ from mq_django import registry
 from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core import clock
 from mq_django.core.ids import is_text
+from mq_django.core.message_format import moment
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.schedules import (
     NEVER,
@@ -20,7 +21,6 @@ from mq_django.core.schedules import (
     read_moment,
 )
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import moment
 from mq_django.discovery import import_declaring
 from mq_django.errors import (
     ConfigurationError,
@@ -47,7 +47,7 @@ from mq_django.stores.schedules import (
     home_of,
     statuses,
 )
-from mq_django.transport.connections import Role, open_wire
+from mq_django.transport.connections import Role, open_transport
 
 # Check a schedule when it is created or changed.
 
@@ -117,7 +117,7 @@ class ScheduleLookup:
 
     def _runtime(self, config: QueueConfig) -> RuntimeSchedules:
         check_partitions(config)
-        return RuntimeSchedules(config, open_wire(self._role, config.connection))
+        return RuntimeSchedules(config, open_transport(self._role, config.connection))
 
     def _store(self, found: PlannedSchedule) -> Schedules:
         config = get_config().queue(found.home)
@@ -125,13 +125,13 @@ class ScheduleLookup:
         return (
             self._runtime(config)
             if found.origin is Origin.RUNTIME
-            else Schedules(config, open_wire(self._role, config.connection))
+            else Schedules(config, open_transport(self._role, config.connection))
         )
 
     def _find(self, config: QueueConfig, name: str) -> PlannedSchedule | None:
         if not is_named(name):
             return None
-        return next(iter(statuses(config, open_wire(self._role, config.connection), name=name).found), None)
+        return next(iter(statuses(config, open_transport(self._role, config.connection), name=name).found), None)
 
     def _existing(self, config: QueueConfig, name: str) -> PlannedSchedule:
         found = self._find(config, name)
@@ -372,7 +372,9 @@ class ScheduleCollection(ScheduleLookup):
         names = [name for name, config in get_config().queues.items() if config.has_schedules]
         configs = [config_of(name) for name in (names if queue is None else [queue])]
         return [
-            found for config in configs for found in statuses(config, open_wire(self._role, config.connection)).found
+            found
+            for config in configs
+            for found in statuses(config, open_transport(self._role, config.connection)).found
         ]
 
     def pause(self, name: str, *, queue: str = "default", by: str = "") -> bool:

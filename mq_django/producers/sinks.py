@@ -20,8 +20,8 @@ from mq_django.errors import InvalidMessage, NotReplicated, OutboxRequired
 from mq_django.middleware import Publish, PublishCall, publishing_chain
 from mq_django.signals import message_published, send_signal
 from mq_django.transport import test_mode
-from mq_django.transport.connections import clients_closed, open_wire
-from mq_django.transport.sessions import REPLICA_MS, ReplicaWire, Wire
+from mq_django.transport.connections import clients_closed, open_transport
+from mq_django.transport.sessions import REPLICA_MS, ReplicaTransport, Transport
 
 OUTBOX_REQUIRED = (
     "A handler with @exactly_once publishes through the outbox of its database {using!r}, and this is not possible "
@@ -173,7 +173,7 @@ StoreT = TypeVar("StoreT", bound=Publisher)
 class RedisSink(Generic[StoreT]):
     """Writes to Redis at once, and sends the signal `message_published`."""
 
-    def __init__(self, sender: type, open_store: Callable[[Wire], StoreT], config: DeliveryOptions) -> None:
+    def __init__(self, sender: type, open_store: Callable[[Transport], StoreT], config: DeliveryOptions) -> None:
         self._sender = sender
         self._open_store = open_store
         self._connection = config.connection
@@ -182,7 +182,7 @@ class RedisSink(Generic[StoreT]):
         self._waits = config.durability == "replica" and not test_mode.is_on()
         self._store: StoreT | None = None
         #: Publishes and waits for a replica.
-        self._durable: tuple[StoreT, ReplicaWire] | None = None
+        self._durable: tuple[StoreT, ReplicaTransport] | None = None
         clients_closed.connect(self._forget)
 
     @property
@@ -190,7 +190,7 @@ class RedisSink(Generic[StoreT]):
         """Return the store. It is opened at the first use, and again when the client was closed."""
         store = self._store
         if store is None:
-            self._store = store = self._open_store(open_wire("produce", self._connection))
+            self._store = store = self._open_store(open_transport("produce", self._connection))
         return store
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
@@ -206,13 +206,13 @@ class RedisSink(Generic[StoreT]):
             return ids
         durable = self._durable
         if durable is None:
-            wire = ReplicaWire(open_wire("produce", self._connection))
-            self._durable = durable = (self._open_store(wire), wire)
-        store, wire = durable
-        wire.begin()
+            transport = ReplicaTransport(open_transport("produce", self._connection))
+            self._durable = durable = (self._open_store(transport), transport)
+        store, transport = durable
+        transport.begin()
         ids = store.publish(batch)
         self._announce(batch, ids)
-        if not wire.is_confirmed():
+        if not transport.is_confirmed():
             error = NotReplicated(NOT_REPLICATED.format(where=self._where, ms=REPLICA_MS))
             error.message_ids = tuple(message_id for message_id in ids if message_id is not None)
             raise error

@@ -30,7 +30,7 @@ from mq_django.registry import find, start_of
 from mq_django.stores import open_log
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.topic_stats import GroupStats
-from mq_django.transport.connections import Role, open_wire
+from mq_django.transport.connections import Role, open_transport
 
 # The public status of a topic's group, returned by `Topic.groups()` and `Group.status()`.
 
@@ -323,7 +323,7 @@ class Topic:
         return [group_status(group) for group in self._log("inspect").groups()]
 
     def _log(self, role: Role) -> Log | PartitionedLog:
-        return open_log(self.config, open_wire(role, self.config.connection))
+        return open_log(self.config, open_transport(role, self.config.connection))
 
 
 class Group:
@@ -441,7 +441,7 @@ class Group:
         return replay(self._log("produce").read(since, until), self.config, handler, dry=dry, repeat=repeat)
 
     def _log(self, role: Role) -> Log | PartitionedLog:
-        return open_log(self.topic.config, open_wire(role, self.topic.config.connection))
+        return open_log(self.topic.config, open_transport(role, self.topic.config.connection))
 
 
 class Topics(ByName[Topic]):

@@ -20,7 +20,7 @@ from mq_django.producers.workflow_steps import RunFailure, StepCourier, advance,
 from mq_django.signals import send_signal
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import BATCH, KEPT_MS, Advanced, Event, LeftWork, Start, StepState, WorkflowHome
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Argument
 
 # What an operator can do with runs of workflows.
@@ -186,13 +186,13 @@ def _redrive(run_id: str, queues: dict[StepState, str]) -> set[int]:
     redriven: set[int] = set()
     for queue, numbers in by_queue.items():
         config = get_config().queue(queue)
-        wire = open_wire("produce", config.connection)
-        letters, ids = open_dead_letters(config, wire), list(numbers)
+        transport = open_transport("produce", config.connection)
+        letters, ids = open_dead_letters(config, transport), list(numbers)
         entries = {known: entry for known, entry in zip(ids, letters.find(ids), strict=True) if entry}
         words = letters.redrive(list(entries.values())) if entries else []
         redriven |= {numbers[known] for known, word in zip(entries, words, strict=True) if word == "REDRIVEN"}
         # Also of those without a dead letter: another one may have redriven it, and the run does not know that yet.
-        StepCourier(config, wire).deliver(ids)
+        StepCourier(config, transport).deliver(ids)
     return redriven
 
 

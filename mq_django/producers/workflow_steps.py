@@ -19,11 +19,11 @@ from mq_django.errors import DecodeError, MQError, WrongKeyType
 from mq_django.producers.queues import Queue, check_partitions, queues
 from mq_django.producers.sinks import announce
 from mq_django.stores.dead_letters import open_dead_letters
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.workflow_home import BATCH, Advanced, Event, Note, Start, StepNotes, WorkflowHome
-from mq_django.transport.connections import open_wire
-from mq_django.transport.sessions import Wire
+from mq_django.transport.connections import open_transport
+from mq_django.transport.sessions import Transport
 
 # Which step of a run has failed, with its arguments and its error.
 
@@ -77,7 +77,7 @@ def failure_of(home: WorkflowHome, run_id: str, *, is_past: bool = False) -> Run
 def _error_of(fields: Mapping[str, Any], message_id: str) -> str:
     """Return the error of a step's dead letter; "" if there is none."""
     config = get_config().queue(fields["queue"]).place_of(key=fields.get("key"), message_id=message_id)
-    letters = open_dead_letters(config, open_wire("produce", config.connection))
+    letters = open_dead_letters(config, open_transport("produce", config.connection))
     (entry,) = letters.find([message_id])
     found = letters.traits(limit=1, first=entry, last=entry) if entry else []
     return found[0].error if found else ""
@@ -97,7 +97,7 @@ STARTS_AT_ONCE = 100
 
 def open_home(run_id: str) -> WorkflowHome:
     """Return the home of a run, on the server of the project."""
-    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_wire("produce", ""))
+    return WorkflowHome(WorkflowKeys(get_config().namespace, run_id[0]), open_transport("produce", ""))
 
 
 def open_homes() -> list[WorkflowHome]:
@@ -157,7 +157,7 @@ def _publish(name: str, pairs: Sequence[tuple[Start, Publication]]) -> Iterator[
     """Publish to one queue or partition, and yield the entries of the starts; those after a full batch are left out."""
     config = get_config().queue(name)
     check_partitions(config)
-    store = StreamStore(config, wire_of(config, open_wire("produce", config.connection)))
+    store = StreamStore(config, transport_of(config, open_transport("produce", config.connection)))
     for at in range(0, len(pairs), STARTS_AT_ONCE):
         batch = pairs[at : at + STARTS_AT_ONCE]
         done = store.start([made for _, made in batch])
@@ -215,8 +215,8 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
 class StepCourier:
     """Delivers the notes of one queue. Whoever delivers a note a second time changes nothing."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        self._notes = StepNotes(config.keys, wire)
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
+        self._notes = StepNotes(config.keys, transport)
 
     def deliver(self, message_ids: Sequence[str]) -> None:
         """Deliver the notes about these messages."""

@@ -28,16 +28,16 @@ from mq_django.stores.base import QueueAccess, Store
 from mq_django.stores.line_store import LineStore
 from mq_django.stores.log import Log, PartitionedLog
 from mq_django.stores.members import Members
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.partitioned_store import PartitionedStore, Publishes
 from mq_django.stores.rsmq_store import RsmqMembers, RsmqStore
 from mq_django.stores.stream_store import StreamStore
 from mq_django.stores.topic_store import TopicStore
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Transport
 
 
-def open_store(config: QueueConfig, wire: Wire) -> Store:
-    """Return the store of a queue, of a partition, or of a group of a topic, that uses `wire`.
+def open_store(config: QueueConfig, transport: Transport) -> Store:
+    """Return the store of a queue, of a partition, or of a group of a topic, that uses `transport`.
 
     Raises:
         NotSupported: the queue has partitions: each of them has a store.
@@ -45,41 +45,43 @@ def open_store(config: QueueConfig, wire: Wire) -> Store:
     if config.parts:
         raise NotSupported(f"Queue {config.name!r} has partitions: name one of them, such as {config.parts[0].name!r}")
     if isinstance(config, RsmqConfig):
-        return RsmqStore(config, wire)
-    wire = wire_of(config, wire)
+        return RsmqStore(config, transport)
+    transport = transport_of(config, transport)
     if isinstance(config, GroupConfig):
-        return TopicStore(config, wire, start=start_of(config.public_name))
-    return LineStore(config, wire) if config.limits else StreamStore(config, wire)
+        return TopicStore(config, transport, start=start_of(config.public_name))
+    return LineStore(config, transport) if config.limits else StreamStore(config, transport)
 
 
-def open_access(config: QueueConfig, wire: Wire, *, key: str | None = None) -> QueueAccess:
+def open_access(config: QueueConfig, transport: Transport, *, key: str | None = None) -> QueueAccess:
     """Return what producers use of a queue, or of its partition for a key."""
     if not config.parts:
-        return open_store(config, wire)
+        return open_store(config, transport)
     if key is not None:
         place = config.place_of(key=key)
-        return open_store(place, wire)
-    return PartitionedStore(config, {part.name: open_store(part, wire) for part in config.parts}, wire)
+        return open_store(place, transport)
+    return PartitionedStore(config, {part.name: open_store(part, transport) for part in config.parts}, transport)
 
 
-def open_log(config: TopicConfig, wire: Wire) -> Log | PartitionedLog:
+def open_log(config: TopicConfig, transport: Transport) -> Log | PartitionedLog:
     """Return the log of a topic or of one of its partitions, or the logs of all partitions as one."""
     if not config.parts:
-        return Log(config, wire_of(config, wire))
-    return PartitionedLog(config, {part.name: Log(part, wire_of(part, wire)) for part in config.parts}, wire)
+        return Log(config, transport_of(config, transport))
+    return PartitionedLog(
+        config, {part.name: Log(part, transport_of(part, transport)) for part in config.parts}, transport
+    )
 
 
-def open_publisher(place: DeliveryOptions, wire: Wire) -> Publishes:
+def open_publisher(place: DeliveryOptions, transport: Transport) -> Publishes:
     """Return what publishes to a queue, a topic or one of their partitions."""
     if isinstance(place, TopicConfig):
-        return open_log(place, wire)
+        return open_log(place, transport)
     assert isinstance(place, QueueConfig)
-    return open_store(place, wire)
+    return open_store(place, transport)
 
 
-def open_members(config: QueueConfig, wire: Wire) -> Members:
+def open_members(config: QueueConfig, transport: Transport) -> Members:
     """Return the members of a queue: its consumers and their supervisors."""
-    return RsmqMembers(config, wire) if isinstance(config, RsmqConfig) else Members(config, wire)
+    return RsmqMembers(config, transport) if isinstance(config, RsmqConfig) else Members(config, transport)
 
 
 __all__ = ["open_access", "open_log", "open_members", "open_publisher", "open_store"]

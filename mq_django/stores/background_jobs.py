@@ -14,10 +14,10 @@ from mq_django.core import rsmq_format
 from mq_django.core.filters import NOTHING, Filter
 from mq_django.core.jsontext import dumps, loads
 from mq_django.core.keys import READY, RsmqKeys
+from mq_django.core.message_format import decode_body, decode_entry, entry_ms, message_of
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import score, whole
 from mq_django.core.texts import line
-from mq_django.core.wire import decode_body, decode_entry, entry_ms, message_of
 from mq_django.errors import DecodeError, InvalidFilter, UnknownQueue
 from mq_django.stores.dead_letters import (
     BATCH,
@@ -33,7 +33,7 @@ from mq_django.stores.moving import Mover
 from mq_django.stores.outbox_marks import note_ended
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 # Scan the ready or waiting messages of a queue and delete those that match: what a background job does in a step.
 #
@@ -78,14 +78,14 @@ class Cursor(NamedTuple):
 class SortedSet:
     """A sorted set of waiting messages."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, key: str) -> None:
-        self._queue, self._keys, self._wire, self._key = config.name, config.keys, wire, key
+    def __init__(self, config: QueueConfig, transport: Transport, key: str) -> None:
+        self._queue, self._keys, self._transport, self._key = config.name, config.keys, transport, key
 
     def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
         """Return about `count` messages, and the next cursor: empty at the end."""
         args: list[Argument] = [cursor if cursor.isdecimal() else "0", count, MAX_BODY]
         command = scripts.command("waiting_scan", keys=[self._key, self._keys.waiting], args=args)
-        after, *flat = reply_or_raise(self._wire.trip([command])[0])
+        after, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         found = [self._found(member, body) for member, body in zip(flat[::3], flat[2::3], strict=True)]
         return found, "" if after == b"0" else after.decode()
 
@@ -94,7 +94,7 @@ class SortedSet:
         keys = self._keys
         index = [keys.waiting, keys.unique, keys.claims, keys.jobs, keys.step_notes]
         key_names = [self._key, *index, keys.permits, keys.next_checks]
-        return _words(self._wire, "waiting_delete", key_names, [*step, *members])
+        return _words(self._transport, "waiting_delete", key_names, [*step, *members])
 
     def _found(self, member: bytes, body: bytes | int) -> FoundMessage:
         message_id = member.decode(errors="backslashreplace")
@@ -105,7 +105,7 @@ class SortedSet:
         return FoundMessage(member, found.id, found.name, found.key, found.published_ms)
 
     def _body(self, member: bytes) -> bytes:
-        body: bytes | None = reply_or_raise(self._wire.trip([("HGET", self._keys.waiting, member)])[0])
+        body: bytes | None = reply_or_raise(self._transport.pipeline([("HGET", self._keys.waiting, member)])[0])
         return body or b""
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
@@ -117,15 +117,15 @@ class RsmqPlace(SortedSet):
 
     _keys: RsmqKeys
 
-    def __init__(self, config: RsmqConfig, wire: Wire, place: JobPlace) -> None:
-        super().__init__(config, wire, config.keys.zset)
+    def __init__(self, config: RsmqConfig, transport: Transport, place: JobPlace) -> None:
+        super().__init__(config, transport, config.keys.zset)
         self._place = place
 
     def delete(self, members: Sequence[bytes], step: JobStep) -> list[str]:
         """See SortedSet.delete()."""
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.notes, keys.unhandled, keys.retried, keys.jobs]
-        return _words(self._wire, "rsmq_delete_found", key_names, [*step, *members])
+        return _words(self._transport, "rsmq_delete_found", key_names, [*step, *members])
 
     def _decoded(self, member: bytes, body: bytes) -> Message:
         found = rsmq_format.decode(
@@ -139,14 +139,14 @@ class RsmqPlace(SortedSet):
 class ReadyStream:
     """The undelivered messages of a stream."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, key: str) -> None:
-        self._queue, self._keys, self._wire, self._key = config.name, config.keys, wire, key
+    def __init__(self, config: QueueConfig, transport: Transport, key: str) -> None:
+        self._queue, self._keys, self._transport, self._key = config.name, config.keys, transport, key
 
     def scan(self, cursor: str, count: int) -> tuple[list[FoundMessage], str]:
         """See SortedSet.scan()."""
         args: list[Argument] = [self._keys.group, cursor, count, MAX_BODY]
         command = scripts.command("entries_ready", keys=[self._key], args=args)
-        more, *flat = reply_or_raise(self._wire.trip([command])[0])
+        more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         found = [self._found(entry, fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
         return found, found[-1].member.decode() if more or len(found) >= count else ""
 
@@ -155,7 +155,7 @@ class ReadyStream:
         keys = self._keys
         args: list[Argument] = [*step, keys.group, *members]
         key_names = [self._key, keys.claims, keys.jobs, keys.step_notes, keys.permits, keys.next_checks]
-        return _words(self._wire, "stream_delete", key_names, args)
+        return _words(self._transport, "stream_delete", key_names, args)
 
     def _found(self, entry: bytes, flat: list[Any]) -> FoundMessage:
         is_cut = any(isinstance(value, int) for value in flat[1::2])
@@ -172,10 +172,10 @@ Source = SortedSet | ReadyStream
 
 
 def scan_place(
-    config: QueueConfig, wire: Wire, place: JobPlace, cursor: Cursor, count: int
+    config: QueueConfig, transport: Transport, place: JobPlace, cursor: Cursor, count: int
 ) -> tuple[Source, list[FoundMessage], Cursor] | None:
     """Return a source of messages of a place, about `count` messages of it, and the next cursor; None at the end."""
-    sources = [*_sources(config, wire, place)]
+    sources = [*_sources(config, transport, place)]
     if cursor.source >= len(sources):
         return None
     source = sources[cursor.source]
@@ -183,30 +183,32 @@ def scan_place(
     return source, found, Cursor(cursor.source, inner) if inner else Cursor(cursor.source + 1)
 
 
-def _sources(config: QueueConfig, wire: Wire, place: JobPlace) -> Iterator[Source]:
+def _sources(config: QueueConfig, transport: Transport, place: JobPlace) -> Iterator[Source]:
     keys = config.keys
     if isinstance(config, RsmqConfig):
-        yield RsmqPlace(config, wire, place)
+        yield RsmqPlace(config, transport, place)
     elif place == "ready":
-        yield SortedSet(config, wire, keys.priority)
-        yield ReadyStream(config, wire, keys.urgent)
-        yield ReadyStream(config, wire, keys.ready)
+        yield SortedSet(config, transport, keys.priority)
+        yield ReadyStream(config, transport, keys.urgent)
+        yield ReadyStream(config, transport, keys.ready)
     else:
-        yield SortedSet(config, wire, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[place])
+        yield SortedSet(
+            config, transport, {"delayed": keys.due, "unhandled": keys.unhandled, "parked": keys.parked}[place]
+        )
 
 
 def delete_found(
-    config: QueueConfig, wire: Wire, source: Source, found: Sequence[FoundMessage], step: JobStep
+    config: QueueConfig, transport: Transport, source: Source, found: Sequence[FoundMessage], step: JobStep
 ) -> list[str]:
     """Delete messages that a scan has found, and return the ids of those that were still there."""
     words = source.delete([message.member for message in found], step)
     deleted = [message.id for message, word in zip(found, words, strict=False) if word == "DELETED"]
-    note_ended(wire, config, deleted)
+    note_ended(transport, config, deleted)
     return deleted
 
 
-def _words(wire: Wire, script: str, keys: list[str], args: list[Argument]) -> list[str]:
-    reply = reply_or_raise(wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+def _words(transport: Transport, script: str, keys: list[str], args: list[Argument]) -> list[str]:
+    reply = reply_or_raise(transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
     return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
@@ -281,10 +283,10 @@ class BackgroundJob:
 class BackgroundJobs:
     """The jobs of one queue."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
-        self._letters = open_dead_letters(config, wire)
-        self._wire = wire
+        self._letters = open_dead_letters(config, transport)
+        self._transport = transport
 
     def begin(self, order: JobOrder, *, total: int, rate: int = 0) -> bool:
         """Start a job; False: another one on messages of the place is running.
@@ -301,13 +303,15 @@ class BackgroundJobs:
 
     def look(self) -> dict[JobPlace, BackgroundJob]:
         """Return the job of each place that is running, or the last one until a week after the last of all."""
-        (reply,) = self._wire.trip([("HGETALL", self._config.keys.jobs)])
+        (reply,) = self._transport.pipeline([("HGETALL", self._config.keys.jobs)])
         return jobs_of(reply_or_raise(reply))
 
     def running(self) -> list[JobPlace]:
         """Return the places on which a job is running, also one that cannot be read."""
         places = get_args(JobPlace)
-        (reply,) = self._wire.trip([("HMGET", self._config.keys.jobs, *(f"{place}:state" for place in places))])
+        (reply,) = self._transport.pipeline(
+            [("HMGET", self._config.keys.jobs, *(f"{place}:state" for place in places))]
+        )
         return [place for place, state in zip(places, reply_or_raise(reply), strict=True) if state == b"running"]
 
     def cancel(self, place: JobPlace = "dead") -> bool:
@@ -355,7 +359,7 @@ class BackgroundJobs:
         except UnknownQueue:
             # This project has other settings than the one that started the job.
             raise _Over("cancelled") from None
-        mover = Mover(self._config, self._wire, target)
+        mover = Mover(self._config, self._transport, target)
         words, is_full = mover.write(chosen)
         if len(words) < len(chosen):
             if not words:
@@ -367,7 +371,7 @@ class BackgroundJobs:
     def _messages_step(self, job: BackgroundJob, worker: str) -> float:
         """Delete some messages; see _letters_step()."""
         order = job.order
-        read = scan_place(self._config, self._wire, order.place, Cursor.of(job.after), _limit(job, BATCH))
+        read = scan_place(self._config, self._transport, order.place, Cursor.of(job.after), _limit(job, BATCH))
         if read is None:
             raise _Over("finished")
         source, found, after = read
@@ -378,7 +382,11 @@ class BackgroundJobs:
             if (message.published_ms is None or message.published_ms < until_ms) and order.criteria.matches(message)
         ]
         delete_found(
-            self._config, self._wire, source, chosen, JobStep(worker, str(after), len(found), LEASE_MS, order.place)
+            self._config,
+            self._transport,
+            source,
+            chosen,
+            JobStep(worker, str(after), len(found), LEASE_MS, order.place),
         )
         return _pause(job, len(chosen))
 
@@ -387,7 +395,7 @@ class BackgroundJobs:
 
     def _run(self, script: str, args: list[Argument]) -> list[bytes] | bytes:
         command = scripts.command(script, keys=[self._config.keys.jobs], args=args)
-        reply: list[bytes] | bytes = reply_or_raise(self._wire.trip([command])[0])
+        reply: list[bytes] | bytes = reply_or_raise(self._transport.pipeline([command])[0])
         return reply
 
 

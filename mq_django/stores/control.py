@@ -13,19 +13,19 @@ from mq_django.core.messages import CancelResult
 from mq_django.core.numbers import LAST_MS, score, whole
 from mq_django.core.stacks import MAX_BYTES
 from mq_django.errors import DecodeError, StoreError
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 
 class Control:
     """Pauses and resumes one queue."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._keys = config.keys
-        self._wire = wire_of(config, wire)
+        self._transport = transport_of(config, transport)
 
     def pause(self, *, who: str = "", reason: str = "") -> bool:
         """Pause the queue, and return whether it was running before. After 100 ms no handler starts.
@@ -35,12 +35,12 @@ class Control:
         Deliveries that have not started by then return to the queue; no attempt is counted. A supervisor that is not
         subscribed at this moment notices the pause when it polls, up to a second later.
         """
-        (reply,) = self._wire.trip([pause_command(self._keys, who=who, reason=reason)])
+        (reply,) = self._transport.pipeline([pause_command(self._keys, who=who, reason=reason)])
         return changed(reply)
 
     def resume(self) -> bool:
         """Resume the queue, and return whether it was paused before."""
-        (reply,) = self._wire.trip([resume_command(self._keys)])
+        (reply,) = self._transport.pipeline([resume_command(self._keys)])
         return changed(reply)
 
 
@@ -74,9 +74,9 @@ ASK_AGAIN = 1.0
 class OrderSwitch:
     """Lets one consumer wait until the queue has the order of its settings. See `lua/lines_begin.lua`."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
-        self._wire = wire
+        self._transport = transport
         #: When to ask again, by the monotonic clock; None: the queue has this order, as far as is known.
         self._ask_at: float | None = None
         #: Whether the log has a warning about consumers with the other setting.
@@ -95,7 +95,7 @@ class OrderSwitch:
         key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups, keys.permits]
         hold = ordered and self._config.on_dead_letter == "hold"
         args = [keys.group, "1" if ordered else "0", "1" if hold else "0"]
-        reply = reply_or_raise(self._wire.trip([scripts.command("lines_begin", keys=key_names, args=args)])[0])
+        reply = reply_or_raise(self._transport.pipeline([scripts.command("lines_begin", keys=key_names, args=args)])[0])
         if reply == b"BEGUN":
             self._ask_at, self._has_warned = None, False
             return
@@ -130,9 +130,9 @@ class ProblemNote:
 class ProblemNotes:
     """The noted problems of one queue."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._key = config.keys.control
-        self._wire = wire
+        self._transport = transport
 
     def write(self, seen: Collection[ProblemNote], *, begun: Collection[str], ended: Collection[str]) -> set[str]:
         """Write what was seen; return the kinds that this call has announced as begun, or withdrawn as ended."""
@@ -140,20 +140,22 @@ class ProblemNotes:
         commands += [("HDEL", self._key, SEEN + kind) for kind in ended]
         commands += [("HSETNX", self._key, ANNOUNCED + kind, 1) for kind in begun]
         commands += [("HDEL", self._key, ANNOUNCED + kind) for kind in ended]
-        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)] if commands else []
+        replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)] if commands else []
         changed = replies[len(seen) + len(ended) :]
         return {kind for kind, is_ours in zip((*begun, *ended), changed, strict=True) if is_ours}
 
 
-def claim_looks(configs: Sequence[QueueConfig], wires: Sequence[Wire], seconds: float) -> list[bool | StoreError]:
+def claim_looks(
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], seconds: float
+) -> list[bool | StoreError]:
     """Claim the next look at queues: return True for one caller within `seconds`, by queue."""
     args = [round(seconds * 1000)]
-    trips = [[scripts.command("topic_claim_check", keys=[config.keys.control], args=args)] for config in configs]
-    return list(map(_is_claimed, fan_out(wires, trips)))
+    pipelines = [[scripts.command("topic_claim_check", keys=[config.keys.control], args=args)] for config in configs]
+    return list(map(_is_claimed, fan_out(transports, pipelines)))
 
 
 def read_notes(
-    configs: Sequence[QueueConfig], wires: Sequence[Wire], kinds: Sequence[str]
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], kinds: Sequence[str]
 ) -> list[list[ProblemNote] | StoreError]:
     """Return the noted problems of queues; an error for a queue that cannot be read."""
     fields = [*(SEEN + kind for kind in kinds), *(ANNOUNCED + kind for kind in kinds)]
@@ -164,7 +166,7 @@ def read_notes(
         each = zip(kinds, values[: len(kinds)], values[len(kinds) :], strict=True)
         return [note for kind, seen, announced in each if (note := _note(kind, seen, announced=announced is not None))]
 
-    return list(map(read, fan_out(wires, [[("HMGET", config.keys.control, *fields)] for config in configs])))
+    return list(map(read, fan_out(transports, [[("HMGET", config.keys.control, *fields)] for config in configs])))
 
 
 @readable
@@ -220,21 +222,21 @@ def _number(found: Mapping[str, Any], name: str) -> float | None:
 class CancelRequests:
     """The requests of one queue. Each is kept for a day, or until its message is cancelled or redriven."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def ask(self, id_or_unique: str | bytes, *, force: bool) -> CancelResult:
         """Ask the consumers to cancel a message, by its id or by `u:` + a unique key that it claims."""
         keys = self._keys
         key_names = [keys.cancels, keys.claims, keys.consumers]
         command = scripts.command("cancels_ask", keys=key_names, args=[id_or_unique, "1" if force else "", keys.wake])
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         return CancelResult.ASKED if reply == b"ASKED" else CancelResult.NOT_WAITING
 
     def read(self) -> Mapping[str, bool]:
         """Return the ids, each with whether its process may be replaced."""
-        (reply,) = self._wire.trip([("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES")])
+        (reply,) = self._transport.pipeline([("ZRANGE", self._keys.cancels, 0, -1, "WITHSCORES")])
         flat = reply_or_raise(reply)
         return {
             known.decode(errors="replace"): (score(at) or 0.0) % 1 > 0
@@ -243,7 +245,7 @@ class CancelRequests:
 
     def has(self, message_id: str) -> bool:
         """Return whether there is a request for a message. One that was redriven since has none."""
-        return reply_or_raise(self._wire.trip([("ZSCORE", self._keys.cancels, message_id)])[0]) is not None
+        return reply_or_raise(self._transport.pipeline([("ZSCORE", self._keys.cancels, message_id)])[0]) is not None
 
 
 # Requests for the stacks of what a consumer runs, and its answers. Both keys have a TTL, and exist only when used.
@@ -261,10 +263,10 @@ class StackRequests:
     operators who ask at once get the same one.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self.queue = config.name
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def ask(self, consumer: str) -> int | None:
         """Ask a consumer of the queue, and return the time of the request in ms since 1970; None if it is gone.
@@ -275,7 +277,7 @@ class StackRequests:
         keys = self._keys
         args: list[scripts.Argument] = [consumer, KEPT_MS, keys.wake]
         command = scripts.command("stacks_ask", keys=[keys.stacks, keys.consumers], args=args)
-        return whole(reply_or_raise(self._wire.trip([command])[0]), LAST_MS)
+        return whole(reply_or_raise(self._transport.pipeline([command])[0]), LAST_MS)
 
     def asked(self, consumer: str) -> int | None:
         """Return the time of the latest request to a consumer; None without one.
@@ -283,7 +285,7 @@ class StackRequests:
         Raises:
             StoreError: Redis cannot be reached, or refuses.
         """
-        return whole(reply_or_raise(self._wire.trip([("HGET", self._keys.stacks, consumer)])[0]), LAST_MS)
+        return whole(reply_or_raise(self._transport.pipeline([("HGET", self._keys.stacks, consumer)])[0]), LAST_MS)
 
     def answer(self, consumer: str, asked: int, text: bytes) -> None:
         """Answer the requests to a consumer up to a time.
@@ -292,7 +294,7 @@ class StackRequests:
             StoreError: Redis cannot be reached, or refuses.
         """
         key = self._keys.stacks_of(consumer)
-        reply_or_raise(self._wire.trip([("SET", key, b"%d\n%b" % (asked, text), "PX", KEPT_MS)])[0])
+        reply_or_raise(self._transport.pipeline([("SET", key, b"%d\n%b" % (asked, text), "PX", KEPT_MS)])[0])
 
     def read(self, consumer: str, asked: int) -> bytes | None:
         """Return the text of the answer to a request, or to a later one; None while there is none.
@@ -302,9 +304,9 @@ class StackRequests:
         """
         key = self._keys.stacks_of(consumer)
         # Only its beginning, because the answer to an earlier request may be large, and is looked at several times.
-        if _answered(self._wire.trip([("GETRANGE", key, 0, _HEAD - 1)])[0]) < asked:
+        if _answered(self._transport.pipeline([("GETRANGE", key, 0, _HEAD - 1)])[0]) < asked:
             return None
-        (found,) = self._wire.trip([("GETRANGE", key, 0, _HEAD + MAX_BYTES)])
+        (found,) = self._transport.pipeline([("GETRANGE", key, 0, _HEAD + MAX_BYTES)])
         return found.partition(b"\n")[2] if _answered(found) >= asked else None
 
 

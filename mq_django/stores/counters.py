@@ -14,7 +14,7 @@ from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 #: Histogram buckets. Bucket n has the handling times below 100 * 2**n microseconds, or the latencies (from ready to the
 #: handler's start) below 2**n milliseconds. The last one has all longer ones: from 7 minutes, and from 70.
@@ -176,7 +176,7 @@ Totals = Mapping[str, int]
 
 
 def read_totals(
-    keys: Sequence[QueueKeys | TopicKeys], wires: Sequence[Wire], *, now_ms: int
+    keys: Sequence[QueueKeys | TopicKeys], transports: Sequence[Transport], *, now_ms: int
 ) -> list[Totals | StoreError]:
     """Return the totals of queues and topics since their counters are kept; an error for one that cannot be read.
 
@@ -185,7 +185,7 @@ def read_totals(
     clock is more than an hour late may be missing.
 
     Args:
-        keys: their keys, each with its wire.
+        keys: their keys, each with its transport.
         now_ms: the time of the servers, in ms since 1970.
     """
     today = now_ms // 86_400_000
@@ -195,8 +195,8 @@ def read_totals(
     for _ in range(2 * KEPT // DAYS):
         if not days:
             break
-        trips = [[_command(keys[place], day, today - KEPT)] for place, day in days.items()]
-        replies = fan_out([wires[place] for place in days], trips)
+        pipelines = [[_command(keys[place], day, today - KEPT)] for place, day in days.items()]
+        replies = fan_out([transports[place] for place in days], pipelines)
         behind = {}
         for place, (reply,) in zip(days, replies, strict=True):
             read = _read(reply)

@@ -9,18 +9,18 @@ from mq_django.core import clock, rsmq_format
 from mq_django.core.jsontext import dumps
 from mq_django.core.keys import READY as READY_STREAM
 from mq_django.core.keys import RsmqKeys
+from mq_django.core.message_format import decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.core.publication import Publication
 from mq_django.core.retries import FAILED, MAX_DATA, MAX_TRACEBACK, READY, Attempt, with_attempt
-from mq_django.core.wire import decode_entry, encode_entry, entry_ms, moment, moment_ms
 from mq_django.errors import DecodeError, MessageTooLarge
 from mq_django.stores.base import Settlement
 from mq_django.stores.outbox_marks import note_rows
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 # The fields of a stream's entry as scripts return them, with long values replaced by their length.
 
@@ -151,10 +151,10 @@ def is_entry(text: str) -> bool:
 class DeadLetters:
     """The dead-letter queue of one queue."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
         self._keys = config.keys
-        self._wire = wire_of(config, wire)
+        self._transport = transport_of(config, transport)
 
     def read(
         self,
@@ -172,7 +172,7 @@ class DeadLetters:
         while True:
             args: list[Argument] = [order, begins, ends, limit - len(found), max_bytes, which]
             command = scripts.command("dead_list", keys=[self._keys.dead], args=args)
-            total, more, *flat = reply_or_raise(self._wire.trip([command])[0])
+            total, more, *flat = reply_or_raise(self._transport.pipeline([command])[0])
             found += [(entry.decode(), fields_of(each)) for entry, each in zip(flat[::2], flat[1::2], strict=True)]
             if not more:
                 return total, found
@@ -185,7 +185,7 @@ class DeadLetters:
 
     def find(self, message_ids: Sequence[str | bytes]) -> list[str | None]:
         """Return for each message id the entry of its dead letter, or None."""
-        (reply,) = self._wire.trip([("HMGET", self._keys.dead_ids, *message_ids)])
+        (reply,) = self._transport.pipeline([("HMGET", self._keys.dead_ids, *message_ids)])
         return [None if entry is None else entry.decode(errors="replace") for entry in reply_or_raise(reply)]
 
     def whole(self, entries: Sequence[str]) -> list[tuple[str, dict[bytes, bytes]]]:
@@ -193,7 +193,7 @@ class DeadLetters:
         commands: list[Command] = [("XRANGE", self._keys.dead, entry, entry) for entry in entries if is_entry(entry)]
         return [
             (found.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
-            for reply in (self._wire.trip(commands) if commands else [])
+            for reply in (self._transport.pipeline(commands) if commands else [])
             for found, flat in reply_or_raise(reply)
         ]
 
@@ -214,7 +214,7 @@ class DeadLetters:
         known = self._ids(entries) if self._config.keeps_rows else {}
         words = self._move("dead_delete", [keys.jobs, keys.permits, keys.next_checks], [*step, *entries])
         deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]
-        note_rows(self._wire, self._config, [known[entry] for entry in deleted if entry in known])
+        note_rows(self._transport, self._config, [known[entry] for entry in deleted if entry in known])
         return words
 
     def _ids(self, entries: Sequence[str]) -> dict[str, bytes]:
@@ -224,7 +224,7 @@ class DeadLetters:
             for entry in entries
             if is_entry(entry)
         ]
-        found = [reply_or_raise(reply)[2:] for reply in (self._wire.trip(commands) if commands else [])]
+        found = [reply_or_raise(reply)[2:] for reply in (self._transport.pipeline(commands) if commands else [])]
         values = {flat[0].decode(): fields_of(flat[1]).get(b"id") for flat in found if flat}
         return {entry: value for entry, value in values.items() if isinstance(value, bytes)}
 
@@ -239,7 +239,7 @@ class DeadLetters:
         known = self._ids([entry]) if self._config.keeps_rows else {}
         word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
         if word == "RESUBMITTED":
-            note_rows(self._wire, self._config, list(known.values()))
+            note_rows(self._transport, self._config, list(known.values()))
         return word
 
     def written(self, made: Publication) -> bytes:
@@ -255,7 +255,7 @@ class DeadLetters:
         command = scripts.command(
             script, keys=[keys.dead, keys.dead_ids, keys.dead_groups, *key_names], args=list(args)
         )
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         return [word.decode() for word in ([reply] if isinstance(reply, bytes) else reply)]
 
 
@@ -284,9 +284,9 @@ class RsmqDeadLetters(DeadLetters):
         return body
 
 
-def open_dead_letters(config: QueueConfig, wire: Wire) -> DeadLetters:
+def open_dead_letters(config: QueueConfig, transport: Transport) -> DeadLetters:
     """Return the dead letters of a queue."""
-    return RsmqDeadLetters(config, wire) if isinstance(config, RsmqConfig) else DeadLetters(config, wire)
+    return RsmqDeadLetters(config, transport) if isinstance(config, RsmqConfig) else DeadLetters(config, transport)
 
 
 def next_to(entry: str, otherwise: str) -> str:

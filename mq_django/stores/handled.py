@@ -23,7 +23,7 @@ from mq_django.core.retries import MAX_ERROR, read_line
 from mq_django.stores.base import Settlement
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: What became of a message.
 Ending = Literal["handled", "expired", "buried", "cancelled"]
@@ -139,10 +139,10 @@ class HandledTrim(NamedTuple):
 class MessageHistory:
     """The history of one queue."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self.config = config
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def trim(self) -> HandledTrim:
         """Remove the oldest messages beyond what HISTORY allows, a bounded number.
@@ -154,7 +154,7 @@ class MessageHistory:
         assert history is not None
         keys = [self._keys.handled, self._keys.handled_ids]
         command = scripts.command("handled_trim", keys=keys, args=[history.age_ms, history.count, TRIM])
-        removed, more = reply_or_raise(self._wire.trip([command])[0])
+        removed, more = reply_or_raise(self._transport.pipeline([command])[0])
         return HandledTrim(removed, bool(more))
 
     def look_command(self, message_id: str) -> Command:
@@ -167,7 +167,7 @@ class MessageHistory:
         Raises:
             StoreError: cannot reach Redis.
         """
-        entry = reply_or_raise(self._wire.trip([self.look_command(message_id)])[0])
+        entry = reply_or_raise(self._transport.pipeline([self.look_command(message_id)])[0])
         return self.get(entry.decode(errors="replace"), message_id) if entry else None
 
     def get(self, entry: str, message_id: str) -> HandledMessage | None:
@@ -217,7 +217,9 @@ class MessageHistory:
     def _page(self, first: str, last: str, count: int) -> list[tuple[str, list[Any]]]:
         """Return entries between two, the newest first."""
         args: list[Argument] = [first, last, "xrevrange", count, MAX_LINE]
-        flat = reply_or_raise(self._wire.trip([scripts.command("topic_page", keys=[self._keys.handled], args=args)])[0])
+        flat = reply_or_raise(
+            self._transport.pipeline([scripts.command("topic_page", keys=[self._keys.handled], args=args)])[0]
+        )
         return [(entry.decode(), fields) for entry, fields in zip(flat[::2], flat[1::2], strict=True)]
 
 

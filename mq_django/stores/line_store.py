@@ -15,12 +15,12 @@ from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.numbers import whole
 from mq_django.core.outcomes import HandBack
 from mq_django.stores.base import NOTHING, Also, Fetched, Settlement
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.settling import line_receipts
 from mq_django.stores.stream_store import StreamSource, StreamStore, Taken
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 #: Takes in a row that may put all messages into lines before take() returns, so that the consumer can check for a stop.
 ROUNDS = 20
@@ -39,10 +39,10 @@ class LineStore(StreamStore):
 
     _source: StreamSource
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         keys = config.keys
         receipts = [line_receipts(keys, stream, keeps_rows=config.keeps_rows) for stream in keys.streams()]
-        super().__init__(config, wire, StreamSource(config, wire, receipts))
+        super().__init__(config, transport, StreamSource(config, transport, receipts))
         self._limits = config.limits
         #: For each key with a weight: its hash, 1000 divided by the weight.
         self._weights = [word for key, weight in config.fair or () for word in (key_hash(key), f"{1000 / weight:.3f}")]
@@ -73,7 +73,7 @@ class LineStore(StreamStore):
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
-        (reply,) = self._wire.trip([self._fetch_command(consumer, count)])
+        (reply,) = self._transport.pipeline([self._fetch_command(consumer, count)])
         return self._admitted(consumer, reply, count)
 
     def settle_and_take(
@@ -105,7 +105,7 @@ class LineStore(StreamStore):
         if not (asked and self._limits.needs_tokens):
             return list(deliveries)
         commands = [("ZSCORE", self.keys.permits, f"{item.stream}-{item.entry.decode()}") for item in asked]
-        scores = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+        scores = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
         gone = [item for item, score in zip(asked, scores, strict=True) if score is None]
         if gone:
             self.settle(consumer, [Settlement(item, HandBack()) for item in gone])
@@ -116,7 +116,7 @@ class LineStore(StreamStore):
         """See Store.line_up()."""
         if self._limits.fair is None:
             return False
-        (reply,) = self._wire.trip([self._fetch_command(consumer, 0)])
+        (reply,) = self._transport.pipeline([self._fetch_command(consumer, 0)])
         word = [b""] if is_gone(reply) else reply_or_raise(reply)
         return bool(word[0] == b"LINED" and word[1])
 
@@ -133,7 +133,7 @@ class LineStore(StreamStore):
         # One name for all, because nothing is read for long: a consumer of its own would stay behind.
         who = ("XREADGROUP", "GROUP", "wake", "any", "COUNT", 1, "BLOCK", max(1, block_ms), "NOACK")
         streams = [keys.permit_wakeups] if self._full else [keys.permit_wakeups, keys.ready]
-        (reply,) = self._wire.trip([(*who, "STREAMS", *streams, *[">"] * len(streams))])
+        (reply,) = self._transport.pipeline([(*who, "STREAMS", *streams, *[">"] * len(streams))])
         if is_gone(reply):
             return False
         reply_or_raise(reply)
@@ -147,7 +147,7 @@ class LineStore(StreamStore):
             if found or not self._take_again or self.rest():
                 return found
             if left > 1:
-                (reply,) = self._wire.trip([self._fetch_command(consumer, count)])
+                (reply,) = self._transport.pipeline([self._fetch_command(consumer, count)])
         return []
 
     def _read_reply(self, reply: Any) -> Taken:
@@ -229,7 +229,7 @@ def look_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: i
     )
 
 
-def skip_head(config: QueueConfig, wire: Wire, key_hash: int, token: str) -> Skip:
+def skip_head(config: QueueConfig, transport: Transport, key_hash: int, token: str) -> Skip:
     """Let a key go on without the message of this token, and wake a consumer.
 
     Returns:
@@ -242,7 +242,7 @@ def skip_head(config: QueueConfig, wire: Wire, key_hash: int, token: str) -> Ski
     skip = scripts.command("lines_skip", keys=[keys.permits, keys.next_checks], args=[key_hash, token])
     key_names = [keys.limits, keys.next_checks, keys.permit_wakeups]
     wake = scripts.command("lines_wake", keys=key_names, args=[config.limits.concurrency or 0])
-    skipped, woken = (reply_or_raise(reply) for reply in wire_of(config, wire).trip([skip, wake]))
+    skipped, woken = (reply_or_raise(reply) for reply in transport_of(config, transport).pipeline([skip, wake]))
     del woken
     return _WORDS[skipped]
 
@@ -270,13 +270,13 @@ class Shares:
 
     Args:
         config: the queue.
-        wire: sends the commands.
+        transport: sends the commands.
         consumer: its name, unique for each connection that fetches.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire, consumer: str) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, consumer: str) -> None:
         self._config = config
-        self._wire = wire
+        self._transport = transport
         self._consumer = consumer
         self._turn = "0"
         #: Grants of the last share that were not used.
@@ -315,7 +315,7 @@ class Shares:
         command = scripts.command(
             "shares_ask", keys=[keys.limits, keys.shares], args=[*of_rate, most or 0, *of_consumer]
         )
-        given, wait, turn = reply_or_raise(self._wire.trip([command])[0])
+        given, wait, turn = reply_or_raise(self._transport.pipeline([command])[0])
         self._turn = turn.decode()
         self._known, self._since = held + given, time.monotonic()
         return Share(whole(given) or 0, None if wait < 0 else wait / 1e6)

@@ -8,18 +8,18 @@ from typing import NamedTuple
 from mq_django.conf import TopicConfig
 from mq_django.core.ids import token
 from mq_django.core.keys import LOG
+from mq_django.core.message_format import decode_entry, encode_entry
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.offsets import Offset, before, first, last, parse
 from mq_django.core.publication import Publication
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import decode_entry, encode_entry
 from mq_django.errors import StoreError, UnknownGroup
 from mq_django.stores.counters import slot
 from mq_django.stores.partitioned_store import PartitionedPublisher
 from mq_django.stores.topic_stats import GroupStats, count_between, group_names, groups_of
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 #: Entries counted before a seek, so that Redis can report the lag afterwards: takes less than half a second.
 MAX_READ = 1_000_000
@@ -45,10 +45,10 @@ class Trimmed(NamedTuple):
 class Log:
     """The log of one topic, or of one of its partitions."""
 
-    def __init__(self, config: TopicConfig, wire: Wire) -> None:
+    def __init__(self, config: TopicConfig, transport: Transport) -> None:
         self.config = config
         self.keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def publish(self, publications: Sequence[Publication]) -> list[str | None]:
         """Publish messages and return their ids; None for a repeated `once` message within the duplicate window."""
@@ -60,7 +60,7 @@ class Log:
             args += (message.id if options.once else "", message.name, len(fields), *fields)
         keys = [self.keys.log, self.keys.published, *where.keys]
         command = scripts.command("topic_publish", keys=keys, args=args)
-        words = reply_or_raise(self._wire.trip([command])[0])
+        words = reply_or_raise(self._transport.pipeline([command])[0])
         return [
             None if word == b"DUPLICATE" else message.id
             for word, (message, _, _) in zip(words, publications, strict=True)
@@ -74,7 +74,7 @@ class Log:
             keys=[self.keys.log, keys.ready, keys.control, self.keys.control],
             args=[group, before(start), "", token()],
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0])[0] != b"EXISTS")
+        return bool(reply_or_raise(self._transport.pipeline([command])[0])[0] != b"EXISTS")
 
     def seek(self, group: str, place: Offset) -> None:
         """Move a group: see move().
@@ -90,19 +90,21 @@ class Log:
         keys, after = self.keys.group(group), before(place)
         args = [group, after, *self._counted_up_to(after)]
         command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
-        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"MISSING")
+        return bool(reply_or_raise(self._transport.pipeline([command])[0]) != b"MISSING")
 
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """Remove a group with all its keys, and return whether it existed."""
         keys = [self.keys.log, *self.keys.group(group).all(now)]
         command = scripts.command("topic_unsubscribe", keys=keys, args=[group])
-        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"REMOVED")
+        return bool(reply_or_raise(self._transport.pipeline([command])[0]) == b"REMOVED")
 
     def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
         """Yield the entries of the log between two places, both included. They do not become pending."""
         begins, ends, name, id_end = first(since), last(until), self.config.public_name, self.config.id_end
         while True:
-            found = reply_or_raise(self._wire.trip([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0])
+            found = reply_or_raise(
+                self._transport.pipeline([("XRANGE", self.keys.log, begins, ends, "COUNT", batch)])[0]
+            )
             for entry, fields in found:
                 yield decode_entry(fields, queue=name, stream=LOG, entry=entry, id_end=id_end)
             if len(found) < batch:
@@ -112,11 +114,11 @@ class Log:
     def claim_check(self, seconds: float) -> bool:
         """Claim the next check of the groups: return True for one caller within `seconds`."""
         command = scripts.command("topic_claim_check", keys=[self.keys.control], args=[round(seconds * 1000)])
-        return bool(reply_or_raise(self._wire.trip([command])[0]))
+        return bool(reply_or_raise(self._transport.pipeline([command])[0]))
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
         """Return all groups with their lag and share of the retention; see topic_stats() for `at_most`."""
-        return groups_of(self.config, self._wire, at_most=at_most)
+        return groups_of(self.config, self._transport, at_most=at_most)
 
     def set_alarm(self, group: str, percent: int | None) -> str:
         """Set or clear a group's alarm. Returns RAISED, CLEARED, SAME, or MISSING when the group does not exist."""
@@ -125,12 +127,12 @@ class Log:
             keys=[self.keys.log, self.keys.group(group).control],
             args=[group, "" if percent is None else percent],
         )
-        return str(reply_or_raise(self._wire.trip([command])[0]).decode())
+        return str(reply_or_raise(self._transport.pipeline([command])[0]).decode())
 
     def recount(self) -> None:
         """Let the server count again what the groups have read, if it is another one than before."""
         command = scripts.command("topic_recount", keys=[self.keys.log, self.keys.control], args=[])
-        reply_or_raise(self._wire.trip([command])[0])
+        reply_or_raise(self._transport.pipeline([command])[0])
 
     def trim(self) -> Trimmed:
         """Remove the oldest entries beyond the retention: a bounded number, and none that is pending."""
@@ -142,19 +144,19 @@ class Log:
             keys=[self.keys.log, *(self.keys.group(name).control for name in names)],
             args=[*limits, *names],
         )
-        count, more, held, *lost = reply_or_raise(self._wire.trip([command])[0])
+        count, more, held, *lost = reply_or_raise(self._transport.pipeline([command])[0])
         pairs = zip(lost[::2], lost[1::2], strict=True)
         return Trimmed(count, bool(more), bool(held), {name.decode(): number for name, number in pairs})
 
     def _names(self) -> list[str]:
-        (found,) = group_names([self.config], [self._wire])
+        (found,) = group_names([self.config], [self._transport])
         if isinstance(found, StoreError):
             raise found
         return found[:MAX_COUNTED]
 
     def _counted_up_to(self, after: str) -> tuple[Argument, str]:
         """Return the number of entries up to one (`""` if unknown or not needed), and the first entry of the log."""
-        (reply,) = self._wire.trip([("XINFO", "STREAM", self.keys.log)])
+        (reply,) = self._transport.pipeline([("XINFO", "STREAM", self.keys.log)])
         if is_gone(reply):
             return "", "0-0"
         flat = reply_or_raise(reply)
@@ -162,7 +164,7 @@ class Log:
         begins = entry[0].decode() if entry else "0-0"
         if after in ("0", "$") or not entry:
             return "", begins
-        count, more = count_between(self.keys, self._wire, "0-0", after, at_most=MAX_READ)
+        count, more = count_between(self.keys, self._transport, "0-0", after, at_most=MAX_READ)
         return "" if more else count, begins
 
 
@@ -215,7 +217,7 @@ class PartitionedLog(PartitionedPublisher[TopicConfig, Log]):
 
     def groups(self, *, at_most: float = math.inf) -> Sequence[GroupStats]:
         """Return all groups, each with the sums of its partitions: see Log.groups()."""
-        return groups_of(self.config, self._wire, at_most=at_most)
+        return groups_of(self.config, self._transport, at_most=at_most)
 
     def set_alarm(self, group: str, percent: int | None) -> str:
         """See Log.set_alarm(): the first partition that has the group has its alarm."""

@@ -11,7 +11,7 @@ from mq_django.core.numbers import LAST_MS, whole
 from mq_django.errors import DecodeError
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Decodes any bytes without loss: other programs may give their consumers any name.
 _ANY = "surrogateescape"
@@ -74,14 +74,14 @@ def supervisor_of(announced: Mapping[str, Any]) -> str:
     return supervisor if isinstance(supervisor, str) else ""
 
 
-def is_consumer(wire: Wire, config: QueueConfig, name: str) -> bool:
+def is_consumer(transport: Transport, config: QueueConfig, name: str) -> bool:
     """Return whether a consumer is a member of a queue.
 
     Raises:
         StoreError: Redis cannot be reached, or refuses the command.
     """
     member = f"consumer:{name}".encode(errors="replace")
-    return bool(reply_or_raise(wire.trip([("HEXISTS", config.keys.consumers, member)])[0]))
+    return bool(reply_or_raise(transport.pipeline([("HEXISTS", config.keys.consumers, member)])[0]))
 
 
 def description(value: bytes) -> Mapping[str, Any]:
@@ -133,9 +133,9 @@ class Members:
     #: What consumers have read before this time is theirs no more, in seconds of the monotonic clock.
     held_since = 0.0
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def beat(
         self,
@@ -162,7 +162,7 @@ class Members:
         for name, announced in consumers.items():
             args += (f"consumer:{name}", dumps({**announced, "supervisor": supervisor}))
         command = scripts.command("members_heartbeat", keys=[keys.consumers, keys.control, *keys.streams()], args=args)
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"EVICTED":
             return None
         found, flat, unknown = reply
@@ -171,27 +171,27 @@ class Members:
     def keep_alive(self, supervisor: str) -> bool:
         """Send a heartbeat for a supervisor that has stopped, and return whether it had not been evicted."""
         keys = self._keys
-        generation = reply_or_raise(self._wire.trip([("HGET", keys.control, "generation")])[0]) or b"none"
+        generation = reply_or_raise(self._transport.pipeline([("HGET", keys.control, "generation")])[0]) or b"none"
         command = scripts.command(
             "members_heartbeat",
             keys=[keys.consumers, keys.control, *keys.streams()],
             args=[keys.group, supervisor, generation, token()],
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0]) != b"EVICTED")
+        return bool(reply_or_raise(self._transport.pipeline([command])[0]) != b"EVICTED")
 
     def evict(self, supervisor: str, count: int) -> bool:
         """Declare a supervisor dead if its counter is still `count` (-1: none); return whether this call evicted it."""
         command = scripts.command(
             "members_evict", keys=[self._keys.consumers], args=[supervisor, "" if count < 0 else count]
         )
-        return bool(reply_or_raise(self._wire.trip([command])[0]) == b"EVICTED")
+        return bool(reply_or_raise(self._transport.pipeline([command])[0]) == b"EVICTED")
 
     def claim(self, holder: str, new_owner: str) -> int:
         """Claim some of the deliveries that `holder` holds for `new_owner`; return the number, 0 when none is left."""
         keys = self._keys
         args: list[Argument] = [keys.group, holder.encode(errors=_ANY), new_owner, BATCH]
         command = scripts.command("members_claim", keys=keys.streams(), args=args)
-        return int(reply_or_raise(self._wire.trip([command])[0]))
+        return int(reply_or_raise(self._transport.pipeline([command])[0]))
 
     def ask(self, who: str, what: Literal["quiet", "stop"]) -> str:
         """Ask a consumer, or a supervisor with all its consumers, to go quiet or to stop at its next heartbeat.
@@ -200,7 +200,7 @@ class Members:
         """
         keys = self._keys
         command = scripts.command("members_ask", keys=[keys.consumers], args=[who, what, keys.wake])
-        return str(reply_or_raise(self._wire.trip([command])[0]).decode())
+        return str(reply_or_raise(self._transport.pipeline([command])[0]).decode())
 
     def leave(self, consumers: Iterable[str], *, supervisor: str = "") -> list[str]:
         """Remove consumers, and then the supervisor if given; return the consumers that remain with deliveries."""
@@ -210,4 +210,4 @@ class Members:
             keys=[keys.consumers, *keys.streams()],
             args=[keys.group, supervisor, *(name.encode(errors=_ANY) for name in consumers)],
         )
-        return [name.decode(errors=_ANY) for name in reply_or_raise(self._wire.trip([command])[0])]
+        return [name.decode(errors=_ANY) for name in reply_or_raise(self._transport.pipeline([command])[0])]

@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 from mq_django.conf import QueueConfig, RsmqConfig
 from mq_django.core import rsmq_format
+from mq_django.core.message_format import MAX_ENTRY_BYTES, encode_body
 from mq_django.core.messages import Delivery, Message
-from mq_django.core.wire import MAX_ENTRY_BYTES, encode_body
 from mq_django.errors import ConnectionLost, ConnectionRejected, ReadOnly, StoreError
 from mq_django.stores.dead_letters import NO_STEP, JobStep, buried, buried_history, open_dead_letters
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.stores.results import copy_results
 from mq_django.stores.rsmq_store import RsmqStore
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Dead letters that are read and written at a time, and the bytes after which a step ends: they pass through this
 #: process, and each may have a megabyte.
@@ -56,12 +56,12 @@ class _Arrival(NamedTuple):
 class Mover:
     """Moves dead letters from one queue to another."""
 
-    def __init__(self, source: QueueConfig, wire: Wire, target: QueueConfig) -> None:
+    def __init__(self, source: QueueConfig, transport: Transport, target: QueueConfig) -> None:
         self._source, self._target = source, target
-        self._wire = wire
-        self._letters = open_dead_letters(source, wire)
-        self._target_wire = open_wire("inspect", target.connection)
-        self._arrivals = _target_of(target, self._target_wire)
+        self._transport = transport
+        self._letters = open_dead_letters(source, transport)
+        self._target_transport = open_transport("inspect", target.connection)
+        self._arrivals = _target_of(target, self._target_transport)
         #: The keys of the results of tasks that were copied to the target.
         self._copied: list[str] = []
 
@@ -91,7 +91,7 @@ class Mover:
         """
         if self._copied:
             # Before the dead letters: a result that stays would hide the one of the target.
-            reply_or_raise(self._wire.trip([("DEL", *self._copied)])[0])
+            reply_or_raise(self._transport.pipeline([("DEL", *self._copied)])[0])
             self._copied.clear()
         gone = [entry for entry, word in zip(entries, words, strict=False) if word not in REFUSED]
         refused = sum(word in REFUSED for word in words)
@@ -99,7 +99,7 @@ class Mover:
         if replies == ["STOPPED"]:
             self._letters.delete([entry for entry, word in zip(entries, words, strict=False) if word in _THERE])
         elif refused and step != NO_STEP:
-            reply_or_raise(self._wire.trip([("HINCRBY", self._source.keys.jobs, "dead:refused", refused)])[0])
+            reply_or_raise(self._transport.pipeline([("HINCRBY", self._source.keys.jobs, "dead:refused", refused)])[0])
 
     def _written(self, entries: Sequence[str], found: Mapping[str, Mapping[bytes, bytes]]) -> Sequence[str]:
         """Write dead letters that were read, and return a word for each."""
@@ -141,14 +141,14 @@ class Mover:
         source, target = self._source, self._target
         if source.keeps_results and target.keeps_results and arrivals:
             ids = [arrival.message.id for arrival in arrivals]
-            self._copied += copy_results((source, self._wire), (target, self._target_wire), ids)
+            self._copied += copy_results((source, self._transport), (target, self._target_transport), ids)
 
 
 class _StreamTarget:
     """A queue in Redis streams."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        self._config, self._wire = config, wire
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
+        self._config, self._transport = config, transport
 
     def accept(self, arrivals: Sequence[_Arrival]) -> list[str]:
         """Write messages, and return a word for each; nothing for those after `FULL`."""
@@ -160,7 +160,7 @@ class _StreamTarget:
         keys = self._config.keys
         key_names = [keys.moved, keys.ready, keys.urgent, keys.waiting]
         command = scripts.command("stream_accept", keys=key_names, args=args)
-        words = iter(reply_or_raise(self._wire.trip([command])[0]))
+        words = iter(reply_or_raise(self._transport.pipeline([command])[0]))
         return [*_until_full("TOOLONG" if body is None else next(words).decode() for body in bodies)]
 
     def _body(self, arrival: _Arrival) -> bytes | None:
@@ -178,8 +178,8 @@ class _StreamTarget:
 class _RsmqTarget:
     """A queue in RSMQ's format, which has neither priorities nor unique keys."""
 
-    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
-        self._config, self._wire = config, wire
+    def __init__(self, config: RsmqConfig, transport: Transport) -> None:
+        self._config, self._transport = config, transport
 
     def accept(self, arrivals: Sequence[_Arrival]) -> list[str]:
         """See _StreamTarget.accept(). An id that RSMQ cannot have is replaced by a new one."""
@@ -192,15 +192,19 @@ class _RsmqTarget:
             args += (origin, own_id, rsmq_format.units(body.decode()), body, history)
         key_names = [keys.moved, keys.zset, keys.hash, keys.notes]
         command = scripts.command("rsmq_accept", keys=key_names, args=args)
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"NOQUEUE":
-            RsmqStore(config, self._wire).create_groups()
-            reply = reply_or_raise(self._wire.trip([command])[0])
+            RsmqStore(config, self._transport).create_groups()
+            reply = reply_or_raise(self._transport.pipeline([command])[0])
         return [word.decode() for word in reply]
 
 
-def _target_of(config: QueueConfig, wire: Wire) -> _StreamTarget | _RsmqTarget:
-    return _RsmqTarget(config, wire) if isinstance(config, RsmqConfig) else _StreamTarget(config, wire_of(config, wire))
+def _target_of(config: QueueConfig, transport: Transport) -> _StreamTarget | _RsmqTarget:
+    return (
+        _RsmqTarget(config, transport)
+        if isinstance(config, RsmqConfig)
+        else _StreamTarget(config, transport_of(config, transport))
+    )
 
 
 def _until_full(words: Iterator[str]) -> Iterator[str]:

@@ -12,11 +12,11 @@ from mq_django.core.numbers import whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import StoreError
 from mq_django.signals import message_cancelled, send_signal
-from mq_django.stores.partition_wire import PUBLISH
+from mq_django.stores.partition_transport import PUBLISH
 from mq_django.stores.results import end_cancelled
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: The most characters of a reason for which a row was refused.
 REASON = 300
@@ -64,9 +64,9 @@ class NotNext(Exception):
 class OutboxMarks:
     """The marks of one outbox in the slot of a place: of a queue, a topic or a partition."""
 
-    def __init__(self, place: DeliveryOptions, wire: Wire) -> None:
+    def __init__(self, place: DeliveryOptions, transport: Transport) -> None:
         self._key = place.keys.outbox
-        self._wire = wire
+        self._transport = transport
 
     def refuse(self, name: ClaimName, after: int, refused: Sequence[tuple[int, str]] = ()) -> Mark:
         """Note that rows are not published, with the reasons, and return the mark. Without any it is written again.
@@ -90,24 +90,24 @@ class OutboxMarks:
         return self._run("outbox_end", [*name])
 
     def _run(self, script: str, args: Sequence[Argument]) -> Mark:
-        (reply,) = self._wire.trip([scripts.command(script, keys=[self._key], args=args)])
+        (reply,) = self._transport.pipeline([scripts.command(script, keys=[self._key], args=args)])
         mark = mark_of(reply_or_raise(reply))
         if mark.word != "DONE":
             raise NotNext(mark)
         return mark
 
 
-class OutboxWire(Wire):
-    """The wire of a store that publishes the rows of claims: what it publishes is noted in the mark by the same script.
+class OutboxTransport(Transport):
+    """Sends what a store publishes of the rows of claims: the same script notes it in the mark.
 
     Args:
         place: the queue, topic or partition of the store.
-        wire: sends the commands.
+        transport: sends the commands.
     """
 
-    def __init__(self, place: DeliveryOptions, wire: Wire) -> None:
+    def __init__(self, place: DeliveryOptions, transport: Transport) -> None:
         self._key = place.keys.outbox
-        self._wire = wire
+        self._transport = transport
         #: The arguments of the next publish.
         self._chunk: list[Argument] = []
         #: The mark after the latest publish.
@@ -125,22 +125,22 @@ class OutboxWire(Wire):
         self._chunk = [*name, after, last, answers, refuses]
         self.mark = None
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip().
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline().
 
         Raises:
             NotNext: nothing was written, because this chunk does not come next.
         """
         *results, publish = commands
         if scripts.name_of(publish) not in PUBLISH:
-            return self._wire.trip(commands)
+            return self._transport.pipeline(commands)
         args: list[Argument] = []
         for _set, key, text, _px, ttl in results:
             # With the message, by the same script: whoever sends a chunk again must not write its results again.
             args += (str(key).partition(":result:")[2], text, ttl)
         keys = [*(str(command[1]) for command in results), self._key]
         args += [*self._chunk, len(results)]
-        (reply,) = self._wire.trip([scripts.within(publish, "outbox_publish", keys=keys, args=args)])
+        (reply,) = self._transport.pipeline([scripts.within(publish, "outbox_publish", keys=keys, args=args)])
         if isinstance(reply, Exception):
             return [*(b"OK" for _ in results), reply]
         self.mark = mark_of(reply)
@@ -189,14 +189,17 @@ def wants_ended(config: QueueConfig) -> bool:
 
 
 def note_ended(
-    wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+    transport: Transport,
+    config: QueueConfig,
+    message_ids: Sequence[str | bytes],
+    how: str = "Cancelled while it waited",
 ) -> None:
     """Note that messages were deleted before they were handled: in results of tasks, for outboxes, and by the signal.
 
     An error of Redis is logged, because the messages are deleted in any case.
     """
-    end_cancelled(wire, config, message_ids, how)
-    note_rows(wire, config, message_ids)
+    end_cancelled(transport, config, message_ids, how)
+    note_rows(transport, config, message_ids)
     announce_cancelled(config, message_ids, how)
 
 
@@ -209,14 +212,14 @@ def announce_cancelled(
         send_signal(message_cancelled, CancelResult, queue=config.public_name, message_id=message_id, error=how)
 
 
-def note_rows(wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes]) -> None:
+def note_rows(transport: Transport, config: QueueConfig, message_ids: Sequence[str | bytes]) -> None:
     """Note for outboxes that messages have ended, if their rows are kept until then. An error of Redis is logged."""
     if not config.keeps_rows or not message_ids:
         return
     known: list[Argument] = list(message_ids)
     try:
         for at in range(0, len(known), BATCH):
-            reply_or_raise(wire.trip([ended_command(config.keys, known[at : at + BATCH])])[0])
+            reply_or_raise(transport.pipeline([ended_command(config.keys, known[at : at + BATCH])])[0])
     except StoreError as error:
         logger.warning("Rows of deleted messages of queue %s stay in their outbox: %s", config.name, error)
 
@@ -231,13 +234,13 @@ class EndedMessages:
 
     Args:
         config: the queue or partition.
-        wire: sends the commands.
+        transport: sends the commands.
         outbox: names the outbox: its UUID.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire, outbox: str) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, outbox: str) -> None:
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
         self._outbox = outbox
 
     def read(self) -> tuple[str, list[str]]:
@@ -258,5 +261,7 @@ class EndedMessages:
         reply_or_raise(self._run("ended_done", [self._outbox, last]))
 
     def _run(self, script: str, args: Sequence[Argument]) -> Any:
-        (reply,) = self._wire.trip([scripts.command(script, keys=[self._keys.ended, self._keys.outbox], args=args)])
+        (reply,) = self._transport.pipeline(
+            [scripts.command(script, keys=[self._keys.ended, self._keys.outbox], args=args)]
+        )
         return reply

@@ -5,15 +5,15 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.core.keys import READY, UNIQUE_PREFIX
+from mq_django.core.message_format import decode_body, decode_entry, message_of
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Message, Place
 from mq_django.core.partitions import partition_of
 from mq_django.core.publication import Publication
-from mq_django.core.wire import decode_body, decode_entry, message_of
 from mq_django.errors import DecodeError
 from mq_django.stores.base import Store
 from mq_django.stores.dead_letters import buried
-from mq_django.stores.partition_wire import check_reply, record_command
-from mq_django.transport.sessions import Wire
+from mq_django.stores.partition_transport import check_reply, record_command
+from mq_django.transport.sessions import Transport
 
 # What queues and topics with partitions have in common: each message is published to its partition.
 
@@ -33,13 +33,13 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
     Args:
         config: the queue or topic.
         stores: those of its partitions, by name.
-        wire: records the number of partitions at the first use.
+        transport: records the number of partitions at the first use.
     """
 
-    def __init__(self, config: ConfigT, stores: Mapping[str, StoreT], wire: Wire) -> None:
+    def __init__(self, config: ConfigT, stores: Mapping[str, StoreT], transport: Transport) -> None:
         self.config = config
         self._stores = stores
-        self._wire = wire
+        self._transport = transport
         self._is_checked = False
 
     def check(self) -> None:
@@ -49,7 +49,7 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
             QueueClosed: there is another number of partitions than the settings say, or it is being changed.
         """
         if not self._is_checked:
-            check_reply(self.config, self._wire.trip([record_command(self.config)])[0])
+            check_reply(self.config, self._transport.pipeline([record_command(self.config)])[0])
             self._is_checked = True
 
     def publish(self, publications: Sequence[Publication]) -> list[Any]:

@@ -22,13 +22,13 @@ from mq_django.core.numbers import whole as whole_number
 from mq_django.core.options import MAX_PARTITIONS
 from mq_django.errors import DecodeError, QueueClosed
 from mq_django.stores.control import pause_command, resume_command
-from mq_django.stores.partition_wire import CLOSED
+from mq_django.stores.partition_transport import CLOSED
 from mq_django.stores.partitioned_store import Moving, moving_of
 from mq_django.stores.schedules import home_of, named, parse, scheduled, states_of
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_clients
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Pooled, Wire, fan_out, is_gone, reply_or_raise
+from mq_django.transport.sessions import Pooled, Transport, fan_out, is_gone, reply_or_raise
 
 # The results of tasks, and what handlers report, follow the messages when the number of partitions changes.
 
@@ -41,7 +41,7 @@ WRITTEN = 20
 ROUNDED_MS = 1000
 
 
-def copy_of_messages(wire: Wire, source: QueueConfig, target: QueueConfig, ids: Sequence[str]) -> None:
+def copy_of_messages(transport: Transport, source: QueueConfig, target: QueueConfig, ids: Sequence[str]) -> None:
     """Move the results of tasks that have not ended, and what handlers have reported, to another partition.
 
     A copy that is there stays. So this can be repeated.
@@ -50,10 +50,10 @@ def copy_of_messages(wire: Wire, source: QueueConfig, target: QueueConfig, ids: 
         return
     for at in range(0, len(ids), ASKED):
         pairs = [pair for each in ids[at : at + ASKED] for pair in _pairs(source.keys, target.keys, each)]
-        _move_results(wire, pairs)
+        _move_results(transport, pairs)
 
 
-def copy_ended(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
+def copy_ended(transport: Transport, old: QueueConfig, new: QueueConfig) -> int:
     """Move the results of tasks that have ended to where their ids lead, and return how many there were.
 
     They are found by a scan of all keys of the server, once for all partitions.
@@ -69,7 +69,7 @@ def copy_ended(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
                 target = new.places_of(match[2])[0].keys
                 if target.queue != match[1]:
                     pairs.append((key, target.result(match[2])))
-        found += _move_results(wire, pairs)
+        found += _move_results(transport, pairs)
     return found
 
 
@@ -78,9 +78,9 @@ def _pairs(source: QueueKeys, target: QueueKeys, message_id: str) -> Iterator[tu
     yield source.progress(message_id), target.progress(message_id)
 
 
-def _move_results(wire: Wire, pairs: Sequence[tuple[str, str]]) -> int:
+def _move_results(transport: Transport, pairs: Sequence[tuple[str, str]]) -> int:
     """Move keys with text, or with fields, and return how many there were."""
-    asked = wire.trips([[("PTTL", key)] for key, _ in pairs]) if pairs else []
+    asked = transport.pipelines([[("PTTL", key)] for key, _ in pairs]) if pairs else []
     there = [(pair, reply_or_raise(ms)) for pair, (ms,) in zip(pairs, asked, strict=True) if reply_or_raise(ms) > 0]
     for at in range(0, len(there), WRITTEN):
         batch = there[at : at + WRITTEN]
@@ -88,13 +88,13 @@ def _move_results(wire: Wire, pairs: Sequence[tuple[str, str]]) -> int:
             ("GETRANGE", key, 0, -1) if ":result:" in key else ("HGETALL", key) for (key, _), _ in batch
         ]
         commands = list[Command]()
-        for ((_, copy), ms), (value,) in zip(batch, wire.trips([[read] for read in reads]), strict=True):
+        for ((_, copy), ms), (value,) in zip(batch, transport.pipelines([[read] for read in reads]), strict=True):
             found = reply_or_raise(value)
             args: list[Argument] = [-(-ms // ROUNDED_MS) * ROUNDED_MS, *(found if isinstance(found, list) else [found])]
             commands.append(scripts.command("repartition_copy", keys=[copy], args=args))
-        for (reply,) in wire.trips([[command] for command in commands]):
+        for (reply,) in transport.pipelines([[command] for command in commands]):
             reply_or_raise(reply)
-        for (reply,) in wire.trips([[("DEL", key)] for (key, _), _ in batch]):
+        for (reply,) in transport.pipelines([[("DEL", key)] for (key, _), _ in batch]):
             reply_or_raise(reply)
     return len(there)
 
@@ -107,7 +107,7 @@ def _scanned(old: QueueConfig) -> Iterator[list[str]]:
         node, cursor = Pooled(client), b"0"
         while True:
             command: Command = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
-            cursor, keys = reply_or_raise(node.trip([command])[0])
+            cursor, keys = reply_or_raise(node.pipeline([command])[0])
             yield [key.decode(errors="surrogateescape") for key in keys]
             if cursor == b"0":
                 break
@@ -119,7 +119,7 @@ def _scanned(old: QueueConfig) -> Iterator[list[str]]:
 _HASHES = (attrgetter("schedules"), attrgetter("runtime_schedules"))
 
 
-def move_schedules(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
+def move_schedules(transport: Transport, old: QueueConfig, new: QueueConfig) -> int:
     """Move what is known of the schedules of a queue to their new partitions, and return how many moved.
 
     What is there already stays, and nothing is removed before it was written. So this can be repeated.
@@ -127,12 +127,12 @@ def move_schedules(wire: Wire, old: QueueConfig, new: QueueConfig) -> int:
     moved = 0
     for part in old.each_part:
         for key_of in _HASHES:
-            states = states_of(reply_or_raise(wire.trip([("HGETALL", key_of(part.keys))])[0]))
+            states = states_of(reply_or_raise(transport.pipeline([("HGETALL", key_of(part.keys))])[0]))
             for name, state in states.items():
                 target = _home(new, name, state).keys
                 if target.queue != part.keys.queue:
                     fields = [(named(f"{kind}:", name), value) for kind, value in state.items()]
-                    _move_schedules(wire, key_of(part.keys), key_of(target), fields)
+                    _move_schedules(transport, key_of(part.keys), key_of(target), fields)
                     moved += 1
     return moved
 
@@ -144,11 +144,11 @@ def _home(new: QueueConfig, name: str, state: Mapping[str, bytes]) -> QueueConfi
     return new.place_of(key=None, unique=name) if entry is None else home_of(new, entry)
 
 
-def _move_schedules(wire: Wire, source: str, target: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
+def _move_schedules(transport: Transport, source: str, target: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
     writes: list[Command] = [("HSETNX", target, field, value) for field, value in fields]
-    for reply in wire.trip(writes):
+    for reply in transport.pipeline(writes):
         reply_or_raise(reply)
-    reply_or_raise(wire.trip([("HDEL", source, *(field for field, _ in fields))])[0])
+    reply_or_raise(transport.pipeline([("HDEL", source, *(field for field, _ in fields))])[0])
 
 
 # How far a change of the number of partitions of a queue is: fields of the control hash of the whole queue.
@@ -194,14 +194,14 @@ class RepartitionState:
     pause: EarlierPause | None = None
 
 
-def read_state(whole: QueueConfig, wire: Wire) -> RepartitionState:
+def read_state(whole: QueueConfig, transport: Transport) -> RepartitionState:
     """Read how far the change of a queue's number of partitions is.
 
     Raises:
         QueueClosed: the fields are not valid: another program has written them.
         StoreError: Redis could not be reached, or refused.
     """
-    (reply,) = wire.trip([("HMGET", whole.keys.control, *_FIELDS, _CHANGE)])
+    (reply,) = transport.pipeline([("HMGET", whole.keys.control, *_FIELDS, _CHANGE)])
     values = ["" if value is None else value.decode(errors="replace") for value in reply_or_raise(reply)]
     number, phase, old, new, before, paused, change_text = values
     change = whole_number(change_text) or 0
@@ -214,7 +214,7 @@ def read_state(whole: QueueConfig, wire: Wire) -> RepartitionState:
     return RepartitionState(phase, counts[0], *counts, before, change, _pause(paused))  # type: ignore[arg-type]
 
 
-def begin(whole: QueueConfig, wire: Wire, state: RepartitionState) -> bool:
+def begin(whole: QueueConfig, transport: Transport, state: RepartitionState) -> bool:
     """Begin a change from a state that is open, and return whether no other process was faster."""
     pause = state.pause
     paused = "" if pause is None else dumps([pause.who, pause.reason, pause.since_ms])
@@ -222,10 +222,10 @@ def begin(whole: QueueConfig, wire: Wire, state: RepartitionState) -> bool:
     expected: list[Argument] = [_NUMBER, state.before, _PHASE, ""]
     new: list[Argument] = [_PHASE, "pausing", _OLD, state.old, _NEW, state.new, _BEFORE, state.before, _PAUSED, paused]
     new += (_CHANGE, change)
-    return _change(whole, wire, expected, new)
+    return _change(whole, transport, expected, new)
 
 
-def go_on(whole: QueueConfig, wire: Wire, state: RepartitionState, phase: Phase) -> RepartitionState:
+def go_on(whole: QueueConfig, transport: Transport, state: RepartitionState, phase: Phase) -> RepartitionState:
     """Write the next state, and return it.
 
     Raises:
@@ -238,15 +238,15 @@ def go_on(whole: QueueConfig, wire: Wire, state: RepartitionState, phase: Phase)
         new: list[Argument] = [*number, *(part for field in _FIELDS[1:] for part in (field, ""))]
     else:
         new = [_PHASE, phase, *([_NUMBER, CLOSED] if phase == "taking" else [])]
-    if not _change(whole, wire, expected, new):
+    if not _change(whole, transport, expected, new):
         raise QueueClosed(f"Another process is changing the number of partitions of queue {whole.name!r}")
     return replace(state, phase=phase)
 
 
-def _change(whole: QueueConfig, wire: Wire, expected: list[Argument], new: list[Argument]) -> bool:
+def _change(whole: QueueConfig, transport: Transport, expected: list[Argument], new: list[Argument]) -> bool:
     args = [len(expected) // 2, *expected, *new]
     command = scripts.command("repartition_state", keys=[whole.keys.control], args=args)
-    found: list[bytes] = reply_or_raise(wire.trip([command])[0])
+    found: list[bytes] = reply_or_raise(transport.pipeline([command])[0])
     return found[0] == b"CHANGED"
 
 
@@ -279,12 +279,12 @@ class Repartitioning:
 
     Args:
         config: the queue, with the old or the new number of partitions, or any other.
-        wire: for all partitions.
+        transport: for all partitions.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._whole = replace(config, partitions=1)
-        self._wire = wire
+        self._transport = transport
         self._read_at_once = FIRST
         #: By old partition: where its hashes are read next.
         self._cursors: Mapping[str, bytes] = {}
@@ -292,7 +292,7 @@ class Repartitioning:
 
     def look(self) -> RepartitionState:
         """Read the state anew, and return it. Raises what read_state() does."""
-        self.state = read_state(self._whole, self._wire)
+        self.state = read_state(self._whole, self._transport)
         return self.state
 
     @property
@@ -322,7 +322,7 @@ class Repartitioning:
         """
         old = 1 if of_plain else self.state.recorded
         self.state = replace(self.state, old=old, new=number, pause=self._pause())
-        if not begin(self._whole, self._wire, self.state):
+        if not begin(self._whole, self._transport, self.state):
             raise QueueClosed(f"Another process is changing the number of partitions of queue {self._whole.name!r}")
         self.look()
 
@@ -338,14 +338,14 @@ class Repartitioning:
         """
         if self.state.pause is None:
             self._each(resume_command(part.keys) for part in self.parts.values())
-        self.state = go_on(self._whole, self._wire, self.state, "open")
+        self.state = go_on(self._whole, self._transport, self.state, "open")
 
     def held(self) -> dict[str, dict[str, int]]:
         """Return how many deliveries each consumer still holds, by partition."""
         parts = list(self.parts.values())
         commands = [[("XPENDING", key, part.keys.group) for key in part.keys.streams()] for part in parts]
         found: dict[str, dict[str, int]] = {}
-        for part, replies in zip(parts, self._trips(commands), strict=True):
+        for part, replies in zip(parts, self._pipelines(commands), strict=True):
             for reply in replies:
                 for consumer, count in () if is_gone(reply) else reply_or_raise(reply)[3] or ():
                     held = found.setdefault(part.name, {})
@@ -360,11 +360,11 @@ class Repartitioning:
             QueueClosed: another process has ended this change.
         """
         if self.state.phase == "pausing":
-            self.state = go_on(self._whole, self._wire, self.state, "taking")
+            self.state = go_on(self._whole, self._transport, self.state, "taking")
         for keys in (part.keys for part in self.parts.values()):
             args: list[Argument] = [self.state.change, keys.wake, who, REASON]
             command = scripts.command("repartition_close", keys=[keys.control], args=args)
-            if reply_or_raise(self._wire.trip([command])[0]) != b"CLOSED":
+            if reply_or_raise(self._transport.pipeline([command])[0]) != b"CLOSED":
                 raise QueueClosed(f"Another process has changed the number of partitions of queue {self._whole.name!r}")
 
     def take(self) -> tuple[int, int, int]:
@@ -374,20 +374,20 @@ class Repartitioning:
             How much that was, how much is left, and how many deliveries consumers of these partitions still hold.
         """
         parts = self.old.each_part
-        trips = [[_take(part, self._cursors.get(part.keys.queue, b"0"))] for part in parts]
-        counts = [self._of_closed(reply) for (reply,) in self._trips(trips)]
+        pipelines = [[_take(part, self._cursors.get(part.keys.queue, b"0"))] for part in parts]
+        counts = [self._of_closed(reply) for (reply,) in self._pipelines(pipelines)]
         self._cursors = {part.keys.queue: cursor for part, (*_, cursor) in zip(parts, counts, strict=True)}
         taken, left, held = (sum(numbers) for numbers in list(zip(*counts, strict=True))[:3])
         return taken, left, held
 
     def all_taken(self) -> None:
         """Go on to putting, when take() has found nothing, and nothing is left or held."""
-        self.state = go_on(self._whole, self._wire, self.state, "putting")
+        self.state = go_on(self._whole, self._transport, self.state, "putting")
 
     def left(self) -> int:
         """Return how much is on its way."""
-        trips = self._trips([[("XLEN", part.keys.moving)] for part in self.old.each_part])
-        return sum(reply_or_raise(reply) for (reply,) in trips)
+        pipelines = self._pipelines([[("XLEN", part.keys.moving)] for part in self.old.each_part])
+        return sum(reply_or_raise(reply) for (reply,) in pipelines)
 
     def put(self, source: QueueConfig) -> tuple[int, int]:
         """Put some of what is on its way from an old partition into the new ones.
@@ -402,18 +402,18 @@ class Repartitioning:
             if one.target is not None:
                 by_target[one.target.keys.queue].append(one)
         for tag, ones in by_target.items():
-            copy_of_messages(self._wire, source, targets[tag], [one.message_id for one in ones if one.message_id])
+            copy_of_messages(self._transport, source, targets[tag], [one.message_id for one in ones if one.message_id])
         commands = [[_put(source, targets[tag], ones)] for tag, ones in by_target.items()]
-        for (reply,) in self._trips(commands):
+        for (reply,) in self._pipelines(commands):
             self._of_closed(reply)
         if found:
-            reply_or_raise(self._wire.trip([("XDEL", source.keys.moving, *(one.entry for one in found))])[0])
+            reply_or_raise(self._transport.pipeline([("XDEL", source.keys.moving, *(one.entry for one in found))])[0])
         return len(found), sum(one.target is None for one in found)
 
     def _read(self, source: QueueConfig) -> list[Moving]:
         """Read what is next on its way from an old partition."""
         count = self._read_at_once
-        (reply,) = self._wire.trip([("XRANGE", source.keys.moving, "-", "+", "COUNT", count)])
+        (reply,) = self._transport.pipeline([("XRANGE", source.keys.moving, "-", "+", "COUNT", count)])
         old, new = self.old, self.new
         found = [moving_of(entry, flat, source, old, new) for entry, flat in reply_or_raise(reply)]
         size = sum(one.size for one in found)
@@ -423,11 +423,11 @@ class Repartitioning:
 
     def copy_results(self) -> int:
         """Copy the results of tasks that have ended, and return how many there were."""
-        return copy_ended(self._wire, self.old, self.new)
+        return copy_ended(self._transport, self.old, self.new)
 
     def move_schedules(self) -> int:
         """Move what is known of schedules, and return how many there were."""
-        return move_schedules(self._wire, self.old, self.new)
+        return move_schedules(self._transport, self.old, self.new)
 
     def open(self) -> None:
         """Open the new partitions, and close the others for good.
@@ -436,16 +436,16 @@ class Repartitioning:
             QueueClosed: something is still on its way, or another process has changed the state.
         """
         if self.state.phase == "putting":
-            self.state = go_on(self._whole, self._wire, self.state, "opening")
+            self.state = go_on(self._whole, self._transport, self.state, "opening")
         pause, number = self.state.pause, self.state.new
         new = {part.keys.queue for part in self.new.each_part}
         for tag, part in self.parts.items():
             # The queue without partitions is open to producers in any case. Its consumers are to see what comes.
             paused = pause if tag in new or tag == self._whole.keys.queue else EarlierPause("", REASON, "0")
-            (reply,) = self._wire.trip([_open(part.keys, number, paused)])
+            (reply,) = self._transport.pipeline([_open(part.keys, number, paused)])
             if reply_or_raise(reply) != b"OPENED":
                 raise QueueClosed(f"Messages are still on their way from partition {part.name!r}")
-        self.state = go_on(self._whole, self._wire, self.state, "open")
+        self.state = go_on(self._whole, self._transport, self.state, "open")
 
     def in_plain(self) -> int:
         """Return how many messages are in the queue without partitions."""
@@ -456,12 +456,12 @@ class Repartitioning:
             ("HLEN", keys.waiting),
             ("XLEN", keys.dead),
         ]
-        return sum(map(reply_or_raise, self._wire.trip(commands)))
+        return sum(map(reply_or_raise, self._transport.pipeline(commands)))
 
     def _pause(self) -> EarlierPause | None:
         """Return the pause that the queue has now."""
         control = self.old.each_part[0].keys.control if self.state.old != 1 else self._whole.keys.control
-        (reply,) = self._wire.trip([("HMGET", control, "paused", "paused-by", "paused-reason", "paused-at")])
+        (reply,) = self._transport.pipeline([("HMGET", control, "paused", "paused-by", "paused-reason", "paused-at")])
         paused, *words = reply_or_raise(reply)
         if paused != b"1":
             return None
@@ -475,11 +475,11 @@ class Repartitioning:
         return found
 
     def _each(self, commands: Iterator[Command]) -> None:
-        for (reply,) in self._trips([[command] for command in commands]):
+        for (reply,) in self._pipelines([[command] for command in commands]):
             reply_or_raise(reply)
 
-    def _trips(self, trips: Sequence[Sequence[Command]]) -> list[list[object]]:
-        return list(fan_out([self._wire] * len(trips), trips))
+    def _pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[object]]:
+        return list(fan_out([self._transport] * len(pipelines), pipelines))
 
 
 def _ends(keys: QueueKeys) -> list[str]:

@@ -33,9 +33,9 @@ from mq_django.errors import Cancelled, DecodeError, StoreError
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import is_consumer
 from mq_django.transport import scripts
-from mq_django.transport.connections import open_wires
+from mq_django.transport.connections import open_transports
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # Note in the results of tasks that they are running.
 
@@ -53,7 +53,7 @@ class RunningTask(NamedTuple):
     started_ms: int
 
 
-def note_running(wire: Wire, config: QueueConfig, consumer: str, tasks: Sequence[RunningTask]) -> None:
+def note_running(transport: Transport, config: QueueConfig, consumer: str, tasks: Sequence[RunningTask]) -> None:
     """Store in the results of tasks of a queue that they are running in a consumer.
 
     Results that do not exist are not created, and none of them is kept longer or shorter for it.
@@ -70,7 +70,7 @@ def note_running(wire: Wire, config: QueueConfig, consumer: str, tasks: Sequence
             for each in batch
         ]
         keys = [config.keys.result(each.delivery.message.id) for each in batch]
-        reply_or_raise(wire.trip([scripts.command("results_running", keys=keys, args=lines)])[0])
+        reply_or_raise(transport.pipeline([scripts.command("results_running", keys=keys, args=lines)])[0])
 
 
 # The results of tasks: one STRING with a TTL per task, with a JSON line for the task and one for each attempt.
@@ -146,7 +146,10 @@ def ready_command(config: QueueConfig, publication: Publication) -> Command:
 
 
 def end_cancelled(
-    wire: Wire, config: QueueConfig, message_ids: Sequence[str | bytes], how: str = "Cancelled while it waited"
+    transport: Transport,
+    config: QueueConfig,
+    message_ids: Sequence[str | bytes],
+    how: str = "Cancelled while it waited",
 ) -> None:
     """Store in the results of cancelled messages, if they ran tasks, that these have failed.
 
@@ -169,13 +172,13 @@ def end_cancelled(
     try:
         for at in range(0, len(keys), BATCH):
             command = scripts.command("results_cancel", keys=[*keys[at : at + BATCH], config.keys.waiters], args=args)
-            reply_or_raise(wire.trip([command])[0])
+            reply_or_raise(transport.pipeline([command])[0])
     except StoreError as error:
         logger.warning("The results of cancelled tasks of queue %s stay READY: %s", config.name, error)
 
 
-def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
-    """Look up a task's result in several queues, in one round trip per server. Each has its wire.
+def find_result(transports: Sequence[Transport], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
+    """Look up a task's result in several queues, in one round trip per server. Each has its transport.
 
     Of the partitions of a queue the first is asked, and the others only if nothing was found. If the task seems to be
     running, another round trip asks whether its consumer is still a member of the queue.
@@ -184,32 +187,34 @@ def find_result(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_i
         StoreError: Redis cannot be reached, or no queue has the result and one of them cannot be read.
     """
     for chosen in likely_first(configs):
-        found = _find_in([wires[at] for at in chosen], [configs[at] for at in chosen], message_id)
+        found = _find_in([transports[at] for at in chosen], [configs[at] for at in chosen], message_id)
         if found is not None:
             return found
     return None
 
 
-def _find_in(wires: Sequence[Wire], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
+def _find_in(transports: Sequence[Transport], configs: Sequence[QueueConfig], message_id: str) -> Result | None:
     keys = [config.keys.result(message_id) for config in configs]
-    replies = [reply for (reply,) in fan_out(wires, [[("GETRANGE", key, 0, MAX_RESULT - 1)] for key in keys])]
+    replies = [reply for (reply,) in fan_out(transports, [[("GETRANGE", key, 0, MAX_RESULT - 1)] for key in keys])]
     # Errors last, so that a queue that cannot be read does not hide the result in another one.
     for at in sorted(range(len(configs)), key=lambda at: isinstance(replies[at], Exception)):
         if text := reply_or_raise(replies[at]):
             found = read_result(text)
-            if found and found.running and not is_consumer(wires[at], configs[at], found.running.consumer):
+            if found and found.running and not is_consumer(transports[at], configs[at], found.running.consumer):
                 return replace(found, running=None)
             return found
     return None
 
 
-def copy_results(source: tuple[QueueConfig, Wire], target: tuple[QueueConfig, Wire], ids: Sequence[str]) -> list[str]:
+def copy_results(
+    source: tuple[QueueConfig, Transport], target: tuple[QueueConfig, Transport], ids: Sequence[str]
+) -> list[str]:
     """Copy the results of tasks to another queue, unless that has them. Returns the keys of those that there are.
 
     A result that cannot be read is left where it is.
     """
     keys = [source[0].keys.result(each) for each in ids]
-    found = source[1].trip([("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys])
+    found = source[1].pipeline([("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys])
     there, commands = list[str](), list[Command]()
     for key, message_id, text in zip(keys, ids, found, strict=True):
         head, *lines = text.split(b"\n") if isinstance(text, bytes) else [b""]
@@ -219,7 +224,7 @@ def copy_results(source: tuple[QueueConfig, Wire], target: tuple[QueueConfig, Wi
             value = b"\n".join([dumps({**fields, "queue": target[0].public_name}), *ended])
             commands.append(("SET", target[0].keys.result(message_id), value, "PX", _unfinished_ms(target[0]), "NX"))
             there.append(key)
-    for reply in target[1].trip(commands) if commands else ():
+    for reply in target[1].pipeline(commands) if commands else ():
         reply_or_raise(reply)
     return there
 
@@ -386,11 +391,11 @@ def read_ended(value: bytes) -> Result | None:
     return found if found is not None and found.has_ended else None
 
 
-def part_with(wires: Sequence[Wire], parts: Sequence[QueueConfig], message_id: str) -> QueueConfig:
+def part_with(transports: Sequence[Transport], parts: Sequence[QueueConfig], message_id: str) -> QueueConfig:
     """Return the one of these partitions that has a result; the first one if none has it.
 
     Args:
-        wires: the wire of each.
+        transports: the transport of each.
         parts: the likely one first.
         message_id: of the result.
 
@@ -399,16 +404,16 @@ def part_with(wires: Sequence[Wire], parts: Sequence[QueueConfig], message_id: s
     """
     if len(parts) == 1:
         return parts[0]
-    trips: list[list[Command]] = [[("EXISTS", part.keys.result(message_id))] for part in parts]
-    replies = fan_out(wires, trips)
+    pipelines: list[list[Command]] = [[("EXISTS", part.keys.result(message_id))] for part in parts]
+    replies = fan_out(transports, pipelines)
     return next((part for part, (reply,) in zip(parts, replies, strict=True) if reply_or_raise(reply)), parts[0])
 
 
-def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:
+def watch(transport: Transport, config: QueueConfig, known: Mapping[str, int], process: str) -> dict[str, SeenResult]:
     """Look at results, and register a process for those that have not ended.
 
     Args:
-        wire, config: of their queue.
+        transport, config: of their queue.
         known: key -> the length that the result had at the last look; 0 at the first.
         process: the end of its channel.
 
@@ -421,25 +426,25 @@ def watch(wire: Wire, config: QueueConfig, known: Mapping[str, int], process: st
         keys = list(left)[:BATCH]
         args: list[Argument] = [process, REGISTERED_MS, *(left[key] for key in keys)]
         command = scripts.command("results_watch", keys=[*keys, config.keys.waiters], args=args)
-        replies = reply_or_raise(wire.trip([command])[0])
+        replies = reply_or_raise(transport.pipeline([command])[0])
         for key, reply in zip(keys, replies, strict=False):
             length = left.pop(key)
-            found[key] = seen = _read(wire, key, reply)
+            found[key] = seen = _read(transport, key, reply)
             if seen.exists and seen.ended is None and not isinstance(reply, int) and seen.length != length:
                 # It has an ending, after which it was delivered again. It is not registered yet.
                 left[key] = seen.length
     return found
 
 
-def _read(wire: Wire, key: str, reply: bytes | int | None) -> SeenResult:
+def _read(transport: Transport, key: str, reply: bytes | int | None) -> SeenResult:
     if reply is None:
         return SeenResult(exists=False)
     if isinstance(reply, int):
         return SeenResult(exists=True, length=reply)
-    return read_notification(wire, key, reply)
+    return read_notification(transport, key, reply)
 
 
-def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
+def read_notification(transport: Transport, key: str, value: bytes) -> SeenResult:
     """Return what there is of a result whose value was sent, or "" in its place if it is too long.
 
     Raises:
@@ -447,7 +452,7 @@ def read_notification(wire: Wire, key: str, value: bytes) -> SeenResult:
     """
     if value:
         return SeenResult(exists=True, length=len(value), ended=read_ended(value))
-    text = reply_or_raise(wire.trip([("GETRANGE", key, 0, MAX_RESULT - 1)])[0])
+    text = reply_or_raise(transport.pipeline([("GETRANGE", key, 0, MAX_RESULT - 1)])[0])
     return SeenResult(exists=bool(text), length=len(text), ended=read_ended(text))
 
 
@@ -467,7 +472,7 @@ REPORTS_AT_ONCE = 200
 MAX_POSITION = 500
 
 
-def begin(wire: Wire, config: QueueConfig, report: Report) -> Mapping[str, str]:
+def begin(transport: Transport, config: QueueConfig, report: Report) -> Mapping[str, str]:
     """Make a message's key that of a run, and return the positions that earlier runs with the same data have saved.
 
     Raises:
@@ -475,12 +480,12 @@ def begin(wire: Wire, config: QueueConfig, report: Report) -> Mapping[str, str]:
     """
     key = config.keys.progress(report.delivery.message.id)
     command = scripts.command("reports_begin", keys=[key], args=[report.run, KEPT_MS, _digest(report)])
-    text = reply_or_raise(wire.trip([command])[0])
+    text = reply_or_raise(transport.pipeline([command])[0])
     report.claimed = True
     return _positions(text)
 
 
-def save(wire: Wire, config: QueueConfig, reports: Sequence[Report]) -> None:
+def save(transport: Transport, config: QueueConfig, reports: Sequence[Report]) -> None:
     """Save what has changed in the reports of a queue, in one round trip for up to 200 of them.
 
     Raises:
@@ -492,7 +497,7 @@ def save(wire: Wire, config: QueueConfig, reports: Sequence[Report]) -> None:
             # Before it is read: a change from now on is saved by the next call.
             report.changed = False
         try:
-            saved = reply_or_raise(wire.trip([_command(config, batch)])[0])
+            saved = reply_or_raise(transport.pipeline([_command(config, batch)])[0])
         except BaseException:
             for report in batch:
                 report.changed = True
@@ -510,26 +515,28 @@ def ended_command(config: QueueConfig, report: Report, is_handled: bool, is_undo
     return _command(config, [report], ttl_ms=ENDED_MS if is_handled else KEPT_MS, forget=is_handled or is_undone)
 
 
-def read_progress_of(asked: Sequence[tuple[QueueConfig, str]], wires: Sequence[Wire]) -> list[Progress | None]:
+def read_progress_of(
+    asked: Sequence[tuple[QueueConfig, str]], transports: Sequence[Transport]
+) -> list[Progress | None]:
     """Return the progress of messages, in one round trip per server.
 
     Args:
         asked: the queue and the id of each message.
-        wires: the wire of each queue.
+        transports: the transport of each queue.
 
     Raises:
         StoreError: a server cannot be reached, or refuses the command.
     """
     # Script calls for each queue: on a Redis Cluster the keys of two queues may be on different nodes.
-    by_queue: dict[str, tuple[QueueConfig, Wire, list[int]]] = {}
-    for number, ((config, _), wire) in enumerate(zip(asked, wires, strict=True)):
-        by_queue.setdefault(config.name, (config, wire, []))[2].append(number)
-    trips = [
+    by_queue: dict[str, tuple[QueueConfig, Transport, list[int]]] = {}
+    for number, ((config, _), transport) in enumerate(zip(asked, transports, strict=True)):
+        by_queue.setdefault(config.name, (config, transport, []))[2].append(number)
+    pipelines = [
         _read_commands([config.keys.progress(asked[number][1]) for number in numbers])
         for config, _, numbers in by_queue.values()
     ]
     found: list[Progress | None] = [None] * len(asked)
-    replies = fan_out([wire for _, wire, _ in by_queue.values()], trips)
+    replies = fan_out([transport for _, transport, _ in by_queue.values()], pipelines)
     for (_, _, numbers), parts in zip(by_queue.values(), replies, strict=True):
         texts = [text for part in parts for text in reply_or_raise(part)]
         for number, text in zip(numbers, texts, strict=True):
@@ -552,8 +559,8 @@ def read_progress_in(configs: Sequence[QueueConfig], message_id: str) -> Progres
     """
     for positions in likely_first(configs):
         chosen = [configs[at] for at in positions]
-        wires = open_wires("produce", [config.connection for config in chosen])
-        found = read_progress_of([(config, message_id) for config in chosen], wires)
+        transports = open_transports("produce", [config.connection for config in chosen])
+        found = read_progress_of([(config, message_id) for config in chosen], transports)
         if (first := next((progress for progress in found if progress is not None), None)) is not None:
             return first
     return None

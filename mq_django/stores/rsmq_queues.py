@@ -28,7 +28,7 @@ from mq_django.errors import MessageNotString, MessageTooLong, NoAttributeSuppli
 from mq_django.stores.counters import slot
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: Seconds or a size, also as text, as npm's rsmq takes them.
 Number = int | float | str
@@ -76,16 +76,16 @@ class Received(NamedTuple):
 class RsmqQueues:
     """The RSMQ queues of one namespace."""
 
-    def __init__(self, namespace: str, wire: Wire, *, realtime: bool = False) -> None:
+    def __init__(self, namespace: str, transport: Transport, *, realtime: bool = False) -> None:
         self.namespace = namespace
-        self._wire = wire
+        self._transport = transport
         self._realtime = realtime
 
     def _keys(self, queue: str) -> RsmqKeys:
         return RsmqKeys(self.namespace, check_existing(queue))
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
 
     def create(
         self, queue: str, *, vt: Number = DEFAULT_VT, delay: Number = DEFAULT_DELAY, maxsize: Number = DEFAULT_MAXSIZE
@@ -103,7 +103,7 @@ class RsmqQueues:
 
     def names(self) -> set[str]:
         """Return the names of all queues."""
-        (reply,) = self._wire.trip([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
+        (reply,) = self._transport.pipeline([("SMEMBERS", RsmqKeys(self.namespace, "-").names)])
         return {name.decode(errors="replace") for name in reply_or_raise(reply)}
 
     def attributes(self, queue: str, changes: Mapping[str, Number] | None = None) -> Attributes:

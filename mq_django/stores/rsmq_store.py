@@ -29,9 +29,9 @@ from mq_django.stores.rsmq_queues import RsmqQueues
 from mq_django.stores.settling import BATCH, DEAD, Receipts, Settling, Transition, buried, listed, marks_of
 from mq_django.stores.waiting_room import name_score, not_waiting, scores_of
 from mq_django.transport import scripts
-from mq_django.transport.cluster_wires import ClusterSession
+from mq_django.transport.cluster_transport import ClusterSession
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Session, Wire, reply_or_raise
+from mq_django.transport.sessions import Session, Transport, reply_or_raise
 from mq_django.transport.subscription import WakeSubscription
 
 # How deliveries of an RSMQ queue are settled: the messages stay in RSMQ's keys, and are hidden, shown or removed.
@@ -99,17 +99,17 @@ CLEANED_UP = 100
 class RsmqStore:
     """A queue in RSMQ's format: see `mq_django.stores.base.Store` for each method."""
 
-    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
+    def __init__(self, config: RsmqConfig, transport: Transport) -> None:
         self.config: QueueConfig = config
         self.keys: QueueKeys = config.keys
         self._config = config
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
         self._vt_ms = config.vt * 1000
-        self._settling = Settling(wire, config, [rsmq_receipts(config)])
+        self._settling = Settling(transport, config, [rsmq_receipts(config)])
         self._subscription = (
-            WakeSubscription(wire.another(), [self._keys.wake, self._keys.realtime])
-            if isinstance(wire, Session | ClusterSession)
+            WakeSubscription(transport.another(), [self._keys.wake, self._keys.realtime])
+            if isinstance(transport, Session | ClusterSession)
             else None
         )
         #: When the next message becomes visible as far as is known, in seconds of the monotonic clock.
@@ -118,7 +118,7 @@ class RsmqStore:
     def create_groups(self) -> None:
         """Create the queue if it does not exist."""
         config = self._config
-        found = RsmqQueues(config.namespace, self._wire)
+        found = RsmqQueues(config.namespace, self._transport)
         with suppress(QueueExists):
             found.create(config.name, vt=config.vt, delay=config.delay, maxsize=config.maxsize)
 
@@ -133,10 +133,10 @@ class RsmqStore:
             mode, ms = ("=", options.due_ms) if options.due_ms is not None else ("+", options.delay_ms)
             args += (message.id, units(body.decode()), "" if ms is None else mode, ms or 0, message.name, body)
         command = scripts.command("rsmq_send", keys=[keys.zset, keys.hash, *where.keys], args=args)
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"NOQUEUE":
             self.create_groups()
-            reply = reply_or_raise(self._wire.trip([command])[0])
+            reply = reply_or_raise(self._transport.pipeline([command])[0])
         if reply == b"FULL":
             raise QueueFull(f"Queue {config.name!r} is at its MAX_DEPTH of {config.max_depth}")
         if reply == b"EXISTS":
@@ -148,7 +148,7 @@ class RsmqStore:
     def take(self, consumer: str, *, count: int) -> list[Delivery | Undecodable]:
         """See Store.take()."""
         read_at = time.monotonic()
-        return self._taken(self._wire.trip([self._take_command(consumer, count)])[0], read_at)
+        return self._taken(self._transport.pipeline([self._take_command(consumer, count)])[0], read_at)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> list[Delivery | Undecodable]:
         """See Store.fetch()."""
@@ -158,13 +158,13 @@ class RsmqStore:
     def _wait(self, seconds: float) -> None:
         """Wait until there may be a message, without polling Redis."""
         subscription = self._subscription
-        if subscription is None or not isinstance(self._wire, Session | ClusterSession):
+        if subscription is None or not isinstance(self._transport, Session | ClusterSession):
             time.sleep(min(seconds, POLL, max(0.0, self._next - time.monotonic())))
         elif not subscription.listen():
             # Does not wait right after subscribing: a message may have been sent before.
             poll = POLL_WITH_REALTIME if self._config.realtime else POLL
             known = max(0.0, self._next - time.monotonic())
-            subscription.wait(min(seconds, poll, known), beside=self._wire)
+            subscription.wait(min(seconds, poll, known), beside=self._transport)
 
     def rest(self) -> float:
         """See Store.rest(): there are no limits here."""
@@ -234,7 +234,7 @@ class RsmqStore:
         keys = self._keys
         key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
         command = scripts.command("rsmq_find", keys=key_names, args=[id_or_unique])
-        answer, expired = self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)])
+        answer, expired = self._transport.pipeline([command, ("ZSCORE", keys.expired, id_or_unique)])
         reply = reply_or_raise(answer)
         if reply == b"MISSING":
             return not_waiting(expired)
@@ -337,7 +337,7 @@ class RsmqStore:
         )
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])
 
 
 def _receipt(message_id: bytes, count: object) -> bytes:
@@ -351,9 +351,9 @@ def _receipt(message_id: bytes, count: object) -> bytes:
 class RsmqMembers(Members):
     """The consumers of one queue and their supervisors."""
 
-    def __init__(self, config: RsmqConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
-        self._store = RsmqStore(config, wire)
+    def __init__(self, config: RsmqConfig, transport: Transport) -> None:
+        super().__init__(config, transport)
+        self._store = RsmqStore(config, transport)
         self._vt = config.vt
         #: Until when nobody else can receive what was extended last, in seconds of the monotonic clock.
         self._hidden_until = 0.0
@@ -378,7 +378,7 @@ class RsmqMembers(Members):
     def keep_alive(self, supervisor: str) -> bool:
         """See Members.keep_alive()."""
         is_alive = super().keep_alive(supervisor)
-        fields = reply_or_raise(self._wire.trip([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
+        fields = reply_or_raise(self._transport.pipeline([("HGETALL", self._keys.consumers)])[0]) if is_alive else []
         membership = read_membership(dict(zip(fields[::2], fields[1::2], strict=True)))
         if held := membership.consumers_of(supervisor):
             self._extend(held)

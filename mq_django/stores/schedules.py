@@ -10,19 +10,19 @@ from typing import Any, Literal, NamedTuple
 from mq_django import registry
 from mq_django.conf import QueueConfig, default_time_zone, get_config
 from mq_django.core.jsontext import loads
+from mq_django.core.message_format import encode_body
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.publication import Publication
 from mq_django.core.redaction import redact_text
 from mq_django.core.schedules import NEVER, Schedule, Scheduled, read_definition
 from mq_django.core.texts import line, truncate
-from mq_django.core.wire import encode_body
 from mq_django.errors import MQError, QueueFull, StoreError
 from mq_django.stores.counters import slot
-from mq_django.stores.partition_wire import wire_of
+from mq_django.stores.partition_transport import transport_of
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, fan_out, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 # The state of schedules in Redis: the last tick, pauses, and skipped ticks.
 
@@ -81,17 +81,17 @@ def home_of(config: QueueConfig, entry: Scheduled) -> QueueConfig:
 class Schedules:
     """The schedules of one queue or partition that are in code or settings."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
         self._keys = config.keys
-        self._wire = wire_of(config, wire)
+        self._transport = transport_of(config, transport)
         #: The HASH of their states.
         self._states = config.keys.schedules
 
     def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
         """Return now, and for each schedule the time up to which its ticks have fired. A new schedule starts now."""
         command = scripts.command("schedules_read", keys=[self._states], args=list(names))
-        now_ms, *lasts = reply_or_raise(self._wire.trip([command])[0])
+        now_ms, *lasts = reply_or_raise(self._transport.pipeline([command])[0])
         known = (whole(last, LAST_MS) for last in lasts)
         # An invalid time counts as missing: the schedule starts now.
         return now_ms, [now_ms if last is None else last for last in known]
@@ -146,7 +146,7 @@ class Schedules:
     def forget(self, name: str) -> None:
         """Delete the state of a schedule. If it is still in code or settings, it starts anew."""
         fields = [named(kind, name) for kind in ("last:", "fired:", "paused:", "skips:")]
-        reply_or_raise(self._wire.trip([("HDEL", self._states, *fields)])[0])
+        reply_or_raise(self._transport.pipeline([("HDEL", self._states, *fields)])[0])
 
     def _required(self, name: str) -> bytes:
         """Return a field that a schedule has if it exists; empty if that does not depend on Redis."""
@@ -154,7 +154,7 @@ class Schedules:
 
     def _run(self, script: str, args: list[Argument]) -> Any:
         command = scripts.command(script, keys=[self._states], args=args)
-        return reply_or_raise(self._wire.trip([command])[0])
+        return reply_or_raise(self._transport.pipeline([command])[0])
 
     def _fire(self, entry: Scheduled, tick: Argument, made: Publication, *, is_first: bool = True) -> Any:
         (message, data_text, _), keys, where = made, self._keys, slot(self._keys)
@@ -164,7 +164,9 @@ class Schedules:
         if not is_first:
             args.append("1")
         key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.urgent]
-        reply = reply_or_raise(self._wire.trip([scripts.command("schedules_fire", keys=key_names, args=args)])[0])
+        reply = reply_or_raise(
+            self._transport.pipeline([scripts.command("schedules_fire", keys=key_names, args=args)])[0]
+        )
         if reply[0] == b"FULL":
             raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
         return reply
@@ -206,8 +208,8 @@ class Loaded(NamedTuple):
 class RuntimeSchedules(Schedules):
     """The schedules of one queue or partition that are created at run time."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
-        super().__init__(config, wire)
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
+        super().__init__(config, transport)
         self._states = config.keys.runtime_schedules
         #: Name -> its definition and that parsed, so that only changed ones are parsed again.
         self._parsed: dict[str, tuple[bytes, Parsed]] = {}
@@ -389,7 +391,9 @@ class Statuses(NamedTuple):
     total: int
 
 
-def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit: int | None = None) -> Statuses:
+def statuses(
+    config: QueueConfig, transport: Transport, *, name: str | None = None, limit: int | None = None
+) -> Statuses:
     """Return every schedule that publishes to a queue or once did, by name.
 
     Args:
@@ -397,19 +401,21 @@ def statuses(config: QueueConfig, wire: Wire, *, name: str | None = None, limit:
         name: only those of this name: one in code or settings first, one that was removed from there last.
         limit: at most so many, the first ones.
     """
-    replies = wire.trips([_commands(part, name) for part in config.each_part])
+    replies = transport.pipelines([_commands(part, name) for part in config.each_part])
     return _statuses(config, replies, name=name, limit=limit)
 
 
 def statuses_of(
-    configs: Sequence[QueueConfig], wires: Sequence[Wire], *, limit: int | None = None
+    configs: Sequence[QueueConfig], transports: Sequence[Transport], *, limit: int | None = None
 ) -> list[Statuses | StoreError]:
-    """Return the schedules of queues, each of which has its wire; an error for a queue that cannot be read.
+    """Return the schedules of queues, each of which has its transport; an error for a queue that cannot be read.
 
     At most `limit` of each queue, the first ones by name.
     """
-    parts = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
-    replies = iter(fan_out([wire for _, wire in parts], [_commands(part, None) for part, _ in parts]))
+    parts = [
+        (part, transport) for config, transport in zip(configs, transports, strict=True) for part in config.each_part
+    ]
+    replies = iter(fan_out([transport for _, transport in parts], [_commands(part, None) for part, _ in parts]))
     return [readable(_statuses)(config, [next(replies) for _ in config.each_part], limit=limit) for config in configs]
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import GroupKeys, QueueKeys, key_name
+from mq_django.core.message_format import CHARGED, alone_of, encode_body
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Cancel, Expire, HandBack, Retry, SetAside, StepEnd
 from mq_django.core.texts import line
-from mq_django.core.wire import CHARGED, alone_of, encode_body
 from mq_django.stores.base import NOTHING, Also, Settlement, StreamEntry
 from mq_django.stores.counters import ENDS, Slots, counters_of
 from mq_django.stores.dead_letters import failure_fields, history_of, message_fields
@@ -23,7 +23,7 @@ from mq_django.stores.results import results_of_batch
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 #: Deliveries that one script call settles. This blocks Redis for about 2 ms.
 BATCH = 500
@@ -117,13 +117,13 @@ class Settling:
     """Settles the deliveries of a queue for its consumers.
 
     Args:
-        wire: sends the commands.
+        transport: sends the commands.
         config: the queue.
         receipts: how its deliveries are settled, by `Delivery.stream`.
     """
 
-    def __init__(self, wire: Wire, config: QueueConfig, receipts: Sequence[Receipts]) -> None:
-        self._wire = wire
+    def __init__(self, transport: Transport, config: QueueConfig, receipts: Sequence[Receipts]) -> None:
+        self._transport = transport
         self._config = config
         self._receipts = receipts
         self._heads: dict[tuple[type, int], _Head] = {}
@@ -144,7 +144,7 @@ class Settling:
         Returns the ids of the messages that the consumer no longer held, and the replies of the commands after it.
         """
         calls, before = self.calls(consumer, settlements, also.counts), len(also.commands)
-        replies = self._wire.trip([*also.commands, *(call.command for call in calls), *then])
+        replies = self._transport.pipeline([*also.commands, *(call.command for call in calls), *then])
         settled = before + len(calls)
         return _stale(calls, replies[before:settled]), replies[settled:]
 
@@ -229,7 +229,7 @@ class Settling:
         ]
         commands = [self._reassign_command(stream, consumer, new_owner, batch) for stream, batch in calls]
         lost: list[StreamEntry] = []
-        for (stream, batch), reply in zip(calls, self._wire.trip(commands) if commands else [], strict=True):
+        for (stream, batch), reply in zip(calls, self._transport.pipeline(commands) if commands else [], strict=True):
             lost += [(stream, entry) for entry in (batch if is_gone(reply) else reply_or_raise(reply))]
         return lost
 

@@ -10,9 +10,9 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import READY, URGENT
 from mq_django.core.logs import get_logger
+from mq_django.core.message_format import decode_entries, encode_entry
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
 from mq_django.core.publication import Publication
-from mq_django.core.wire import decode_entries, encode_entry
 from mq_django.errors import ConnectionLost, MQError, NotReplicated, QueueFull, StoreError
 from mq_django.stores.base import NOTHING, Also, Depths, Fetched, Promoted, Settlement, StreamEntry
 from mq_django.stores.control import CancelRequests, OrderSwitch
@@ -22,7 +22,7 @@ from mq_django.stores.settling import Receipts, Settling, stream_receipts
 from mq_django.stores.waiting_room import WaitingRoom
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 #: From this batch size on, a plain read is faster than the script: see StreamSource.take_commands().
 FULL = 50
@@ -39,13 +39,13 @@ class Source(ABC):
     is used with ORDERED.
     """
 
-    def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts]) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, receipts: Sequence[Receipts]) -> None:
         #: By `Delivery.stream`. The first key of each is its stream.
         self.receipts = receipts
         self._keys = config.keys
         self._name = config.public_name
         self._id_end = config.id_end
-        self._wire = wire
+        self._transport = transport
         self._read_at = 0.0
 
     def begin_read(self) -> None:
@@ -75,13 +75,15 @@ class Source(ABC):
     def held_in(self, stream: int, consumer: str, limit: int) -> Taken:
         """Return the deliveries of one stream that a consumer holds."""
         key = next(iter(self.receipts[stream].keys.values()))
-        (pending,) = self._wire.trip([("XPENDING", key, self._keys.group, "-", "+", limit, consumer)])
+        (pending,) = self._transport.pipeline([("XPENDING", key, self._keys.group, "-", "+", limit, consumer)])
         entries = [] if is_gone(pending) else [row[0] for row in reply_or_raise(pending)]
         held: Taken = []
         # A few at a time: bodies may be large.
         for at in range(0, len(entries), READ):
             batch = entries[at : at + READ]
-            for entry, reply in zip(batch, self._wire.trip([("XRANGE", key, e, e) for e in batch]), strict=True):
+            for entry, reply in zip(
+                batch, self._transport.pipeline([("XRANGE", key, e, e) for e in batch]), strict=True
+            ):
                 if reply_or_raise(reply):
                     held += self._decoded(reply, stream)
                 else:
@@ -103,11 +105,11 @@ class Source(ABC):
 class StreamSource(Source):
     """The streams of a queue: `ready` and `urgent`."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, receipts: Sequence[Receipts] = ()) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, receipts: Sequence[Receipts] = ()) -> None:
         keys = config.keys
         retained = config.keeps_rows
         own = [stream_receipts(keys, stream, keeps_rows=retained) for stream in keys.streams()]
-        super().__init__(config, wire, receipts or own)
+        super().__init__(config, transport, receipts or own)
         #: Whether the queue ever had a message with a priority, as of the last reply.
         self.ranked = False
         #: Whether the last take returned a full batch without priorities: see take_commands().
@@ -134,7 +136,7 @@ class StreamSource(Source):
         if (found := self._read(read)) != []:
             return found
         # Urgent messages may have come since the check: only the script can tell that there are none.
-        return self._taken_in_order(self._wire.trip([self._ordered_command(consumer, count)])[0], count)
+        return self._taken_in_order(self._transport.pipeline([self._ordered_command(consumer, count)])[0], count)
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:
         """See Source.fetch()."""
@@ -142,7 +144,7 @@ class StreamSource(Source):
         if self.ranked:
             # Wakes the next blocked reader, if prioritised messages are left.
             commands.append(self._ordered_command(consumer, 0))
-        return self._read(self._wire.trip(commands)[0])
+        return self._read(self._transport.pipeline(commands)[0])
 
     def in_order(self, ready: list[Any], urgent: list[Any], lead: int) -> Taken:
         """Return the entries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
@@ -183,16 +185,16 @@ def _shared_fields(publication: Publication) -> tuple[object, ...]:
 class StreamStore:
     """A queue in a Redis stream: see `mq_django.stores.base.Store` for each method."""
 
-    def __init__(self, config: QueueConfig, wire: Wire, source: Source | None = None) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport, source: Source | None = None) -> None:
         self.config = config
         self.keys = config.keys
-        self.waiting = WaitingRoom(config, wire)
-        self._requests = CancelRequests(config, wire)
-        self._wire = wire
+        self.waiting = WaitingRoom(config, transport)
+        self._requests = CancelRequests(config, transport)
+        self._transport = transport
         self._slots = Slots(config.keys)
-        self._source = source or StreamSource(config, wire)
-        self._settling = Settling(wire, config, self._source.receipts)
-        self._order = OrderSwitch(config, wire)
+        self._source = source or StreamSource(config, transport)
+        self._settling = Settling(transport, config, self._source.receipts)
+        self._order = OrderSwitch(config, transport)
 
     def publish(self, publications: Sequence[Publication]) -> list[str]:
         """See Store.publish()."""
@@ -222,7 +224,7 @@ class StreamStore:
         gone = [message.id for message, *_ in publications if message.id not in written]
         # They expire in any case.
         with suppress(StoreError):
-            self._wire.trip([("DEL", self.keys.result(message_id)) for message_id in gone])
+            self._transport.pipeline([("DEL", self.keys.result(message_id)) for message_id in gone])
 
     def _publish(self, publications: Sequence[Publication], also: Sequence[Command]) -> list[str]:
         options = publications[0].options
@@ -243,7 +245,7 @@ class StreamStore:
             args.extend(chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _ in alike]))
         others = [self.keys.urgent, self.keys.waiting] if self.config.max_depth else []
         command = scripts.command("stream_publish", keys=[self.keys.ready, *where.keys, *others], args=args)
-        if reply_or_raise(self._wire.trip([*also, command])[-1]) == b"FULL":
+        if reply_or_raise(self._transport.pipeline([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
         return [message.id for message, _, _ in publications]
 
@@ -252,13 +254,13 @@ class StreamStore:
         keys = self.keys
         key_names = [keys.control, keys.urgent, keys.ready]
         command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
-        if reply_or_raise(self._wire.trip([command])[0]) and not self.config.ordered:
+        if reply_or_raise(self._transport.pipeline([command])[0]) and not self.config.ordered:
             self._order.begin()
 
     def take(self, consumer: str, *, count: int) -> Taken:
         """See Store.take()."""
         self._source.begin_read()
-        replies = self._wire.trip(self._source.take_commands(consumer, count))
+        replies = self._transport.pipeline(self._source.take_commands(consumer, count))
         return self._taken(self._source.taken(replies, consumer, count))
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken:
@@ -344,7 +346,7 @@ class StreamStore:
     def depths(self) -> Depths:
         """See Store.depths()."""
         keys = self.keys
-        replies = self._wire.trip(
+        replies = self._transport.pipeline(
             [
                 ("XLEN", keys.ready),
                 ("XLEN", keys.urgent),

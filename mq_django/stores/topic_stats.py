@@ -18,7 +18,7 @@ from mq_django.stores.counters import added, minute_fields, there
 from mq_django.transport import scripts
 from mq_django.transport.failures import readable, translate
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, fan_out, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, fan_out, is_gone, reply_or_raise
 
 # The statistics of a topic and its groups as values, and their sums over partitions.
 
@@ -157,56 +157,58 @@ PUBLISHED = ("published",)
 
 
 def topic_stats(
-    configs: Sequence[TopicConfig], wires: Sequence[Wire], *, minutes: int = 0, at_most: float = math.inf
+    configs: Sequence[TopicConfig], transports: Sequence[Transport], *, minutes: int = 0, at_most: float = math.inf
 ) -> list[TopicStats | StoreError]:
     """Return the statistics of topics with the counters of the last minutes; an error for a topic that cannot be read.
 
-    Those of a topic with partitions are sums. Each topic has its wire. Two round trips. If Redis does not report the
+    Those of a topic with partitions are sums. Each topic has its transport. Two round trips. If Redis does not say the
     lag of a group, its messages are counted, 5000 per round trip, up to about `at_most`; beyond that `behind` is
     estimated by time.
     """
     now_ms = clock.now_ms()
-    parts, part_wires = _parts(configs, wires)
-    names = _names(parts, part_wires)
-    trips = [
+    parts, part_transports = _parts(configs, transports)
+    names = _names(parts, part_transports)
+    pipelines = [
         [] if isinstance(read, StoreError) else [_command(config.keys, read, now_ms, minutes)]
         for config, read in zip(parts, shares(parts, names), strict=True)
     ]
     each = iter(
         found
         if isinstance(found, StoreError)
-        else _with_rest(_topic_stats(config, wire, replies[0], now_ms, minutes, at_most), found)
-        for config, wire, found, replies in zip(parts, part_wires, names, fan_out(part_wires, trips), strict=True)
+        else _with_rest(_topic_stats(config, transport, replies[0], now_ms, minutes, at_most), found)
+        for config, transport, found, replies in zip(
+            parts, part_transports, names, fan_out(part_transports, pipelines), strict=True
+        )
     )
     return [_whole(config, list(islice(each, len(config.each_part)))) for config in configs]
 
 
-def groups_of(config: TopicConfig, wire: Wire, *, at_most: float = math.inf) -> Sequence[GroupStats]:
+def groups_of(config: TopicConfig, transport: Transport, *, at_most: float = math.inf) -> Sequence[GroupStats]:
     """Return all groups of a topic; see topic_stats().
 
     Raises:
         StoreError: the topic cannot be read.
     """
-    (found,) = topic_stats([config], [wire], at_most=at_most)
+    (found,) = topic_stats([config], [transport], at_most=at_most)
     if isinstance(found, StoreError):
         raise found
     return found.groups
 
 
-def stats_of_group(keys: TopicKeys, name: str, wire: Wire) -> TopicStats:
+def stats_of_group(keys: TopicKeys, name: str, transport: Transport) -> TopicStats:
     """Return a log with only the given group, if it exists, without its share of the retention."""
     now_ms = clock.now_ms()
-    (reply,) = wire.trip([_command(keys, [name], now_ms, 0)])
+    (reply,) = transport.pipeline([_command(keys, [name], now_ms, 0)])
     log, groups = _log(reply, now_ms, 0)
-    return log._replace(groups=[_group(keys, wire, log, row, math.inf) for row in groups])
+    return log._replace(groups=[_group(keys, transport, log, row, math.inf) for row in groups])
 
 
-def group_names(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
-    """Return the names of the groups of topics, each of which has its wire; an error for a topic that cannot be read.
+def group_names(configs: Sequence[TopicConfig], transports: Sequence[Transport]) -> list[list[str] | StoreError]:
+    """Return the names of the groups of topics, each with its transport; an error for a topic that cannot be read.
 
     Of a topic with partitions they are those of the partitions that can be read.
     """
-    each = iter(_names(*_parts(configs, wires)))
+    each = iter(_names(*_parts(configs, transports)))
     return [_union(list(islice(each, len(config.each_part)))) for config in configs]
 
 
@@ -242,14 +244,18 @@ def _union(found: Sequence[list[str] | StoreError]) -> list[str] | StoreError:
     return list(dict.fromkeys(chain.from_iterable(read))) if read else found[0]
 
 
-def _parts(configs: Sequence[TopicConfig], wires: Sequence[Wire]) -> tuple[list[TopicConfig], list[Wire]]:
-    pairs = [(part, wire) for config, wire in zip(configs, wires, strict=True) for part in config.each_part]
-    return [part for part, _ in pairs], [wire for _, wire in pairs]
+def _parts(
+    configs: Sequence[TopicConfig], transports: Sequence[Transport]
+) -> tuple[list[TopicConfig], list[Transport]]:
+    pairs = [
+        (part, transport) for config, transport in zip(configs, transports, strict=True) for part in config.each_part
+    ]
+    return [part for part, _ in pairs], [transport for _, transport in pairs]
 
 
-def _names(parts: Sequence[TopicConfig], wires: Sequence[Wire]) -> list[list[str] | StoreError]:
+def _names(parts: Sequence[TopicConfig], transports: Sequence[Transport]) -> list[list[str] | StoreError]:
     names: list[list[str] | StoreError] = []
-    replies = fan_out(wires, [[("XINFO", "GROUPS", part.keys.log)] for part in parts])
+    replies = fan_out(transports, [[("XINFO", "GROUPS", part.keys.log)] for part in parts])
     for part, (reply,) in zip(parts, replies, strict=True):
         if isinstance(reply, Exception):
             names.append([] if is_gone(reply) else translate(reply))
@@ -282,9 +288,11 @@ def _command(keys: TopicKeys, names: Sequence[str], now_ms: int, minutes: int) -
 
 
 @readable
-def _topic_stats(config: TopicConfig, wire: Wire, reply: Any, now_ms: int, minutes: int, at_most: float) -> TopicStats:
+def _topic_stats(
+    config: TopicConfig, transport: Transport, reply: Any, now_ms: int, minutes: int, at_most: float
+) -> TopicStats:
     log, groups = _log(reply, now_ms, minutes)
-    return log._replace(groups=[_with_retention(config, wire, log, row, at_most) for row in groups])
+    return log._replace(groups=[_with_retention(config, transport, log, row, at_most) for row in groups])
 
 
 def _with_rest(found: TopicStats | StoreError, names: Sequence[str]) -> TopicStats | StoreError:
@@ -300,12 +308,14 @@ def _log(reply: Any, counted_ms: int, minutes: int) -> tuple[TopicStats, Sequenc
     return TopicStats(now_ms, length, first, last, generated, deleted or "0-0", size, *hours, counted_ms), reply[9:]
 
 
-def _with_retention(config: TopicConfig, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
+def _with_retention(
+    config: TopicConfig, transport: Transport, log: TopicStats, row: Sequence[Any], at_most: float
+) -> GroupStats:
     """Return a group with its share of the topic's retention."""
-    group, oldest = _group(config.keys, wire, log, row, at_most), row[3].decode()
+    group, oldest = _group(config.keys, transport, log, row, at_most), row[3].decode()
     behind, behind_ms = group.lag, group.lag_ms
     if oldest:
-        held, _ = count_between(config.keys, wire, before(oldest), group.offset, at_most=min(at_most, MAX_HELD))
+        held, _ = count_between(config.keys, transport, before(oldest), group.offset, at_most=min(at_most, MAX_HELD))
         behind, behind_ms = behind + held, max(behind_ms, log.now_ms - parse(oldest)[0])
     if group.at_least:
         behind = max(behind, _by_time(log, behind_ms))
@@ -313,7 +323,7 @@ def _with_retention(config: TopicConfig, wire: Wire, log: TopicStats, row: Seque
     return replace(group, topic=config.name, behind=behind, behind_ms=behind_ms, share=share)
 
 
-def _group(keys: TopicKeys, wire: Wire, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
+def _group(keys: TopicKeys, transport: Transport, log: TopicStats, row: Sequence[Any], at_most: float) -> GroupStats:
     name, last, pending, _, lag, first, generation, alarm, lost_count = row
     offset, lost, more = last.decode(), whole(lost_count) or 0, False
     lag = lag if first else 0
@@ -321,7 +331,7 @@ def _group(keys: TopicKeys, wire: Wire, log: TopicStats, row: Sequence[Any], at_
         lag = log.length
     elif first and (lag < 0 or lost or parse(log.deleted) > parse(offset)):
         # Redis computes the lag as entries added minus entries read, which is wrong once unread entries were deleted.
-        lag, more = count_between(keys, wire, offset, "+", at_most=at_most)
+        lag, more = count_between(keys, transport, offset, "+", at_most=at_most)
     lag_ms = max(0, log.now_ms - parse(first.decode())[0]) if first else 0
     return GroupStats(
         topic=public_name(keys.topic),
@@ -357,12 +367,12 @@ def _share(config: TopicConfig, behind: int, behind_ms: int, bytes_each: float) 
 
 
 def count_between(
-    keys: TopicKeys, wire: Wire, after: str, until: str, *, at_most: float = math.inf
+    keys: TopicKeys, transport: Transport, after: str, until: str, *, at_most: float = math.inf
 ) -> tuple[int, bool]:
     """Count the entries after `after` up to `until`, or `+`. Returns the count, and whether there may be more."""
     total, more = 0, 1
     while more and total < at_most:
         command = scripts.command("topic_count", keys=[keys.log], args=[after, PAGE, until])
-        count, last, more = reply_or_raise(wire.trip([command])[0])
+        count, last, more = reply_or_raise(transport.pipeline([command])[0])
         total, after = total + count, last.decode()
     return total, bool(more)

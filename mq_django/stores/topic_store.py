@@ -20,7 +20,7 @@ from mq_django.stores.stream_store import Source, StreamStore, Taken
 from mq_django.stores.topic_stats import stats_of_group
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Wire, is_gone, reply_or_raise
+from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
 logger = get_logger(__name__)
 
@@ -28,10 +28,10 @@ logger = get_logger(__name__)
 class GroupSource(Source):
     """The streams of a group: its own `ready` and `urgent`, and its topic's log."""
 
-    def __init__(self, config: GroupConfig, wire: Wire) -> None:
+    def __init__(self, config: GroupConfig, transport: Transport) -> None:
         keys = config.keys
         own = [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)]
-        super().__init__(config, wire, [*own, log_receipts(keys)])
+        super().__init__(config, transport, [*own, log_receipts(keys)])
         self._log = keys.topic.log
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:
@@ -54,7 +54,7 @@ class GroupSource(Source):
         """See Source.fetch()."""
         generation: Command = ("HGET", self._keys.control, "log-generation")
         read = self._read_command(consumer, count, [self._keys.ready, self._log], block_ms=block_ms)
-        first, reply, last = self._wire.trip([generation, read, generation])
+        first, reply, last = self._transport.pipeline([generation, read, generation])
         if is_gone(reply):
             return None
         streams = {key.decode(): entries for key, entries in reply_or_raise(reply) or []}
@@ -70,7 +70,7 @@ class GroupSource(Source):
         """See Source.held_in()."""
         if stream != LOG:
             return super().held_in(stream, consumer, limit)
-        (generation,) = self._wire.trip([("HGET", self._keys.control, "log-generation")])
+        (generation,) = self._transport.pipeline([("HGET", self._keys.control, "log-generation")])
         return _with_generation(super().held_in(stream, consumer, limit), reply_or_raise(generation))
 
 
@@ -95,8 +95,8 @@ class TopicStore(StreamStore):
     Its `publish` adds messages to the group's own queue, for this group only; `Log.publish` reaches all groups.
     """
 
-    def __init__(self, config: GroupConfig, wire: Wire, *, start: Offset = BEGINNING) -> None:
-        super().__init__(config, wire, GroupSource(config, wire))
+    def __init__(self, config: GroupConfig, transport: Transport, *, start: Offset = BEGINNING) -> None:
+        super().__init__(config, transport, GroupSource(config, transport))
         self._group_keys = config.keys
         self._log = config.keys.topic.log
         self._topic = config.topic
@@ -112,7 +112,7 @@ class TopicStore(StreamStore):
             keys=[self._log, keys.ready, keys.control, keys.topic.control],
             args=[keys.group, before(self._start), self._born, token()],
         )
-        word, born = reply_or_raise(self._wire.trip([command])[0])
+        word, born = reply_or_raise(self._transport.pipeline([command])[0])
         self._born = born.decode()
         if word == b"LOST":
             logger.error(
@@ -133,9 +133,9 @@ class TopicStore(StreamStore):
     def depths(self) -> Depths:
         """See Store.depths(): ready are the undelivered entries of the log and the group's own ready messages."""
         own = super().depths()
-        (pending,) = self._wire.trip([("XPENDING", self._log, self.keys.group)])
+        (pending,) = self._transport.pipeline([("XPENDING", self._log, self.keys.group)])
         if is_gone(pending):
             return own
-        log = stats_of_group(self._group_keys.topic, self.keys.group, self._wire)
+        log = stats_of_group(self._group_keys.topic, self.keys.group, self._transport)
         unread = sum(group.lag for group in log.groups)
         return own._replace(ready=own.ready + unread, pending=own.pending + reply_or_raise(pending)[0])

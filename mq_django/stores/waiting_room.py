@@ -6,10 +6,10 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
+from mq_django.core.message_format import decode_body, encode_body, message_of
 from mq_django.core.messages import CancelResult, Lookup, Message, Place
 from mq_django.core.numbers import score_ms
 from mq_django.core.publication import Publication, PublishOptions
-from mq_django.core.wire import decode_body, encode_body, message_of
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
 from mq_django.signals import message_cancelled
 from mq_django.stores.base import Promoted
@@ -18,7 +18,7 @@ from mq_django.stores.outbox_marks import note_ended, wants_ended
 from mq_django.stores.results import ready_command
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 #: For how long a step of a workflow that was published is not published again, in ms; after that a second message of a
 #: step that is done is not run. Nothing else guards a callback. The prefix of their claims.
@@ -68,10 +68,10 @@ def not_waiting(expired: object) -> Lookup:
 class WaitingRoom:
     """Delayed, unhandled, parked and prioritised messages."""
 
-    def __init__(self, config: QueueConfig, wire: Wire) -> None:
+    def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._config = config
         self._keys = config.keys
-        self._wire = wire
+        self._transport = transport
 
     def add(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
         """Publish delayed messages. Returns the ids that wait now: of the earlier message if a conflict keeps it."""
@@ -88,7 +88,7 @@ class WaitingRoom:
         if reply == b"EXISTS":
             raise AlreadyPublished(f"Queue {self._config.name!r} has a message with this unique key")
         if wants_replaced:
-            note_ended(self._wire, self._config, reply.pop(), how="Replaced under its unique key")
+            note_ended(self._transport, self._config, reply.pop(), how="Replaced under its unique key")
         return [message_id.decode() for message_id in reply]
 
     def rank(self, publications: Sequence[Publication], *, also: Sequence[Command] = ()) -> list[str]:
@@ -140,14 +140,14 @@ class WaitingRoom:
                 # A result that exists is that of the message that was published before.
                 commands.append((*ready_command(self._config, each), "NX"))
             commands.append(scripts.command("waiting_claim", keys=[*key_names, *where.keys], args=args))
-        replies = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+        replies = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
         per_message = 2 if publications[0].options.keeps_result else 1
         return [reply != b"FULL" for reply in replies[per_message - 1 :: per_message]]
 
     def _publish(self, script: str, key_names: Sequence[str], args: Sequence[Argument], also: Sequence[Command]) -> Any:
         where, limit = slot(self._keys), self._config.max_depth or 0
         command = scripts.command(script, keys=[*key_names, *where.keys], args=[limit, where.minute, where.hour, *args])
-        reply = reply_or_raise(self._wire.trip([*also, command])[-1])
+        reply = reply_or_raise(self._transport.pipeline([*also, command])[-1])
         if reply == b"FULL":
             raise QueueFull(f"Queue {self._config.name!r} is at its MAX_DEPTH of {self._config.max_depth}")
         return reply
@@ -171,7 +171,7 @@ class WaitingRoom:
         reply = self._run("waiting_cancel", [*key_names, *index], [id_or_unique, *more])
         if not isinstance(reply, list):
             return _CANCEL_RESULTS[reply]
-        note_ended(self._wire, self._config, reply)
+        note_ended(self._transport, self._config, reply)
         return CancelResult.CANCELLED
 
     def reschedule(self, id_or_unique: str, *, delay_ms: int | None = None, due_ms: int | None = None) -> CancelResult:
@@ -187,7 +187,7 @@ class WaitingRoom:
         key_names = [keys.due, keys.unhandled, keys.priority, keys.parked]
         index = [keys.waiting, keys.unique, keys.claims, keys.replaced]
         command = scripts.command("waiting_find", keys=[*key_names, *index], args=[id_or_unique])
-        answer, expired = self._wire.trip([command, ("ZSCORE", keys.expired, id_or_unique)])
+        answer, expired = self._transport.pipeline([command, ("ZSCORE", keys.expired, id_or_unique)])
         reply = reply_or_raise(answer)
         if not isinstance(reply, list):
             return Lookup(Place.REPLACED) if reply == b"REPLACED" else not_waiting(expired)
@@ -207,7 +207,7 @@ class WaitingRoom:
             scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])
             for first, *last in scores_of(names)
         ]
-        return sum(reply_or_raise(reply) for reply in self._wire.trip(commands)) if commands else 0
+        return sum(reply_or_raise(reply) for reply in self._transport.pipeline(commands)) if commands else 0
 
     def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        return reply_or_raise(self._wire.trip([scripts.command(script, keys=keys, args=args)])[0])
+        return reply_or_raise(self._transport.pipeline([scripts.command(script, keys=keys, args=args)])[0])

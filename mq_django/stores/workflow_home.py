@@ -11,7 +11,7 @@ from mq_django.core.keys import QueueKeys, WorkflowKeys
 from mq_django.core.numbers import whole
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 _RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
 
@@ -123,9 +123,9 @@ class StepView(NamedTuple):
 class WorkflowHome:
     """The runs of one home."""
 
-    def __init__(self, keys: WorkflowKeys, wire: Wire) -> None:
+    def __init__(self, keys: WorkflowKeys, transport: Transport) -> None:
         self.keys = keys
-        self._wire = wire
+        self._transport = transport
 
     def create(self, run_id: str, fields: Mapping[str, Argument], steps: Iterable[StepRecord]) -> None:
         """Write the definition of a run that has not begun."""
@@ -156,7 +156,7 @@ class WorkflowHome:
 
     def allocate(self, run_id: str, count: int) -> int:
         """Return the first of `count` numbers for steps that are added to a run."""
-        (reply,) = self._wire.trip([("HINCRBY", self.keys.run(run_id), "next", count)])
+        (reply,) = self._transport.pipeline([("HINCRBY", self.keys.run(run_id), "next", count)])
         last: int = reply_or_raise(reply)
         return last - count + 1
 
@@ -166,13 +166,13 @@ class WorkflowHome:
         commands: list[Command] = [("HMGET", keys.run(run_id), "state", "bytes"), ("HGET", keys.steps(run_id), step)]
         parts = (values[at : at + VALUES] for at in range(0, len(values), VALUES))
         commands.extend([("HMGET", keys.values(run_id), *part) for part in parts])
-        (state, size), record, *found = [reply_or_raise(reply) for reply in self._wire.trip(commands)]
+        (state, size), record, *found = [reply_or_raise(reply) for reply in self._transport.pipeline(commands)]
         texts = dict(zip(values, [text for part in found for text in part], strict=True))
         return StepView((state or b"").decode(), (record or b"").decode(), whole(size) or 0, texts)
 
     def records(self, run_id: str, cursor: int = 0) -> tuple[int, list[StepState]]:
         """Return a cursor and the states of some steps of a run, joins left out."""
-        (reply,) = self._wire.trip([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
+        (reply,) = self._transport.pipeline([("HSCAN", self.keys.steps(run_id), cursor, "COUNT", VALUES)])
         following, flat = reply_or_raise(reply)
         pairs = zip(flat[::2], flat[1::2], strict=True)
         states = [(whole(number, 10**9), record) for number, record in pairs]
@@ -191,12 +191,12 @@ class WorkflowHome:
 
     def state_of(self, run_id: str, step: int) -> StepState | None:
         """Return the state of a step, or None if the run has none with this number."""
-        (record,) = self._wire.trip([("HGET", self.keys.steps(run_id), step)])
+        (record,) = self._transport.pipeline([("HGET", self.keys.steps(run_id), step)])
         return step_state(step, reply_or_raise(record) or b"")
 
     def bodies(self, run_id: str, steps: Sequence[int]) -> list[bytes]:
         """Return what is published of each step; empty if it has nothing."""
-        (reply,) = self._wire.trip([("HMGET", self.keys.bodies(run_id), *steps)])
+        (reply,) = self._transport.pipeline([("HMGET", self.keys.bodies(run_id), *steps)])
         return [body or b"" for body in reply_or_raise(reply)]
 
     def left(self, *, age_ms: int, after: bytes = b"") -> LeftWork | None:
@@ -209,7 +209,7 @@ class WorkflowHome:
         keys = self.keys
         key_names = [keys.starts, keys.alive, keys.busy, keys.index]
         command = scripts.command("workflows_left", keys=key_names, args=[age_ms, after, CHANGES])
-        reply = reply_or_raise(self._wire.trip([command])[0])
+        reply = reply_or_raise(self._transport.pipeline([command])[0])
         if not reply:
             return None
         starts, changes, expired = reply
@@ -218,15 +218,15 @@ class WorkflowHome:
 
     def claim_check(self, seconds: float) -> bool:
         """Claim the check of running runs, if there are any: return True for one caller within `seconds`."""
-        (exist,) = self._wire.trip([("EXISTS", self.keys.alive)])
+        (exist,) = self._transport.pipeline([("EXISTS", self.keys.alive)])
         if not reply_or_raise(exist):
             return False
-        (reply,) = self._wire.trip([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
+        (reply,) = self._transport.pipeline([("SET", self.keys.checked, 1, "NX", "PX", round(seconds * 1000))])
         return reply_or_raise(reply) is not None
 
     def start_of(self, entry: str) -> dict[str, list[Start]]:
         """Return a start by its entry, by run; empty if it is published."""
-        return self._starts(reply_or_raise(self._wire.trip([("XRANGE", self.keys.starts, entry, entry)])[0]))
+        return self._starts(reply_or_raise(self._transport.pipeline([("XRANGE", self.keys.starts, entry, entry)])[0]))
 
     def _starts(self, entries: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, list[Start]]:
         found: dict[str, list[Start]] = {}
@@ -244,12 +244,12 @@ class WorkflowHome:
             ("HGET", steps, start.step) if start.step.isdigit() else ("HGET", run, f"on_{start.step}")
             for start in starts
         ]
-        bodies = [reply_or_raise(reply) or b"" for reply in self._wire.trip(commands)]
+        bodies = [reply_or_raise(reply) or b"" for reply in self._transport.pipeline(commands)]
         return [start._replace(body=body) for start, body in zip(starts, bodies, strict=True)]
 
     def read(self, run_id: str) -> dict[str, bytes]:
         """Return the fields of a run; none if there is no such run."""
-        (flat,) = self._wire.trip([("HGETALL", self.keys.run(run_id))])
+        (flat,) = self._transport.pipeline([("HGETALL", self.keys.run(run_id))])
         pairs = reply_or_raise(flat)
         items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
         return {name.decode(errors="replace"): value for name, value in items}
@@ -258,12 +258,12 @@ class WorkflowHome:
         return [("PEXPIRE", key, BUILDING_MS) for key in self.keys.of_run(run_id)]
 
     def _write(self, commands: Sequence[Command]) -> None:
-        for reply in self._wire.trip(commands):
+        for reply in self._transport.pipeline(commands):
             reply_or_raise(reply)
 
     def advance(self, run_id: str, events: Sequence[Event] = ()) -> Advanced:
         """Apply up to BATCH events to a run, and make up to CHANGES changes."""
-        return self.advanced(self._wire.trip([self.command(run_id, events)])[0])
+        return self.advanced(self._transport.pipeline([self.command(run_id, events)])[0])
 
     def command(self, run_id: str, events: Sequence[Event] = ()) -> Command:
         """Return the command of advance()."""
@@ -283,10 +283,10 @@ class WorkflowHome:
         Looks at BATCH runs after the first `skipped`, and returns how many to skip the next time; None at the end.
         """
         command = ("ZRANGEBYSCORE", self.keys.index, "-inf", before_ms, "LIMIT", skipped, BATCH)
-        run_ids = [run_id.decode(errors="replace") for run_id in reply_or_raise(self._wire.trip([command])[0])]
+        run_ids = [run_id.decode(errors="replace") for run_id in reply_or_raise(self._transport.pipeline([command])[0])]
         if not run_ids:
             return None
-        exist = self._wire.trip([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
+        exist = self._transport.pipeline([("EXISTS", self.keys.run(run_id)) for run_id in run_ids])
         gone = [run_id for run_id, reply in zip(run_ids, exist, strict=True) if not reply_or_raise(reply)]
         if gone:
             self.forget_runs(gone)
@@ -331,35 +331,35 @@ class Note(NamedTuple):
 class StepNotes:
     """The notes of one queue."""
 
-    def __init__(self, keys: QueueKeys, wire: Wire) -> None:
+    def __init__(self, keys: QueueKeys, transport: Transport) -> None:
         self._key = keys.step_notes
-        self._wire = wire
+        self._transport = transport
 
     def read(self, message_ids: Sequence[str]) -> list[Note]:
         """Return the notes about these messages."""
-        (values,) = self._wire.trip([("HMGET", self._key, *message_ids)])
+        (values,) = self._transport.pipeline([("HMGET", self._key, *message_ids)])
         pairs = zip(message_ids, reply_or_raise(values), strict=True)
         return [_note(message_id, value) for message_id, value in pairs if value is not None]
 
     def left(self, *, age_ms: int, cursor: str = "0") -> tuple[str, list[Note]]:
         """Return a cursor, "0" at the end, and some of the notes that are older than `age_ms`."""
         command = scripts.command("steps_left", keys=[self._key], args=[age_ms, cursor, NOTES_AT_ONCE])
-        following, *flat = reply_or_raise(self._wire.trip([command])[0])
+        following, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         pairs = zip(flat[::2], flat[1::2], strict=True)
         return following.decode(), [_note(field, value) for field, value in pairs]
 
     def forget(self, notes: Sequence[Note]) -> None:
         """Delete notes, unless later ones have replaced them."""
         args: list[Argument] = [each for note in notes for each in (note.message_id, note.number)]
-        (reply,) = self._wire.trip([scripts.command("steps_forget", keys=[self._key], args=args)])
+        (reply,) = self._transport.pipeline([scripts.command("steps_forget", keys=[self._key], args=args)])
         reply_or_raise(reply)
 
 
-def noted(wire: Wire, queues: Sequence[QueueKeys]) -> list[bool]:
+def noted(transport: Transport, queues: Sequence[QueueKeys]) -> list[bool]:
     """Return for each queue of a server whether there may be notes."""
-    trips = wire.trips([[("HLEN", keys.step_notes)] for keys in queues])
+    pipelines = transport.pipelines([[("HLEN", keys.step_notes)] for keys in queues])
     # One field is the latest number. An error is shown by who reads the notes.
-    return [not isinstance(count, int) or count > 1 for (count,) in trips]
+    return [not isinstance(count, int) or count > 1 for (count,) in pipelines]
 
 
 def _note(message_id: str | bytes, value: bytes) -> Note:

@@ -15,10 +15,10 @@ from mq_django.conf import QueueConfig, get_config, read
 from mq_django.core.handler_options import yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
+from mq_django.core.message_format import MAX_PRIORITY
 from mq_django.core.publication import check_priority
 from mq_django.core.retries import RetryPolicy
 from mq_django.core.texts import line, listing, repr_of, text_of
-from mq_django.core.wire import MAX_PRIORITY
 from mq_django.discovery import import_declaring
 from mq_django.errors import InvalidMessage
 from mq_django.registry import register
@@ -39,7 +39,7 @@ from mq_django.task_backend.steps import step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
 from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
 from mq_django.transport import test_mode
-from mq_django.transport.connections import open_wires
+from mq_django.transport.connections import open_transports
 
 #: The backend alias of `mq_django.task`. It is not in the setting TASKS, and does not depend on it.
 OWN_ALIAS = "mq_django"
@@ -254,7 +254,9 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
     """Return a result in one of these queues and partitions, and its task, if this process has it."""
     # The rows of outboxes before Redis, to which a relay may publish them meanwhile.
     waiting = result_in_outbox(result_id, configs)
-    found = find_result(open_wires("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
+    found = (
+        find_result(open_transports("produce", [queue.connection for queue in configs]), configs, result_id) or waiting
+    )
     if found is None or not has_arguments(found.data):
         return None
     path = found.name.removeprefix(STEP_NAME)

@@ -27,7 +27,7 @@ from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
 from mq_django.task_backend.enqueuing import task_result
 from mq_django.transport import test_mode
-from mq_django.transport.connections import open_wires
+from mq_django.transport.connections import open_transports
 
 # Find the result of a task by its id, without knowing the task.
 
@@ -266,7 +266,7 @@ def _place_of(config: QueueConfig, message_id: str) -> QueueConfig:
 def _place_with(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that has a result."""
     places = config.places_of(message_id)
-    return part_with(open_wires("produce", [place.connection for place in places]), places, message_id)
+    return part_with(open_transports("produce", [place.connection for place in places]), places, message_id)
 
 
 _Ended = tuple[str, Result | None]

@@ -16,7 +16,7 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
 from mq_django.registry import ANY, Handler
 from mq_django.stores import open_log, open_store
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 
 def message(
@@ -109,11 +109,11 @@ class FunctionMessage:
     def publish(self) -> None:
         """Write the message to its queue or topic, without signals and middleware."""
         topic, separator, _ = self.config.name.partition(GROUP_SEPARATOR)
-        wire = open_wire("produce", self.config.connection)
+        transport = open_transport("produce", self.config.connection)
         if separator:
-            open_log(get_config().topic(topic), wire).publish([self.publication])
+            open_log(get_config().topic(topic), transport).publish([self.publication])
         else:
-            open_store(self.config, wire).publish([self.publication])
+            open_store(self.config, transport).publish([self.publication])
 
 
 def message_for(function: Any, given: Any) -> FunctionMessage:

@@ -33,7 +33,7 @@ from mq_django.testing.runs import (
     refuse_event_loop,
 )
 from mq_django.testing.transactions import CommitHooks
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 # Handle one message of a queue, and recover it if its outcome is lost.
 
@@ -70,7 +70,7 @@ class SingleRun(QueueRun):
         """
         config = self._store.config
         reclaim(self._store, 0, CONSUMER, evidence)
-        open_members(config, open_wire("chores", config.connection)).leave([CONSUMER])
+        open_members(config, open_transport("chores", config.connection)).leave([CONSUMER])
         # It is retried without a delay.
         self._make_ready()
 

@@ -19,7 +19,7 @@ from mq_django.testing.looking import delayed
 from mq_django.testing.runs import BATCH, LIMIT, Handled, configs_of, mostly, run_into
 from mq_django.testing.started_runs import run_supervised
 from mq_django.transport import test_clock
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.test_server import control_client
 
 
@@ -87,7 +87,7 @@ def fire_due_schedules() -> int | None:
     """
     found = []
     for queues in by_server([config for config in get_config().each_part() if config.has_schedules]).values():
-        scheduler = Scheduler.of(queues, open_wire("chores", connection_of(queues)))
+        scheduler = Scheduler.of(queues, open_transport("chores", connection_of(queues)))
         with runs.firing():
             scheduler.run_once()
         found.append(scheduler.next_tick_ms())
@@ -97,7 +97,7 @@ def fire_due_schedules() -> int | None:
 
 def _moments(config: QueueConfig, but: Collection[str]) -> Iterator[int]:
     """Yield when messages of a queue may become ready."""
-    store = open_store(config, open_wire("consume", config.connection))
+    store = open_store(config, open_transport("consume", config.connection))
     promoted, depths, limits = store.promote(limit=BATCH), store.depths(), config.limits
     now = clock.now() * 1000
     if promoted.paused:

@@ -12,11 +12,11 @@ from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.filters import Filterable
 from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.message_format import entry_ms
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.numbers import whole
 from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
-from mq_django.core.wire import entry_ms
 from mq_django.errors import TestKitError
 from mq_django.inspector.message_views import MessageView, Rows
 from mq_django.inspector.readers import Reader, open_reader
@@ -25,7 +25,7 @@ from mq_django.stores import open_log
 from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
 from mq_django.stores.results import MAX_RESULT, read_result
 from mq_django.testing.published import utc
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 
@@ -159,7 +159,7 @@ def topic(name: str) -> TopicContent:
         ConfigurationError, NoServer: there is no usable server for tests.
     """
     config = get_config().topic(name)
-    log = open_log(config, open_wire("inspect", config.connection))
+    log = open_log(config, open_transport("inspect", config.connection))
     entries = _up_to_limit(log.read(BEGINNING, END, batch=BATCH), f"Topic {repr_of(name)} has messages:")
     return TopicContent(
         messages=[entry.message for entry in entries if isinstance(entry, Delivery)],
@@ -232,7 +232,7 @@ def _dead_letters(queue: str) -> list[DeadLetter]:
 def _buried(config: QueueConfig) -> Iterator[tuple[int, DeadLetter]]:
     """Yield the dead letters of a queue or partition, each with the time at which it was buried, in ms since 1970."""
     queue = config.public_name
-    letters, first = open_dead_letters(config, open_wire("inspect", config.connection)), "-"
+    letters, first = open_dead_letters(config, open_transport("inspect", config.connection)), "-"
     while True:
         total, found = letters.read(limit=BATCH, first=first, max_bytes=WHOLE, which="WHOLE")
         if total > LIMIT:
@@ -258,14 +258,14 @@ def _buried(config: QueueConfig) -> Iterator[tuple[int, DeadLetter]]:
 
 def _result_ids(config: QueueConfig, path: str | None) -> Iterator[str]:
     """Yield the ids of the stored results of a queue: of one task, or of all tasks that this process knows."""
-    wire, prefix = open_wire("inspect", config.connection), config.keys.result("")
+    transport, prefix = open_transport("inspect", config.connection), config.keys.result("")
     cursor: bytes = b"0"
     while True:
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*"
-        (reply,) = wire.trip([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
+        (reply,) = transport.pipeline([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
         cursor, keys = reply_or_raise(reply)
         commands: list[Command] = [("GETRANGE", key, 0, MAX_RESULT - 1) for key in keys]
-        for key, text in zip(keys, wire.trip(commands) if commands else (), strict=True):
+        for key, text in zip(keys, transport.pipeline(commands) if commands else (), strict=True):
             found = read_result(reply_or_raise(text) or b"{}")
             if found is not None and (found.name == path if path else _is_task(found.name)):
                 yield key.decode()[len(prefix) :]

@@ -43,7 +43,7 @@ from mq_django.testing.recording import Records
 from mq_django.testing.relaying import relay
 from mq_django.testing.started_runs import StartedRuns, run_supervised
 from mq_django.testing.transactions import CommitHooks, Savepoints
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.test_server import standing_time
 
 # The caller's thread, in the place of a consumer's threads and event loop.
@@ -282,11 +282,11 @@ class QueueRun:
 
     def __init__(self, config: QueueConfig, databases: Databases) -> None:
         self._name = config.public_name
-        self._store: Store = open_store(config, open_wire("consume", config.connection))
+        self._store: Store = open_store(config, open_transport("consume", config.connection))
         self._store.create_groups()
         self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
         self._settler = NotingSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
-        self._courier = StepCourier(config, open_wire("consume", config.connection))
+        self._courier = StepCourier(config, open_transport("consume", config.connection))
         self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
         self._cancels = Cancels(self._store)
         state = _unshared(largest_batch())
@@ -503,7 +503,7 @@ def ensure_groups() -> None:
     config = get_config()
     for name in _groups():
         for part in config.queue(name).each_part:
-            open_store(part, open_wire("chores", part.connection)).create_groups()
+            open_store(part, open_transport("chores", part.connection)).create_groups()
 
 
 def configs_of(queues: Sequence[str]) -> list[QueueConfig]:

@@ -1,10 +1,10 @@
 """Connections to Redis, local Redis servers, and Lua scripts.
 
-A `Wire` sends commands. `trip()` sends several commands of one hash slot in one round trip, and returns a reply or an
-error for each; `trips()` does so for several slots or queues. Whoever sends commands gets a wire and does not know
-whether it is one connection (`sessions.Session`), a pool (`sessions.Pooled`) or a Redis Cluster (`cluster_wires`).
+A `Transport` sends commands. `pipeline()` sends several commands of one hash slot in one round trip, and returns a
+reply or an error for each; `pipelines()` does so for several slots or queues. Its callers do not know whether it is one
+connection (`sessions.Session`), a pool (`sessions.Pooled`) or a Redis Cluster (`cluster_transport`).
 
-    CONNECTION of the settings -> locations -> connections -> sessions / cluster_wires -> stores
+    CONNECTION of the settings -> locations -> connections -> sessions / cluster_transport -> stores
 
 `scripts.command()` returns the call of a script in `lua/`: one transition a file, with its keys in `KEYS`. What
 several scripts share is in `lua/parts/` and is included when a script is loaded.

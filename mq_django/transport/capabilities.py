@@ -62,7 +62,7 @@ def _knows(client: redis.Redis, command: str) -> bool:
     """Return whether the server has a command; True if it rejects the question."""
     # Not through the client: versions of redis-py parse this reply differently.
     session = Session(client)
-    (reply,) = session.trip([("COMMAND", "INFO", command)])
+    (reply,) = session.pipeline([("COMMAND", "INFO", command)])
     session.release()
     return isinstance(reply, Exception) or bool(reply and reply[0])
 

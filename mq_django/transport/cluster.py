@@ -262,11 +262,10 @@ def read_cluster_url(
 
 # The keys of commands, and the hash slots of keys in a Redis Cluster.
 #
-# Commands are plain tuples, because they are made on a hot path. Their keys are looked up only when a trip is routed
-# or
-# checked.
+# Commands are plain tuples, because they are made on a hot path. Their keys are looked up only when a pipeline is
+# routed or checked.
 
-#: Commands without a key. They run on the server of their trip.
+#: Commands without a key. They run on the server of their pipeline.
 _KEYLESS = frozenset(
     {
         *("ASKING", "COMMAND", "PING", "SCAN", "SUBSCRIBE", "PUBLISH", "TIME", "MULTI"),

@@ -15,11 +15,11 @@ from mq_django.conf import get_config
 from mq_django.errors import StoreError
 from mq_django.transport import test_mode
 from mq_django.transport.cluster import Cluster, hash_slot, is_cluster
-from mq_django.transport.cluster_wires import AnySession, ClusterSession, ClusterWire
+from mq_django.transport.cluster_transport import AnySession, ClusterSession, ClusterTransport
 from mq_django.transport.failures import address
 from mq_django.transport.forks import note
 from mq_django.transport.locations import make_cluster, make_pool
-from mq_django.transport.sessions import Pooled, Session, Wire, budgets_now
+from mq_django.transport.sessions import Pooled, Session, Transport, budgets_now
 from mq_django.transport.test_server import make_test_pool
 
 Role = Literal["produce", "consume", "chores", "inspect"]
@@ -97,7 +97,7 @@ def _make_server(role: Role, connection: str) -> redis.Redis | Cluster:
 
 
 def get_clients(role: Role, connection: str = "") -> list[redis.Redis]:
-    """Return this process's clients of a server, or of each master of a cluster. Raises the errors of open_wire()."""
+    """Return the clients of a server, or of each master of a cluster. Raises the errors of open_transport()."""
     server = get_server(role, connection)
     return server.masters() if isinstance(server, Cluster) else [server]
 
@@ -105,7 +105,7 @@ def get_clients(role: Role, connection: str = "") -> list[redis.Redis]:
 def get_client(role: Role, connection: str = "", *, key: str = "") -> redis.Redis:
     """Return this process's client of a server, or of the node of a cluster that has a key.
 
-    Raises the errors of open_wire().
+    Raises the errors of open_transport().
     """
     server = get_server(role, connection)
     return server.owner(hash_slot(key)) if isinstance(server, Cluster) else server
@@ -128,8 +128,8 @@ def address_of(connection: str) -> str:
     return str(server) if isinstance(server, Cluster) else address(server.connection_pool)
 
 
-def open_wire(role: Role, connection: str = "") -> Wire:
-    """Return a wire for any thread, which takes a connection for each round trip.
+def open_transport(role: Role, connection: str = "") -> Transport:
+    """Return a transport for any thread, which takes a connection for each round trip.
 
     Within a budget it has the timeouts of "inspect": a budget does not limit the time that connecting takes.
 
@@ -138,17 +138,17 @@ def open_wire(role: Role, connection: str = "") -> Wire:
         ConnectionLost: the embedded server does not start.
     """
     server = get_server("inspect" if budgets_now() else role, connection)
-    return ClusterWire(server) if isinstance(server, Cluster) else Pooled(server)
+    return ClusterTransport(server) if isinstance(server, Cluster) else Pooled(server)
 
 
-def open_wires(role: Role, connections: Sequence[str]) -> list[Wire]:
-    """Return a wire for each connection, the same one for the same server. Raises the errors of open_wire()."""
-    wires = {connection: open_wire(role, connection) for connection in dict.fromkeys(connections)}
-    return [wires[connection] for connection in connections]
+def open_transports(role: Role, connections: Sequence[str]) -> list[Transport]:
+    """Return a transport for each connection, one for each server. Raises the errors of open_transport()."""
+    transports = {connection: open_transport(role, connection) for connection in dict.fromkeys(connections)}
+    return [transports[connection] for connection in connections]
 
 
 def open_session(role: Role, connection: str = "") -> AnySession:
-    """Return a wire on a connection of its own, for one thread. Raises the errors of open_wire()."""
+    """Return a transport on a connection of its own, for one thread. Raises the errors of open_transport()."""
     server = get_server(role, connection)
     return ClusterSession(server) if isinstance(server, Cluster) else Session(server)
 

@@ -92,10 +92,10 @@ _pack_command: Callable[[Command], bytes] | None = (
 )
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """Sends the commands of stores to Redis."""
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one round trip, and return their replies. An error reply is a `ResponseError` in its place.
 
         All keys must be in one hash slot: keys of one queue, or of one topic and its groups.
@@ -104,17 +104,17 @@ class Wire(Protocol):
             ConnectionLost: the connection broke. It is unknown which commands ran.
         """
 
-    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        """Send several trips, each with keys of one hash slot, and return the replies of each.
+    def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """Send several pipelines, each with keys of one hash slot, and return the replies of each.
 
-        Trips to the same server are one round trip. An error reply does not affect the other trips.
+        Pipelines to the same server are one round trip. An error reply does not affect the other pipelines.
 
         Raises:
             ConnectionLost: the connection broke. It is unknown which commands ran.
         """
-        commands = [command for trip in trips for command in trip]
-        replies = iter(self.trip(commands) if commands else ())
-        return [[next(replies) for _ in trip] for trip in trips]
+        commands = [command for pipeline in pipelines for command in pipeline]
+        replies = iter(self.pipeline(commands) if commands else ())
+        return [[next(replies) for _ in pipeline] for pipeline in pipelines]
 
 
 def _with_new_scripts(connection: Any, commands: Sequence[Command]) -> Sequence[Command]:
@@ -143,8 +143,8 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-class Session(Wire):
-    """A wire on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
+class Session(Transport):
+    """A transport on a connection of its own, for one thread. Sending and receiving may also be separate calls."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -225,8 +225,8 @@ class Session(Wire):
             self.close()
             raise translate(error) from error
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
         self.send(commands)
         replies = [self.receive() for _ in commands]
         if any([isinstance(reply, exceptions.ResponseError) for reply in replies]):  # noqa: C419 - a list is faster
@@ -322,19 +322,19 @@ class Idle:
         self._sessions.append(session)
 
 
-class Pooled(Wire):
-    """A wire for any thread, which takes an idle connection for each round trip.
+class Pooled(Transport):
+    """A transport for any thread, which takes an idle connection for each round trip.
 
     Idle connections are kept outside redis-py's pool, because that would add a fifth to the time of a publish.
     """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        # Stored on the client, so that all its wires share them.
+        # Stored on the client, so that all its transports share them.
         self._idle: Idle = vars(client).setdefault("mq_django_idle", Idle())
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
         budgets = budgets_now()
         budget = budgets.of(self._client) if budgets else None
         if budget and budget.error:
@@ -344,7 +344,7 @@ class Pooled(Wire):
         try:
             if budget:
                 session.limit(began + budget.left)
-            replies = session.trip(commands)
+            replies = session.pipeline(commands)
             if budget:
                 session.limit(math.inf)
         except BaseException as error:
@@ -380,18 +380,18 @@ def reply_or_raise(reply: Any) -> Any:
     return reply
 
 
-# A wire that waits until a replica has what was written.
+# A transport that waits until a replica has what was written.
 
 #: Milliseconds until a replica must have confirmed. A publish fails within 5 s in total.
 REPLICA_MS = 500
 
 
-class ReplicaWire(Wire):
-    """Sends WAIT behind the commands of each trip, in the same round trip."""
+class ReplicaTransport(Transport):
+    """Sends WAIT behind the commands of each pipeline, in the same round trip."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        #: Of each thread: whether a replica has confirmed all trips since `begin()`.
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        #: Of each thread: whether a replica has confirmed all pipelines since `begin()`.
         self._state = threading.local()
 
     def begin(self) -> None:
@@ -402,20 +402,20 @@ class ReplicaWire(Wire):
         """Return whether a replica had in time what this thread has written since `begin()`."""
         return bool(self._state.confirmed)
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
-        *replies, confirming = self._wire.trip([*commands, ("WAIT", 1, REPLICA_MS)])
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
+        *replies, confirming = self._transport.pipeline([*commands, ("WAIT", 1, REPLICA_MS)])
         # An error, such as that of a user without the right, confirms nothing.
         if not (isinstance(confirming, int) and confirming > 0):
             self._state.confirmed = False
         return replies
 
 
-# Send trips to several servers at the same time.
+# Send pipelines to several servers at the same time.
 
 
-def fan_out(wires: Sequence[Wire], trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-    """Send each trip over its wire, and return the replies of each trip: one round trip per wire, all at once.
+def fan_out(transports: Sequence[Transport], pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+    """Send each pipeline over its transport, all at once, and return the replies of each: one round trip per transport.
 
     A server that cannot be reached has an error in the place of each reply, as long as another one can be reached.
 
@@ -424,16 +424,21 @@ def fan_out(wires: Sequence[Wire], trips: Sequence[Sequence[Command]]) -> list[l
         ConnectionLost: no server could be reached, or the connection broke. It is unknown which commands ran.
     """
     shares: dict[int, list[int]] = {}
-    for number, wire in enumerate(wires):
-        shares.setdefault(id(wire), []).append(number)
+    for number, transport in enumerate(transports):
+        shares.setdefault(id(transport), []).append(number)
     if len(shares) < 2:
-        return wires[0].trips(trips) if wires else []
-    replies: list[list[Any]] = [[] for _ in trips]
+        return transports[0].pipelines(pipelines) if transports else []
+    replies: list[list[Any]] = [[] for _ in pipelines]
     lost: list[ConnectionLost | ConnectionRejected] = []
     with ThreadPoolExecutor(len(shares)) as pool:
         # The context has the budgets of a page.
         asked = [
-            (share, pool.submit(copy_context().run, wires[share[0]].trips, [trips[number] for number in share]))
+            (
+                share,
+                pool.submit(
+                    copy_context().run, transports[share[0]].pipelines, [pipelines[number] for number in share]
+                ),
+            )
             for share in shares.values()
         ]
         for share, reply in asked:
@@ -441,7 +446,7 @@ def fan_out(wires: Sequence[Wire], trips: Sequence[Sequence[Command]]) -> list[l
                 found = reply.result()
             except (ConnectionLost, ConnectionRejected) as error:
                 lost.append(error)
-                found = [[error for _ in trips[number]] for number in share]
+                found = [[error for _ in pipelines[number]] for number in share]
             for number, one in zip(share, found, strict=True):
                 replies[number] = one
     if len(lost) == len(shares):

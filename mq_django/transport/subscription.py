@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from mq_django.errors import ConnectionLost, StoreError
-from mq_django.transport.cluster_wires import AnySession, ClusterSession
+from mq_django.transport.cluster_transport import AnySession, ClusterSession
 from mq_django.transport.sessions import reply_or_raise
 
 #: Seconds of silence after which the connection is pinged, and in which there must be a reply.

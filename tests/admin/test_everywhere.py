@@ -174,12 +174,12 @@ def test_no_page_waits_for_longer_when_redis_stalls_or_is_slow(operator, monkeyp
     for visit in every_visit():
         close_clients()
         with monkeypatch.context() as patches:
-            wire = SlowWire(patches, replies=replies, late=late)
+            transport = SlowWire(patches, replies=replies, late=late)
             response = visit.send(operator)
         told = told_by(response)
         is_told = replies or visit.name in WITHOUT_REDIS or (SENTENCE in told and "Traceback" not in told)
-        if wire.seconds > sum(TIMEOUTS["inspect"]) or response.status_code not in (200, 302, 503) or not is_told:
-            failed.append((str(visit), response.status_code, wire.seconds, wire.timeouts))
+        if transport.seconds > sum(TIMEOUTS["inspect"]) or response.status_code not in (200, 302, 503) or not is_told:
+            failed.append((str(visit), response.status_code, transport.seconds, transport.timeouts))
     assert failed == []
 
 
@@ -189,12 +189,12 @@ def test_a_server_that_stalls_is_asked_once_and_the_other_is_shown(operator, mq_
     with socket.create_server(("127.0.0.1", 0)) as stalled:
         port = stalled.getsockname()[1]
         mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {"CONNECTION": f"redis://127.0.0.1:{port}/0"}})
-        wire = SlowWire(monkeypatch, port=port)
+        transport = SlowWire(monkeypatch, port=port)
         response = operator.get(BASE + path)
 
     assert response.status_code == 200
     assert "emails" in response.content.decode()
-    assert wire.timeouts == 1
+    assert transport.timeouts == 1
 
 
 own_site = AdminSite(name="backoffice")

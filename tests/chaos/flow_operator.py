@@ -19,7 +19,7 @@ from mq_django.producers.workflow_run import repair
 from mq_django.producers.workflow_steps import open_home
 from mq_django.stores.dead_letters import DeadLetters, open_dead_letters
 from mq_django.stores.workflow_home import StepState
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.workflows import get_run, workflow
 from tests.chaos.flow_places import Listed, listed
 from tests.chaos.flows import Plan
@@ -170,7 +170,7 @@ class Operator:
 
     @staticmethod
     def _letters(queue: str) -> DeadLetters:
-        return open_dead_letters(get_config().queue(queue), open_wire("produce"))
+        return open_dead_letters(get_config().queue(queue), open_transport("produce"))
 
     def _mend(self, run: Listed, plan: Plan) -> None:
         is_mended = plan.fate != "fail"

@@ -17,7 +17,7 @@ from mq_django.core.messages import CancelResult
 from mq_django.errors import ConnectionLost
 from mq_django.stores.background_jobs import MessagePlace
 from mq_django.stores.control import Control
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import ServerBinary
 from tests.chaos import places
 from tests.chaos.checker import Verdict, Violation
@@ -103,7 +103,7 @@ class Troubles:
     def __init__(self, stage: Stage, sequences: Sequences) -> None:
         self._stage = stage
         self._sequences = sequences
-        self._control = Control(get_config().queue(QUEUE), open_wire("produce"))
+        self._control = Control(get_config().queue(QUEUE), open_transport("produce"))
         self._changed = time.monotonic()
 
     def deck(self) -> Iterator[Callable[[], None]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from mq_django.inbox.once import Once
 from mq_django.outbox.claims import OutboxTables
-from mq_django.stores.outbox_marks import OutboxWire
+from mq_django.stores.outbox_marks import OutboxTransport
 from tests.chaos.points import before, reached
 
 OF_WRITERS = {
@@ -29,7 +29,7 @@ OF_HANDLERS = {
 def install() -> None:
     """Let this process end at these points."""
     OutboxTables.claim = _after("relay-claimed", OutboxTables.claim)  # type: ignore[method-assign]
-    OutboxWire.trip = _after("relay-sent", OutboxWire.trip)  # type: ignore[method-assign]
+    OutboxTransport.pipeline = _after("relay-sent", OutboxTransport.pipeline)  # type: ignore[method-assign]
     finish = before("relay-finishing", OutboxTables.finish)
     OutboxTables.finish = _after("relay-finished", finish)  # type: ignore[method-assign]
     OutboxTables._end_rows = before("relay-deleting", OutboxTables._end_rows)  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from mq_django.errors import NotSupported
 from mq_django.producers.queues import Queue
 from mq_django.stores import open_store
 from mq_django.stores.dead_letters import open_dead_letters
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.scripts import command
 from mq_django.transport.sessions import Pooled
 from tests.waiting import wait_until
@@ -77,7 +77,7 @@ def test_messages_that_are_cancelled_are_gone_wherever_they_are(trees, publish, 
     failing = publish(["raise", "x"], queue="emails")
     wait_until(lambda: emails.depths().dead == 1)
     assert queues["emails"].cancel(failing, running=True) is CancelResult.ASKED
-    dead = open_dead_letters(config, open_wire("inspect", config.connection))
+    dead = open_dead_letters(config, open_transport("inspect", config.connection))
     assert dead.redrive([entry for entry in dead.find([failing]) if entry]) == ["REDRIVEN"]
     assert requests(emails) == {}
     wait_until(lambda: history.counts("start")[failing] == 2)
@@ -108,7 +108,9 @@ def test_without_its_notification_a_heartbeat_brings_it(trees, publish, history,
     wait_until(lambda: redis_client.hlen(store.keys.consumers))
     arguments = [message_id, "", "nobody-listens"]
     keys = [store.keys.cancels, store.keys.claims, store.keys.consumers]
-    (reply,) = open_wire("produce", store.config.connection).trip([command("cancels_ask", keys=keys, args=arguments)])
+    (reply,) = open_transport("produce", store.config.connection).pipeline(
+        [command("cancels_ask", keys=keys, args=arguments)]
+    )
     assert reply == b"ASKED"
     wait_until(lambda: empty(store), timeout=10)
     assert history.counts() == {}

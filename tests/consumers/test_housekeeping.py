@@ -21,8 +21,8 @@ FOREIGN = {"a": {"EXTERNAL": True, "VISIBILITY_TIMEOUT": 1}, "default": {}}
 
 def membership(name):
     """Return who is registered in a queue."""
-    wire = Pooled(get_client("chores"))
-    (reply,) = wire.trip([("HGETALL", get_config().queue(name).keys.consumers)])
+    transport = Pooled(get_client("chores"))
+    (reply,) = transport.pipeline([("HGETALL", get_config().queue(name).keys.consumers)])
     return {field.decode().partition(":")[0] for field in reply[::2]}
 
 

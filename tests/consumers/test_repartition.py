@@ -6,7 +6,7 @@ from collections import defaultdict
 from mq_django.conf import get_config
 from mq_django.producers import queues
 from mq_django.stores.repartitioning import Repartitioning
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.management.test_mq import mq
 from tests.stores.repartition_seeds import contents_of
 from tests.waiting import wait_until
@@ -59,7 +59,7 @@ def delayed_ids():
 def test_a_consumer_that_starts_meanwhile_says_so(trees, mq_settings):
     mq_settings(QUEUES=ordered(2))
     queues["default"].publish("act", {})
-    change = Repartitioning(get_config().queue("default"), open_wire("chores"))
+    change = Repartitioning(get_config().queue("default"), open_transport("chores"))
     change.begin(4)
     change.close("me")
     tree = trees(QUEUES=ordered(4))

@@ -134,13 +134,13 @@ def test_what_another_consumer_holds_is_neither_signalled_nor_counted(store, hel
 
 
 class Cut:
-    """A wire whose process is killed while it sends: the server gets the first commands of a trip, and no more."""
+    """Its process is killed while it sends: the server gets the first commands of a pipeline, and no more."""
 
-    def __init__(self, wire, commands):
-        self.wire, self.commands = wire, commands
+    def __init__(self, transport, commands):
+        self.transport, self.commands = transport, commands
 
-    def trip(self, commands):
-        self.wire.trip(commands[: self.commands])
+    def pipeline(self, commands):
+        self.transport.pipeline(commands[: self.commands])
         raise ConnectionLost("killed")
 
 
@@ -195,15 +195,15 @@ def test_a_receiver_that_raises_harms_nobody(store, held, settle):
 
 
 class Listening:
-    """A wire that notes the scripts that are run over it."""
+    """A transport that notes the scripts that are run over it."""
 
-    def __init__(self, wire):
-        self._wire = wire
+    def __init__(self, transport):
+        self._transport = transport
         self.scripts = []
 
-    def trip(self, commands):
+    def pipeline(self, commands):
         self.scripts += [scripts._by_sha[command[1]].name for command in commands if command[0] == "EVALSHA"]
-        return self._wire.trip(commands)
+        return self._transport.pipeline(commands)
 
 
 @EITHER
@@ -212,13 +212,13 @@ def test_a_history_is_no_command_more_and_without_one_there_is_none(mq_settings,
     for kept in (False, True):
         mq_settings(QUEUES={"default": {"HISTORY": timedelta(days=1)} if kept else {}})
         queues["default"].publish_many([("welcome", n) for n in range(5)])
-        wire = Listening(Pooled(get_client("chores")))
-        store = open_store(get_config().queue("default"), wire)
+        transport = Listening(Pooled(get_client("chores")))
+        store = open_store(get_config().queue("default"), transport)
         store.create_groups()
         deliveries = store.take("me", count=10)
-        wire.scripts.clear()
+        transport.scripts.clear()
         settle(store, [Settlement(one, ACK, micros=1) for one in deliveries])
-        sent[kept] = [*wire.scripts]
+        sent[kept] = [*transport.scripts]
         assert redis_client.exists(store.keys.handled, store.keys.handled_ids) == (2 if kept else 0)
     assert sent[True] == sent[False]
 

@@ -10,7 +10,7 @@ from mq_django.inspector import processes
 from mq_django.inspector.processes import WAIT, StackRequest, ask_for_stacks, find_process, read_answer
 from mq_django.management import process_verbs
 from mq_django.producers import queues, topics
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.scripts import command
 from tests import on_cluster
 from tests.waiting import wait_until
@@ -73,7 +73,7 @@ def test_threads_and_coroutines_show_where_they_are(
 
     # Without its notification a heartbeat brings the request.
     asking = command("stacks_ask", keys=[store.keys.stacks, store.keys.consumers], args=[who, 60_000, "nobody-listens"])
-    (asked,) = open_wire("produce", store.config.connection).trip([asking])
+    (asked,) = open_transport("produce", store.config.connection).pipeline([asking])
     request = StackRequest(consumer=who, queue="default", asked_ms=int(asked))
     answer = wait_until(lambda: read_answer(request))
     assert [one.id for one in answer.stacks] == [first, second]

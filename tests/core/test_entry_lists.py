@@ -1,8 +1,8 @@
 """Entries that are decoded together come to the same deliveries as one by one."""
 
 from mq_django.core.jsontext import dumps
+from mq_django.core.message_format import MAX_ENTRY_BYTES, decode_entries, decode_entry
 from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.wire import MAX_ENTRY_BYTES, decode_entries, decode_entry
 
 ENTRY = b"1700000000000-0"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mq_django.core.wire import unpacked
+from mq_django.core.message_format import unpacked
 from mq_django.errors import DecodeError
 
 

@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.core.messages import Delivery, Message
 from mq_django.models import InboxMessage
 from mq_django.stores import open_store
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.consumers.rig import running
 from tests.databases.database_servers import KINDS
 from tests.inbox.effects import Effects
@@ -49,7 +49,7 @@ def rows(using):
 @pytest.fixture
 def depths(mq_settings):
     """Return a function that counts the messages of a queue by place."""
-    return lambda queue: open_store(get_config().queue(queue), open_wire("inspect", "")).depths()
+    return lambda queue: open_store(get_config().queue(queue), open_transport("inspect", "")).depths()
 
 
 class Consumer:

@@ -14,7 +14,7 @@ from mq_django.inspector import actions, message_lists
 from mq_django.inspector.explain import cause_of
 from mq_django.stores.base import Settlement
 from mq_django.stores.members import Members
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.seeding import CONSUMER, beat, keep, opened, publish, publish_many, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -103,7 +103,7 @@ def test_a_consumer_runs_it_for_as_long_as_its_heartbeat_says():
     message_id = publish("emails", "welcome", 1)
     (delivery,) = take("emails", 1)
     running = [[delivery.stream, delivery.entry.decode(), 47_000]]
-    members = Members(get_config().queue("emails"), open_wire("produce"))
+    members = Members(get_config().queue("emails"), open_transport("produce"))
     members.beat("s1", {}, {CONSUMER: {"supervisor": "s1", "running": running}})
 
     cause = why(message_id)

@@ -158,16 +158,16 @@ def test_in_the_format_of_rsmq_they_are_counted_and_have_no_age():
 
 
 def test_all_queues_are_read_in_one_more_round_trip_and_idle_ones_in_none(redis_client, monkeypatch):
-    trips = []
+    pipelines = []
     for queue in ("emails", "imports"):
         add(redis_client, AGE, queue=queue)
         beat({BUSY: runs(*fetch(1, queue=queue))}, queue)
     monkeypatch.setattr(
-        "mq_django.inspector.running_messages.fan_out", lambda wires, sent: trips.append(len(sent)) or []
+        "mq_django.inspector.running_messages.fan_out", lambda transports, sent: pipelines.append(len(sent)) or []
     )
     inspector.overview()
     monkeypatch.undo()
-    assert trips == [0]
+    assert pipelines == [0]
     for queue in ("emails", "imports"):
         beat({BUSY: runs()}, queue)
     before = script_calls(redis_client)

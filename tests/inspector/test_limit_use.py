@@ -13,7 +13,7 @@ from mq_django.transport.sessions import Pooled
 
 
 @pytest.fixture
-def wire(mq_settings):
+def transport(mq_settings):
     limits = {"RATE_LIMIT": {"queue": "90/m", "key": "3/m"}, "CONCURRENCY": {"queue": 50, "key": 1}}
     mq_settings(QUEUES={"emails": limits, "plain": {}})
     return Pooled(get_client("inspect"))
@@ -23,25 +23,25 @@ def config(name="emails"):
     return get_config().queue(name)
 
 
-def test_keys_that_wait_come_in_pages(wire):
+def test_keys_that_wait_come_in_pages(transport):
     for n in range(7):
         queues["emails"].publish_many([("sms", 1)] * 2, key=f"k{n}")
-    store = open_store(config(), wire)
+    store = open_store(config(), transport)
     store.create_groups()
     for _ in range(2):
         held = store.take("c1", count=14)
         store.settle("c1", [Settlement(item, ACK) for item in held])
-    found = limit_use(config(), wire)
-    pages = [limit_use(config(), wire, start=start, count=2).page for start in range(0, found.keys + 2, 2)]
+    found = limit_use(config(), transport)
+    pages = [limit_use(config(), transport, start=start, count=2).page for start in range(0, found.keys + 2, 2)]
     assert [use.key for page in pages for use in page] == [use.key for use in found.page]
     assert pages[-1] == []
 
 
-def test_looking_changes_nothing(wire, redis_client, namespace):
+def test_looking_changes_nothing(transport, redis_client, namespace):
     queues["emails"].publish_many([("sms", 1)] * 3, key="a")
-    store = open_store(config(), wire)
+    store = open_store(config(), transport)
     store.create_groups()
     store.take("c1", count=10)
     before = {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")}
-    limit_use(config(), wire)
+    limit_use(config(), transport)
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")} == before

@@ -14,7 +14,7 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Session
 from tests.seeding import beat, settle, take
 
@@ -123,7 +123,7 @@ def test_a_job_over_partitions_accounts_for_every_message_that_it_counted(subtes
     with subtests.test("it was cancelled when some partitions were empty, and is repeated"):
         jobs.begin("payments", "redrive", who="ann", rate=4)
         for part in get_config().queue("payments").parts[:2]:
-            while BackgroundJobs(part, open_wire("inspect", part.connection)).work("w") != IDLE:
+            while BackgroundJobs(part, open_transport("inspect", part.connection)).work("w") != IDLE:
                 pass
         assert jobs.cancel("payments")
         found = jobs.look("payments")

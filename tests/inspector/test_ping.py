@@ -6,12 +6,12 @@ from mq_django.conf import get_config
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.inspector import ping
 from mq_django.stores import open_members
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 
 def beat(queue, **consumers):
     for part in get_config().queue(queue).each_part:
-        open_members(part, open_wire("inspect", part.connection)).beat("s1", {}, consumers)
+        open_members(part, open_transport("inspect", part.connection)).beat("s1", {}, consumers)
 
 
 def test_consumers_that_fetch_are_returned_with_their_queues(mq_settings):

@@ -117,6 +117,10 @@ def test_a_queue_that_cannot_be_read_is_named_and_hides_no_other(redis_client):
 def test_all_indexes_are_asked_in_one_round_trip(monkeypatch):
     asked = []
     real = whereabouts.fan_out
-    monkeypatch.setattr(whereabouts, "fan_out", lambda wires, trips: asked.append(len(trips)) or real(wires, trips))
+    monkeypatch.setattr(
+        whereabouts,
+        "fan_out",
+        lambda transports, pipelines: asked.append(len(pipelines)) or real(transports, pipelines),
+    )
     assert find_everywhere("nope", seconds=30).found == []
     assert asked == [len(all_configs())]

@@ -14,7 +14,7 @@ from mq_django.consumers.machine import Machine, here, started
 from mq_django.inspector.consumers import ALIVE_MS
 from mq_django.management import process_verbs
 from mq_django.stores.members import Members
-from mq_django.transport.connections import TIMEOUTS, close_clients, open_wire
+from mq_django.transport.connections import TIMEOUTS, close_clients, open_transport
 from tests.slow_wire import SlowWire
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -32,7 +32,7 @@ def beat(queue, *states, supervisor="s1", **described):
     process = {"host": "web1", "pid": os.getpid(), "started": started(os.getpid()), "boot": machine.boot}
     described = {**process, "pids": machine.pids, "housekeeping": True, **described}
     consumers = {f"{supervisor}-c{n}": {"threads": 8, **state} for n, state in enumerate(states)}
-    Members(get_config().queue(queue), open_wire("produce")).beat(supervisor, described, consumers)
+    Members(get_config().queue(queue), open_transport("produce")).beat(supervisor, described, consumers)
 
 
 def health(*args):
@@ -109,10 +109,10 @@ def test_a_server_that_does_not_answer_is_an_answer_in_time(monkeypatch):
     assert health("emails")[0] == 0
     close_clients()
     with monkeypatch.context() as patches:
-        wire = SlowWire(patches)
+        transport = SlowWire(patches)
         assert health("emails", "--timeout", "0.4")[0] == 1
-    assert wire.timeouts == 1
-    assert wire.seconds <= sum(TIMEOUTS["inspect"])
+    assert transport.timeouts == 1
+    assert transport.seconds <= sum(TIMEOUTS["inspect"])
 
 
 def test_what_never_answers_is_not_waited_for(monkeypatch):

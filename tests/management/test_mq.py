@@ -20,7 +20,7 @@ from mq_django.management.terminal import user_name
 from mq_django.management.verbs import MOVED
 from mq_django.stores import open_members
 from mq_django.stores.background_jobs import IDLE
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.seeding import beat, bury, bury_many, keep, opened, publish, set_aside, settle, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
@@ -460,7 +460,7 @@ def test_status_tells_what_holds_the_threads_of_a_queue_that_makes_no_progress(m
     full = ["imports", delivery.stream, delivery.entry.decode(), 45_000, 40_000]
     for queue in ("imports", "payments"):
         told = {"threads": 4, "busy": [4, 0], "full": {"threads": full}}
-        open_members(get_config().queue(queue), open_wire("produce")).beat("s1", {}, {"c1": told})
+        open_members(get_config().queue(queue), open_transport("produce")).beat("s1", {}, {"c1": told})
     publish("payments", "capture", 1)
 
     _, payments = mq_json("status")

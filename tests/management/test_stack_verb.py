@@ -12,7 +12,7 @@ from mq_django.inspector import processes
 from mq_django.management import process_verbs
 from mq_django.stores import open_members
 from mq_django.stores.control import StackRequests
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.management.test_mq import mq, mq_json
 from tests.seeding import CONSUMER, beat, publish, take
 from tests.stores.test_stack_requests import FIELDS
@@ -35,7 +35,7 @@ def answered():
     beat("emails")
 
     def answer(*stacks):
-        requests = StackRequests(get_config().queue("emails"), open_wire("produce"))
+        requests = StackRequests(get_config().queue("emails"), open_transport("produce"))
         requests.answer("s1-c0", LAST_MS, stacks_text(stacks))
 
     answer(EXPORT)
@@ -99,7 +99,7 @@ def test_without_an_answer_it_names_what_the_heartbeat_knows(hurried, capsys):
 
 
 def tell(running):
-    members = open_members(get_config().queue("emails"), open_wire("produce"))
+    members = open_members(get_config().queue("emails"), open_transport("produce"))
     members.beat("s1", {"host": "web1"}, {CONSUMER: {"threads": 8, "running": running}})
 
 

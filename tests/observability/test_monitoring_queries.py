@@ -16,7 +16,7 @@ from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.stores.counters import Slots
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import reply_or_raise
 from tests import places, seeding
 from tests.observability.monitoring_files import ALERTS, ALERTS_TEST, DASHBOARD, panels, rules, with_values
@@ -69,7 +69,7 @@ def happen(times: int) -> None:
     counts = {(what, "welcome"): times for what in ("published", "handled", "retried", "expired", "t7", "w4")}
     seeding.tally("orders", counts)
     command = Slots(get_config().queue("orders").keys).add_total("recovered", times)
-    reply_or_raise(open_wire("produce").trip([command])[0])
+    reply_or_raise(open_transport("produce").pipeline([command])[0])
     seeding.bury("orders")
 
 

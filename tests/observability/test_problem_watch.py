@@ -14,7 +14,7 @@ from mq_django.observability import problem_watch
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.signals import problem_began, problem_ended
 from mq_django.stores.control import ProblemNotes
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import PrivateServer
 from tests.commands import script_calls
 from tests.consumers.conftest import history, publish, store, trees  # noqa: F401
@@ -190,7 +190,7 @@ def test_only_one_of_them_looks(heard, redis_client, monkeypatch):
 
 
 def test_two_that_look_at_the_same_moment_announce_it_once():
-    notes = ProblemNotes(get_config().queue("emails"), open_wire("inspect"))
+    notes = ProblemNotes(get_config().queue("emails"), open_transport("inspect"))
 
     assert notes.write([], begun=["late"], ended=[]) == {"late"}
     assert notes.write([], begun=["late"], ended=[]) == set()

@@ -66,13 +66,13 @@ class TestQueues:
 
     def test_the_age_of_the_oldest_ready_message_is_in_seconds(self):
         assert value("mq_django_queue_oldest_ready_age_seconds", queue="emails") == 0
-        open_session("produce").trip(
+        open_session("produce").pipeline(
             [("XADD", queues["emails"].config.keys.ready, "1000-0", "type", "a", "data", "{}")]
         )
         assert value("mq_django_queue_oldest_ready_age_seconds", queue="emails") > 1e9
 
     def test_messages_that_a_consumer_has_fetched_and_not_started_wait_as_well(self):
-        open_session("produce").trip(
+        open_session("produce").pipeline(
             [("XADD", queues["emails"].config.keys.ready, "1000-0", "type", "a", "data", "{}")]
         )
         take("emails", 1)
@@ -113,7 +113,7 @@ class TestTotals:
         publish_many("emails", [("welcome", n) for n in range(3)])
         tally("emails", {("handled", "welcome"): 5, ("expired", "welcome"): 1})
         slots = Slots(queues["emails"].config.keys)
-        open_session("produce").trip([slots.add_total(RECOVERED, 2)])
+        open_session("produce").pipeline([slots.add_total(RECOVERED, 2)])
         kinds = {"published": 3, "handled": 5, "retried": 0, "expired": 1, "recovered": 2}
         found = {kind: value(f"mq_django_messages_{kind}_total", queue="emails") for kind in kinds}
         assert found == kinds

@@ -350,7 +350,7 @@ def test_rows_stay_until_a_replica_has_the_messages(alias, redis_client, monkeyp
     assert not other.advance()
     assert states(alias).get().problem == ""
 
-    monkeypatch.setattr("mq_django.transport.sessions.ReplicaWire.is_confirmed", lambda _: True)
+    monkeypatch.setattr("mq_django.transport.sessions.ReplicaTransport.is_confirmed", lambda _: True)
     assert other.advance()
     assert ready(redis_client, "mails") == ids
     assert not rows(alias).exists()

@@ -30,8 +30,8 @@ class Key:
     def __init__(self, mq_settings, on_dead_letter):
         mq_settings(QUEUES={"orders": {"ORDERED": True, "ON_DEAD_LETTER": on_dead_letter}, "others": {}})
         self.config = get_config().queue("orders")
-        self.wire = Session(get_client("consume"))
-        self.store = open_store(self.config, self.wire)
+        self.transport = Session(get_client("consume"))
+        self.store = open_store(self.config, self.transport)
         self.store.create_groups()
         for number in (1, 2, 3):
             queues["orders"].publish("paid", number, key="order:7")
@@ -42,7 +42,7 @@ class Key:
 
     @property
     def dead(self):
-        return open_dead_letters(self.config, self.wire)
+        return open_dead_letters(self.config, self.transport)
 
     @property
     def entries(self):
@@ -134,7 +134,7 @@ def deleted(key):
 
 def moved(key):
     key.settle(Bury("no"))
-    mover = Mover(key.config, key.wire, get_config().queue("others"))
+    mover = Mover(key.config, key.transport, get_config().queue("others"))
     mover.remove(key.entries, mover.write(key.entries).words)
 
 

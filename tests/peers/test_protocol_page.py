@@ -437,14 +437,14 @@ def test_the_version_is_read_from_a_supervisor(type_in, emails):
 
 
 def test_a_result_is_written_and_read(type_in, emails, redis_client):
-    wires = [Pooled(get_client("inspect"))]
+    transports = [Pooled(get_client("inspect"))]
     assert [line for line in type_in("result") if line] == []
     ready, group = emails.config.keys.ready, emails.config.keys.group
     redis_client.xgroup_create(ready, group, "0", mkstream=True)
     redis_client.xadd(ready, {"a": "b"}, id="1795000000000-0")
     redis_client.xreadgroup(group, ME, {ready: ">"})
     type_in("result-write")
-    found = find_result(wires, [emails.config], "5f2e")
+    found = find_result(transports, [emails.config], "5f2e")
     assert (found.status, found.name, found.data) == ("SUCCESSFUL", "shop.tasks.add", {"args": [2, 3], "kwargs": {}})
     assert (found.attempts[-1].value, found.attempts[-1].consumer) == (5, ME)
     assert 86_000_000 < redis_client.pttl(emails.config.keys.result("5f2e")) <= 86_400_000
@@ -460,12 +460,12 @@ def test_progress_is_read(type_in, emails, redis_client):
 
 
 def test_a_process_is_registered_for_a_result_until_it_ends(type_in, emails, redis_client):
-    wire, key = Pooled(get_client("produce")), emails.config.keys.result("5f2e")
+    transport, key = Pooled(get_client("produce")), emails.config.keys.result("5f2e")
     assert type_in("result-watch")[0] == ""
     redis_client.set(key, '{"queue":"emails","name":"shop.tasks.add","data":{"args":[],"kwargs":{}}}')
     assert type_in("result-watch")[0] == str(redis_client.strlen(key))
     assert redis_client.hget(emails.config.keys.waiters, key).endswith(b" web1x7\n")
-    end_cancelled(wire, emails.config, ["5f2e"])
+    end_cancelled(transport, emails.config, ["5f2e"])
     assert "mq_django.errors.Cancelled" in "".join(type_in("result-watch"))
     assert not redis_client.exists(emails.config.keys.waiters)
 

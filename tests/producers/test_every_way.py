@@ -150,7 +150,7 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
     with subtests.test("messages are made by the factory and by what reads them from redis"):
         assert set(calls("Message", given=True)) == {
             "core/publication",
-            "core/wire",
+            "core/message_format",
             "core/rsmq_format",
         }
     with subtests.test("the factory is asked by who publishes"):
@@ -188,8 +188,8 @@ def test_each_part_of_a_publish_is_in_one_place(subtests):
             "management/message_verbs": {"queues[options['queue']].publish"},
             # The kit repeats a message with its id and time, which no producer could.
             "testing/factories": {
-                "open_log(get_config().topic(topic), wire).publish",
-                "open_store(self.config, wire).publish",
+                "open_log(get_config().topic(topic), transport).publish",
+                "open_store(self.config, transport).publish",
             },
             "testing/idempotence": {"self.subject.publish"},
             # Middleware: this is the next one.

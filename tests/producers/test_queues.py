@@ -261,8 +261,8 @@ def test_beyond_a_thousand_names_an_hour_the_rest_are_counted_together(emails, k
     emails.publish("name-1499", 1)
     emails.publish("name-7", 1)
     session = Session(get_client("produce"))
-    session.trip([add_command(keys, {("handled", f"late-{n}"): 2 for n in range(100)})])
-    session.trip([add_command(keys, {("handled", "name-7"): 3})])
+    session.pipeline([add_command(keys, {("handled", f"late-{n}"): 2 for n in range(100)})])
+    session.pipeline([add_command(keys, {("handled", "name-7"): 3})])
     now_ms = places.now_ms(redis_client)
     day = now_ms // 86_400_000
     days = {each: redis_client.hgetall(keys.hours(each)) for each in (day - 1, day)}

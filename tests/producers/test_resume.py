@@ -15,7 +15,7 @@ from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.core.running_handler import Interrupted, ReportSlot, running
 from mq_django.errors import NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.testapp.models import Cart, Order, Tag, Ticket
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ class Runs:
 
     def __init__(self):
         self.config = get_config().queue("default")
-        self.wire = open_wire("consume")
+        self.transport = open_transport("consume")
         self._number = 0
 
     def begin(self):
@@ -40,7 +40,7 @@ class Runs:
     def end(self, outcome):
         self.book.end(self.slot, outcome)
         if self.slot.report:
-            self.wire.trip(self.book.ended_commands([Settlement(self.slot.delivery, outcome)]))
+            self.transport.pipeline(self.book.ended_commands([Settlement(self.slot.delivery, outcome)]))
 
 
 @pytest.fixture

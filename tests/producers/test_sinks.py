@@ -299,14 +299,14 @@ def test_redis_gets_batches_in_order(subtests):
             (pattern,) = made("a")
             some = [pattern._replace(data_text=b"x" * size) for size in sizes]
             log = Recorded()
-            RedisSink(Recorded, lambda wire, log=log: log, ANY).send(some)
+            RedisSink(Recorded, lambda transport, log=log: log, ANY).send(some)
             assert [len(batch) for batch in log.given] == batches
             assert [item for batch in log.given for item in batch] == some
 
 
 def test_who_listens_is_told_batch_by_batch_of_what_is_new():
     log = Recorded()
-    sink = RedisSink(Recorded, lambda wire: log, ANY)
+    sink = RedisSink(Recorded, lambda transport: log, ANY)
     some = made("known", "new", *["more"] * BATCH)
     with hears(message_published) as told:
         assert list(sink.send(some)) == [None, *(item.message.id for item in some[1:])]
@@ -321,15 +321,15 @@ def test_who_listens_is_told_batch_by_batch_of_what_is_new():
 
     away = Away()
     with hears(message_published) as told, pytest.raises(ConnectionLost):
-        RedisSink(Recorded, lambda wire: away, ANY).send(some)
+        RedisSink(Recorded, lambda transport: away, ANY).send(some)
     assert len(told) == BATCH - 1
 
 
 def test_a_store_is_opened_once_for_as_long_as_its_client_is_there(mq_settings):
     opened = []
 
-    def open_log(wire):
-        opened.append(wire)
+    def open_log(transport):
+        opened.append(transport)
         return Recorded()
 
     sink = RedisSink(Recorded, open_log, ANY)

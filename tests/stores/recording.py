@@ -42,12 +42,12 @@ class Recorder(ABC):
 
     def install(self, monkeypatch: Any) -> None:
         """Let every session run through it."""
-        trip = Session.trip
+        pipeline = Session.pipeline
 
         def one_by_one(session: Session, commands: Sequence[Command]) -> list[Any]:
-            return [self._run(lambda one=one: trip(session, [one])[0], one) for one in commands]
+            return [self._run(lambda one=one: pipeline(session, [one])[0], one) for one in commands]
 
-        monkeypatch.setattr(Session, "trip", one_by_one)
+        monkeypatch.setattr(Session, "pipeline", one_by_one)
 
     def _run(self, run: Any, command: Command) -> Any:
         if command[0] != "EVALSHA":

@@ -10,7 +10,7 @@ from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letters import open_dead_letters
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from tests import places
 
 KEYS = "abcdefghijkl"
@@ -35,12 +35,12 @@ class Seeded:
         return get_config().queue("emails")
 
     @property
-    def wire(self):
-        return open_wire("consume")
+    def transport(self):
+        return open_transport("consume")
 
     def stores(self):
         """Return the store of each partition."""
-        found = [open_store(part, self.wire) for part in self.whole.each_part]
+        found = [open_store(part, self.transport) for part in self.whole.each_part]
         for store in found:
             store.create_groups()
         return found
@@ -95,7 +95,7 @@ class Seeded:
                     client.zadd(part.keys.due, {member: places.now_ms(client) - 1})
                 moved = store.promote(limit=100).moved
                 moved += store.release_unhandled(None, limit=100)
-                letters = open_dead_letters(part, self.wire)
+                letters = open_dead_letters(part, self.transport)
                 moved += len(letters.redrive([entry.decode() for entry, _ in client.xrange(part.keys.dead)]))
                 progress = bool(taken) or moved > 0
         return handled

@@ -60,7 +60,7 @@ def store(case):
 
 @pytest.fixture(autouse=True)
 def known_scripts(redis_client):
-    """Let the server know every script: one that it does not know runs after the others of its trip."""
+    """Let the server know every script: one that it does not know runs after the others of its pipeline."""
     every = [scripts.load(name) for name in lua_files()]
     for script, is_known in zip(every, redis_client.script_exists(*(each.sha for each in every)), strict=True):
         if not is_known:

@@ -44,8 +44,8 @@ def test_without_counters_they_are_zero(totals):
 
 
 def test_they_include_what_was_just_counted(keys, redis_client, totals):
-    open_session("produce").trip([add_command(keys, {("handled", "welcome"): 2, ("handled", "report"): 1})])
-    open_session("produce").trip([Slots(keys).add_total("recovered", 4)])
+    open_session("produce").pipeline([add_command(keys, {("handled", "welcome"): 2, ("handled", "report"): 1})])
+    open_session("produce").pipeline([Slots(keys).add_total("recovered", 4)])
     found = totals()
     assert (found["handled"], found["recovered"]) == (3, 4)
 

@@ -163,14 +163,14 @@ def test_a_page_leaves_out_what_is_long_and_says_how_long_it_is():
 def test_one_call_reads_a_bounded_number_of_bytes(dead, redis_client, keys, monkeypatch, newest_first):
     """A megabyte takes 10 ms, in which nobody else is served."""
     entries = [redis_client.xadd(keys.dead, {"id": f"m{n}", "data": "x" * 2**20}).decode() for n in range(12)]
-    trip, sizes = dead._wire.trip, []
+    pipeline, sizes = dead._transport.pipeline, []
 
-    def note_and_trip(commands):
-        replies = trip(commands)
+    def note_and_send(commands):
+        replies = pipeline(commands)
         sizes.append((len(replies[0]) - 2) // 2)
         return replies
 
-    monkeypatch.setattr(dead._wire, "trip", note_and_trip)
+    monkeypatch.setattr(dead._transport, "pipeline", note_and_send)
     total, found = dead.read(limit=11, newest_first=newest_first)
     assert (total, [entry for entry, _ in found]) == (12, (entries[::-1] if newest_first else entries)[:11])
     assert sizes == [5, 5, 1]

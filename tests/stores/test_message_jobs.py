@@ -142,8 +142,8 @@ def test_a_worker_that_lost_the_job_deletes_nothing(jobs, redis_client):
     delay_many(2)
     started.begin("emails", "delete", "delayed", who="ann")
     redis_client.hset(get_config().queue("emails").keys.jobs, mapping={"delayed:worker": "w2", "delayed:lease": 2**50})
-    wire = Pooled(get_client("inspect"))
-    source, found, after = scan_place(get_config().queue("emails"), wire, "delayed", Cursor(), 10)
+    transport = Pooled(get_client("inspect"))
+    source, found, after = scan_place(get_config().queue("emails"), transport, "delayed", Cursor(), 10)
 
     words = source.delete([message.member for message in found], JobStep("w1", str(after), 2, LEASE_MS, "delayed"))
 

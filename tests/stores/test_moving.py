@@ -16,7 +16,7 @@ from mq_django.stores.base import Settlement
 from mq_django.stores.dead_letters import DeadLetters, JobStep, open_dead_letters
 from mq_django.stores.moving import Mover
 from mq_django.stores.results import find_result
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.sessions import Session
 from tests.stores.acts import settle, take_all
@@ -88,7 +88,7 @@ def bury(data=None, name="welcome", error="ValueError: no", **options):
 
 def letters():
     config = get_config().queue("emails")
-    return open_dead_letters(config, open_wire("inspect", config.connection))
+    return open_dead_letters(config, open_transport("inspect", config.connection))
 
 
 def entries():
@@ -98,7 +98,7 @@ def entries():
 def mover():
     config = get_config()
     source = config.queue("emails")
-    return Mover(source, open_wire("inspect", source.connection), config.queue("bulk"))
+    return Mover(source, open_transport("inspect", source.connection), config.queue("bulk"))
 
 
 def move(chosen=None):
@@ -187,9 +187,9 @@ def test_who_fails_again_may_be_moved_again(configure):
     sent = bury(1)
     move()
     settle(store("bulk"), Bury("again", reason="attempts"))
-    config, wire = get_config(), open_wire("inspect")
-    back = Mover(config.queue("bulk"), wire, config.queue("emails"))
-    again = [letter.entry for letter in open_dead_letters(config.queue("bulk"), wire).traits(limit=5)]
+    config, transport = get_config(), open_transport("inspect")
+    back = Mover(config.queue("bulk"), transport, config.queue("emails"))
+    again = [letter.entry for letter in open_dead_letters(config.queue("bulk"), transport).traits(limit=5)]
     back.remove(again, back.write(again).words)
     settle(store("emails"), Bury("third", reason="attempts"))
 
@@ -272,16 +272,16 @@ def test_many_long_messages_are_moved_in_several_steps(configure):
 
 def test_a_group_of_a_topic_gives_and_takes_for_itself_alone(mq_settings):
     mq_settings(QUEUES={"emails": {}}, TOPICS={"orders": {}})
-    config, wire = get_config(), open_wire("inspect")
+    config, transport = get_config(), open_transport("inspect")
     billing, other = store("orders:billing"), store("orders:other")
     bury(7)
-    moving = Mover(config.queue("emails"), wire, billing.config)
+    moving = Mover(config.queue("emails"), transport, billing.config)
     chosen = entries()
     moving.remove(chosen, moving.write(chosen).words)
 
     settle(billing, Bury("no", reason="attempts"))
-    back = Mover(billing.config, wire, config.queue("emails"))
-    chosen = [letter.entry for letter in open_dead_letters(billing.config, wire).traits(limit=5)]
+    back = Mover(billing.config, transport, config.queue("emails"))
+    chosen = [letter.entry for letter in open_dead_letters(billing.config, transport).traits(limit=5)]
     back.remove(chosen, back.write(chosen).words)
 
     (delivery,) = take_all(store("emails"))
@@ -302,7 +302,7 @@ def bury_task():
 
 def result_of(message_id, *names):
     configs = [get_config().queue(name) for name in names]
-    return find_result([open_wire("inspect", config.connection) for config in configs], configs, message_id)
+    return find_result([open_transport("inspect", config.connection) for config in configs], configs, message_id)
 
 
 @pytest.mark.parametrize("target", ["stream", "elsewhere"])
@@ -337,7 +337,7 @@ def test_the_result_stays_where_the_other_queue_keeps_none(configure):
 
 
 def jobs():
-    return BackgroundJobs(get_config().queue("emails"), open_wire("inspect"))
+    return BackgroundJobs(get_config().queue("emails"), open_transport("inspect"))
 
 
 def begin(rate=0):
@@ -376,17 +376,17 @@ class Killed(BaseException):
 
 
 def kill_at_trip(monkeypatch, number, *, answered):
-    """End the process at a trip to Redis: before it is sent, or after it was executed."""
-    trip, made = type(open_wire("inspect")).trip, iter(range(1, 1000))
+    """End the process at a pipeline to Redis: before it is sent, or after it was executed."""
+    pipeline, made = type(open_transport("inspect")).pipeline, iter(range(1, 1000))
 
     def dies(self, commands):
         if next(made) < number:
-            return trip(self, commands)
+            return pipeline(self, commands)
         if answered:
-            trip(self, commands)
+            pipeline(self, commands)
         raise Killed
 
-    monkeypatch.setattr(type(open_wire("inspect")), "trip", dies)
+    monkeypatch.setattr(type(open_transport("inspect")), "pipeline", dies)
 
 
 @pytest.mark.parametrize("answered", [False, True])

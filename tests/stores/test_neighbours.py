@@ -27,8 +27,8 @@ from mq_django.stores.handled import MessageHistory
 from mq_django.stores.line_store import Shares
 from mq_django.stores.log import Log
 from mq_django.stores.moving import Mover
-from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxWire
-from mq_django.stores.partition_wire import PartitionWire
+from mq_django.stores.outbox_marks import ClaimName, EndedMessages, OutboxMarks, OutboxTransport
+from mq_django.stores.partition_transport import PartitionTransport
 from mq_django.stores.repartitioning import Repartitioning
 from mq_django.stores.results import RunningTask, begin, end_cancelled, note_running, read_progress_of, save, watch
 from mq_django.stores.schedules import RuntimeSchedules, Schedules, statuses
@@ -155,13 +155,13 @@ def be_moved(client, mq_settings):
     """Move dead letters to a queue in streams, and to one in RSMQ's format."""
     rsmq = {"STORE": "rsmq", "NAMESPACE": f"{get_config().queue('emails').namespace}:r"}
     mq_settings(QUEUES={"emails": {}, "bulk": {}, "jobs": rsmq})
-    source, wire = store_of(), Session(get_client("inspect"))
+    source, transport = store_of(), Session(get_client("inspect"))
     for target in ("bulk", "jobs"):
         store_of(target)
         source.publish([outgoing(data=marked()) for _ in range(3)])
         settle(source, Bury("no", reason="attempts"), take_all(source, ME))
-        mover = Mover(source.config, wire, get_config().queue(target))
-        entries = [letter.entry for letter in open_dead_letters(source.config, wire).traits(limit=9)]
+        mover = Mover(source.config, transport, get_config().queue(target))
+        entries = [letter.entry for letter in open_dead_letters(source.config, transport).traits(limit=9)]
         assert mover.write(entries[:1]).words == ["ACCEPTED"]
         words = mover.write(entries).words
         assert words == ["KNOWN", "ACCEPTED", "ACCEPTED"]
@@ -172,9 +172,9 @@ def be_partitioned(client, mq_settings):
     """Publish to partitions, wake consumers that sleep, and let them sleep."""
     mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True}})
     queue, part = queues["emails"], get_config().queue("emails.1")
-    wire = PartitionWire(part, Session(get_client("inspect")))
-    wire.sleeps = True
-    store = open_store(part, wire)
+    transport = PartitionTransport(part, Session(get_client("inspect")))
+    transport.sleeps = True
+    store = open_store(part, transport)
     store.create_groups()
     assert take_all(store, ME) == []
     for delay in (None, 5):
@@ -228,14 +228,14 @@ def be_in_an_outbox(client, mq_settings):
     config = get_config()
     for place in (config.queue("emails"), config.queue("parts.1"), config.topic("orders")):
         session = Session(get_client("inspect"))
-        wire, marks = OutboxWire(place, session), OutboxMarks(place, session)
-        publisher = open_publisher(place, wire)
+        transport, marks = OutboxTransport(place, session), OutboxMarks(place, session)
+        publisher = open_publisher(place, transport)
         claim, kinds = ClaimName("0utb0x:1", 1, "token"), [{}, {"keeps_result": True}]
         if place.name == "emails":
             kinds += [{"priority": 5}, {"delay_ms": 5000, "unique": "u"}, {"claim_ms": 0, "unique": "c"}]
         for number, options in enumerate(kinds, 1):
             answers = "holder" if "claim_ms" in options else "ids" if "delay_ms" in options else ""
-            wire.begin(claim, number - 1, number, answers=answers)
+            transport.begin(claim, number - 1, number, answers=answers)
             publisher.publish([outgoing(data=marked(), **options)])
         marks.refuse(claim, len(kinds), [(9, "too large")])
         marks.end(claim)
@@ -434,8 +434,8 @@ def be_cancelled(client, mq_settings):
 
 def be_a_workflow(client, mq_settings):
     """Start steps of a run, settle them in every way, and pass that on."""
-    store, wire = store_of(), Session(get_client("consume"))
-    home = WorkflowHome(WorkflowKeys(mq_settings()["NAMESPACE"], "0"), wire)
+    store, transport = store_of(), Session(get_client("consume"))
+    home = WorkflowHome(WorkflowKeys(mq_settings()["NAMESPACE"], "0"), transport)
     records = [StepRecord(1, 0, b"one", "3"), StepRecord(2, 0, b"two"), StepRecord(3, 1, b"three")]
     home.create("0run", {"policy": "continue", "lasts": 60_000, "unique": "k", "on_finish": "x"}, records)
     home.advance("0run", [Event("begin", added="1-3")])
@@ -444,12 +444,12 @@ def be_a_workflow(client, mq_settings):
     one, two, three, *_ = store.take(ME, count=3)
     store.settle(ME, [Settlement(one, StepEnd(value=b"1"))])
     store.settle(ME, [Settlement(two, Bury("no")), Settlement(three, Cancel())])
-    notes = StepNotes(store.keys, wire)
+    notes = StepNotes(store.keys, transport)
     home.advance("0run", [note.event for note in notes.read(ids)])
     assert notes.left(age_ms=0)[0] == "0"
     assert home.left(age_ms=0) is not None
     notes.forget(notes.read(ids))
-    letters = open_dead_letters(store.config, wire)
+    letters = open_dead_letters(store.config, transport)
     letters.redrive([entry for entry in letters.find(ids) if entry])
     home.advance("0run", [Event("cancel")])
     home.advance("0run", [Event("continue")])
@@ -494,24 +494,24 @@ def be_looked_at(client, mq_settings):
     rsmq = {"STORE": "rsmq", "NAMESPACE": f"{mq_settings()['NAMESPACE']}:r"}
     mq_settings(QUEUES={"emails": {"RESULT_TTL": 60}, "jobs": rsmq})
     for name in ("emails", "jobs"):
-        store, wire = store_of(name), Session(get_client("consume"))
+        store, transport = store_of(name), Session(get_client("consume"))
         store.publish([publication(store.config, "welcome", marked(), runs_task=name == "emails")])
         (item,) = store.take(ME, count=1)
-        reader = reader_of(store.config, wire)
+        reader = reader_of(store.config, transport)
         receipt = (item.stream, item.entry.decode())
         assert list(reader.held([receipt])) == [receipt]
         if name == "emails":
             assert reader.before(f"ready.{item.entry}") == 0
-            watch(wire, store.config, {store.keys.result(item.message.id): 0}, "p1")
-            note_running(wire, store.config, ME, [RunningTask(item, 5000)])
+            watch(transport, store.config, {store.keys.result(item.message.id): 0}, "p1")
+            note_running(transport, store.config, ME, [RunningTask(item, 5000)])
             report = Report(delivery=item, config=store.config, stopping=threading.Event())
-            begin(wire, store.config, report)
+            begin(transport, store.config, report)
             report.set_position("prices", "17")
             report.set_progress(Progress(done=1))
-            save(wire, store.config, [report])
-            assert read_progress_of([(store.config, item.message.id)], [wire]) == [Progress(done=1)]
-            end_cancelled(wire, store.config, [item.message.id])
+            save(transport, store.config, [report])
+            assert read_progress_of([(store.config, item.message.id)], [transport]) == [Progress(done=1)]
+            end_cancelled(transport, store.config, [item.message.id])
             told = [Settlement(item, ACK, keeps_result=True)]
             store.settle(ME, told, also=Also([add_command(store.keys, {("handled", "welcome"): 1})]))
             client.hset(store.keys.hours(places.now_ms(client) // 86_400_000 - 1), "3|handled|", 5)
-            read_totals([store.keys], [wire], now_ms=places.now_ms(client))
+            read_totals([store.keys], [transport], now_ms=places.now_ms(client))

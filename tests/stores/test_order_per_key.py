@@ -241,18 +241,18 @@ class OneTrip:
     def __init__(self, session):
         self._session = session
 
-    def trip(self, commands):
+    def pipeline(self, commands):
         if self._session is None:
             raise ConnectionLost("it has died")
         session, self._session = self._session, None
-        return session.trip(commands)
+        return session.pipeline(commands)
 
 
 def test_whoever_dies_right_after_it_has_settled_does_not_block_its_keys(opened):
     first, second = opened(2)
     publish("a1", "a2")
     held = first.take("c1", count=10)
-    dying = open_store(get_config().queue("emails"), OneTrip(first._wire))
+    dying = open_store(get_config().queue("emails"), OneTrip(first._transport))
     with suppress(ConnectionLost):
         dying.settle("c1", [Settlement(item, ACK) for item in held])
     assert data(second.take("c2", count=10)) == ["a2"]

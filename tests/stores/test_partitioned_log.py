@@ -11,10 +11,10 @@ from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import InvalidOffset, QueueClosed, UnknownGroup, UnknownTopic
 from mq_django.stores import open_log, open_store
 from mq_django.stores.base import Settlement
-from mq_django.stores.partition_wire import PartitionWire
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.stores.partition_transport import PartitionTransport
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.sessions import Pooled
-from tests.stores.test_partition_wire import Notifications
+from tests.stores.test_partition_transport import Notifications
 
 PARTITIONS = 4
 ME = "host-1-me"
@@ -42,9 +42,9 @@ def key_in(number):
 
 
 def opened(config, *, sleeps=False):
-    wire = PartitionWire(config, Pooled(get_client("consume")))
-    wire.sleeps = sleeps
-    store = open_store(config, wire)
+    transport = PartitionTransport(config, Pooled(get_client("consume")))
+    transport.sleeps = sleeps
+    store = open_store(config, transport)
     store.create_groups()
     return store
 
@@ -134,7 +134,7 @@ def test_a_group_can_be_moved_in_one_partition(topic):
     topic.publish_many([("placed", number) for number in range(1000)])
     assert len(taken("billing", count=100)) == 400
     partition = get_config().topic("orders.1")
-    open_log(partition, open_wire("produce", partition.connection)).seek("billing", "beginning")
+    open_log(partition, open_transport("produce", partition.connection)).seek("billing", "beginning")
     assert topic.group("billing").status().position.lag == 700
 
 

@@ -233,8 +233,8 @@ def test_a_queue_that_never_had_a_priority_pays_nothing_for_them(emails, store, 
 
 def test_readers_of_a_queue_without_priorities_send_one_command(emails, store):
     sent = []
-    trip = store._wire.trip
-    store._wire.trip = lambda commands: sent.append(commands) or trip(commands)
+    pipeline = store._transport.pipeline
+    store._transport.pipeline = lambda commands: sent.append(commands) or pipeline(commands)
     store.take("c1", count=1)
     store.fetch("c1", count=1, block_ms=1)
     assert [len(commands) for commands in sent] == [1, 1]

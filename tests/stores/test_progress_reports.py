@@ -10,7 +10,7 @@ from mq_django.core.running_handler import Progress, Report
 from mq_django.errors import WrongKeyType
 from mq_django.stores import results
 from mq_django.stores.results import ENDED_MS, KEPT_MS, begin, ended_command, read_progress_in, save
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def config(mq_settings):
 
 
 @pytest.fixture
-def wire(config):
-    return open_wire("consume")
+def transport(config):
+    return open_transport("consume")
 
 
 def report_of(config, done=None, message_id="m1", data=None, **more):
@@ -40,116 +40,116 @@ def done(config, message_id="m1"):
     return None if found is None else found.done
 
 
-def test_a_report_is_saved_and_kept_for_a_week(config, wire, redis_client):
+def test_a_report_is_saved_and_kept_for_a_week(config, transport, redis_client):
     report = report_of(config, 3)
-    save(wire, config, [report])
+    save(transport, config, [report])
     assert done(config) == 3
     assert not report.changed
     assert KEPT_MS - 60_000 < redis_client.pttl(config.keys.progress("m1")) <= KEPT_MS
 
 
-def test_many_reports_are_saved_in_batches(config, wire, monkeypatch):
+def test_many_reports_are_saved_in_batches(config, transport, monkeypatch):
     monkeypatch.setattr(results, "REPORTS_AT_ONCE", 3)
     reports = [report_of(config, number, f"m{number}") for number in range(8)]
-    save(wire, config, reports)
+    save(transport, config, reports)
     assert [done(config, f"m{number}") for number in range(8)] == list(range(8))
 
 
-def test_a_later_run_replaces_an_earlier_one_which_saves_nothing_more(config, wire):
+def test_a_later_run_replaces_an_earlier_one_which_saves_nothing_more(config, transport):
     stale, later = report_of(config, 5), report_of(config, 1)
-    save(wire, config, [stale])
-    save(wire, config, [later])
+    save(transport, config, [stale])
+    save(transport, config, [later])
     stale.set_progress(Progress(done=9))
-    save(wire, config, [stale])
+    save(transport, config, [stale])
     assert done(config) == 1
     assert stale.lost
-    wire.trip([ended_command(config, stale, True, False)])
+    transport.pipeline([ended_command(config, stale, True, False)])
     assert done(config) == 1
 
 
-def test_a_later_run_begins_at_the_position_of_an_earlier_one(config, wire):
+def test_a_later_run_begins_at_the_position_of_an_earlier_one(config, transport):
     first = report_of(config)
-    assert begin(wire, config, first) == {}
+    assert begin(transport, config, first) == {}
     first.set_position("prices", "17")
-    save(wire, config, [first])
+    save(transport, config, [first])
     second = report_of(config)
-    assert begin(wire, config, second) == {"prices": "17"}
+    assert begin(transport, config, second) == {"prices": "17"}
     first.set_position("prices", "99")
-    save(wire, config, [first])
-    assert begin(wire, config, report_of(config)) == {"prices": "17"}
+    save(transport, config, [first])
+    assert begin(transport, config, report_of(config)) == {"prices": "17"}
 
 
-def test_a_message_with_other_data_begins_anew(config, wire):
+def test_a_message_with_other_data_begins_anew(config, transport):
     first = report_of(config, data={"list": 7})
-    begin(wire, config, first)
+    begin(transport, config, first)
     first.set_position("prices", "17")
-    save(wire, config, [first])
-    assert begin(wire, config, report_of(config, data={"list": 7})) == {"prices": "17"}
-    assert begin(wire, config, report_of(config, data={"list": 8})) == {}
-    assert begin(wire, config, report_of(config, data={"list": 7})) == {}
+    save(transport, config, [first])
+    assert begin(transport, config, report_of(config, data={"list": 7})) == {"prices": "17"}
+    assert begin(transport, config, report_of(config, data={"list": 8})) == {}
+    assert begin(transport, config, report_of(config, data={"list": 7})) == {}
 
 
-def test_a_run_that_only_reports_progress_keeps_the_position(config, wire):
+def test_a_run_that_only_reports_progress_keeps_the_position(config, transport):
     first = report_of(config)
-    begin(wire, config, first)
+    begin(transport, config, first)
     first.set_position("prices", "17")
-    save(wire, config, [first])
-    save(wire, config, [report_of(config, 1)])
-    assert begin(wire, config, report_of(config)) == {"prices": "17"}
+    save(transport, config, [first])
+    save(transport, config, [report_of(config, 1)])
+    assert begin(transport, config, report_of(config)) == {"prices": "17"}
 
 
 def test_the_end_of_a_handled_message_deletes_its_position_and_keeps_its_progress_for_an_hour(
-    config, wire, redis_client
+    config, transport, redis_client
 ):
     report = report_of(config, 10)
     report.set_position("prices", "17")
-    save(wire, config, [report])
-    wire.trip([ended_command(config, report, True, False)])
+    save(transport, config, [report])
+    transport.pipeline([ended_command(config, report, True, False)])
     assert done(config) == 10
     assert redis_client.hkeys(config.keys.progress("m1")) == [b"run", b"progress"]
     assert 0 < redis_client.pttl(config.keys.progress("m1")) <= ENDED_MS
 
 
-def test_without_progress_nothing_is_left_of_a_handled_message(config, wire, redis_client):
+def test_without_progress_nothing_is_left_of_a_handled_message(config, transport, redis_client):
     report = report_of(config)
-    begin(wire, config, report)
+    begin(transport, config, report)
     report.set_position("prices", "17")
-    wire.trip([ended_command(config, report, True, False)])
+    transport.pipeline([ended_command(config, report, True, False)])
     assert not redis_client.exists(config.keys.progress("m1"))
 
 
-def test_after_a_rollback_the_position_is_forgotten(config, wire):
+def test_after_a_rollback_the_position_is_forgotten(config, transport):
     report = report_of(config, 1)
-    begin(wire, config, report)
+    begin(transport, config, report)
     report.set_position("prices", "17")
-    save(wire, config, [report])
-    wire.trip([ended_command(config, report, False, True)])
-    assert begin(wire, config, report_of(config)) == {}
+    save(transport, config, [report])
+    transport.pipeline([ended_command(config, report, False, True)])
+    assert begin(transport, config, report_of(config)) == {}
 
 
-def test_a_key_of_another_type_is_left_alone(config, wire, redis_client):
+def test_a_key_of_another_type_is_left_alone(config, transport, redis_client):
     redis_client.set(config.keys.progress("m1"), "foreign")
     fine = report_of(config, 2, "m2")
-    save(wire, config, [report_of(config, 1), fine])
+    save(transport, config, [report_of(config, 1), fine])
     assert (done(config), done(config, "m2")) == (None, 2)
     with pytest.raises(WrongKeyType):
-        begin(wire, config, report_of(config))
+        begin(transport, config, report_of(config))
     assert redis_client.get(config.keys.progress("m1")) == b"foreign"
 
 
-def test_positions_that_another_program_has_written_are_none(config, wire, redis_client, subtests, forget):
+def test_positions_that_another_program_has_written_are_none(config, transport, redis_client, subtests, forget):
     for text in (b"", b"{", b"[]", b'"x"', b"\xff", b"x" * 70_000):
         with subtests.test(text=text):
             forget()
-            begin(wire, config, report_of(config))
+            begin(transport, config, report_of(config))
             redis_client.hset(config.keys.progress("m1"), mapping={"positions": text, "run": "x"})
-            assert begin(wire, config, report_of(config)) == {}
+            assert begin(transport, config, report_of(config)) == {}
 
 
-def test_positions_that_are_no_text_are_left_out(config, wire, redis_client):
-    begin(wire, config, report_of(config))
+def test_positions_that_are_no_text_are_left_out(config, transport, redis_client):
+    begin(transport, config, report_of(config))
     redis_client.hset(config.keys.progress("m1"), "positions", '{"a":7,"b":"8","c":"' + "x" * 501 + '"}')
-    assert begin(wire, config, report_of(config)) == {"b": "8"}
+    assert begin(transport, config, report_of(config)) == {"b": "8"}
 
 
 def test_a_very_long_progress_is_not_read(config, redis_client):
@@ -161,7 +161,7 @@ def test_a_failed_save_is_tried_again(config):
     report = report_of(config, 1)
 
     class Broken:
-        def trip(self, commands):
+        def pipeline(self, commands):
             raise ConnectionError
 
     with pytest.raises(ConnectionError):

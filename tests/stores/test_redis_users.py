@@ -13,7 +13,7 @@ from mq_django.outbox.insertion import Notifier
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.line_store import Shares
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.workflows import chain
 from tests.testapp import tasks
 from tests.users import granted_to, line_of, noting_commands, rules_of, user
@@ -40,9 +40,9 @@ def listen(*channels):
 def consume(name):
     """Be a consumer and the supervisor of what has partitions."""
     for part in get_config().queue(name).each_part:
-        wire = open_wire("consume")
-        open_members(part, wire).beat("s1", {}, {"c1": {}})
-        store = open_store(part, wire)
+        transport = open_transport("consume")
+        open_members(part, transport).beat("s1", {}, {"c1": {}})
+        store = open_store(part, transport)
         store.create_groups()
         store.promote(limit=10)
         first, *others = [*store.take("c1", count=10), None]
@@ -62,7 +62,7 @@ def use_partitions():
     assert queue.publish_many([("pay", number) for number in range(20)])
     assert queue.cancel(queue.publish("pay", 1, delay=60, key="user:7"), key="user:7")
     consume("payments")
-    shares = Shares(queue.config, open_wire("consume"), "c1")
+    shares = Shares(queue.config, open_transport("consume"), "c1")
     assert shares.ask(0, 5).messages
     listen(shares.channel)
 

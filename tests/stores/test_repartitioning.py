@@ -4,9 +4,9 @@ import pytest
 from django.core.management import CommandError
 
 from mq_django import schedules
+from mq_django.core.message_format import decode_entry
 from mq_django.core.outcomes import ACK, Bury, HandBack
 from mq_django.core.partitions import partition_of
-from mq_django.core.wire import decode_entry
 from mq_django.errors import AlreadyPublished, QueueClosed
 from mq_django.management import repartition_verb
 from mq_django.producers import queues
@@ -24,24 +24,24 @@ class Killed(BaseException):
 
 
 class Mortal:
-    """A wire on which the process ends before one of its trips that write.
+    """A transport on which the process ends before one of its pipelines that write.
 
-    Before a trip that reads it would leave the same, and after one what it leaves before the next.
+    Before a pipeline that reads it would leave the same, and after one what it leaves before the next.
     """
 
     READS = {"HMGET", "HGETALL", "XPENDING", "XLEN", "XRANGE", "PTTL"}
 
-    def __init__(self, wire, trips):
-        self._wire, self.left = wire, trips
+    def __init__(self, transport, pipelines):
+        self._transport, self.left = transport, pipelines
 
-    def trip(self, commands):
+    def pipeline(self, commands):
         self.left -= commands[0][0] not in self.READS
         if self.left == 0:
             raise Killed
-        return self._wire.trip(commands)
+        return self._transport.pipeline(commands)
 
-    def trips(self, trips):
-        return [self.trip(commands) for commands in trips]
+    def pipelines(self, pipelines):
+        return [self.pipeline(commands) for commands in pipelines]
 
 
 @pytest.fixture
@@ -91,12 +91,12 @@ def test_every_message_is_in_its_new_partition_and_keys_keep_their_order(seeded,
 
 @pytest.fixture
 def killed_at(monkeypatch):
-    """Return whether the command was killed at a trip, counted from 1; else it has ended before."""
+    """Return whether the command was killed at a pipeline, counted from 1; else it has ended before."""
 
     def run(number):
-        opened = repartition_verb.open_wire
+        opened = repartition_verb.open_transport
         with monkeypatch.context() as patch:
-            patch.setattr(repartition_verb, "open_wire", lambda *at: Mortal(opened(*at), number))
+            patch.setattr(repartition_verb, "open_transport", lambda *at: Mortal(opened(*at), number))
             try:
                 repartition(1)
             except Killed:
@@ -134,7 +134,7 @@ def test_a_killed_process_loses_nothing_and_doubles_nothing(seeded, steps, kille
 def test_while_it_goes_on_nothing_is_published_and_another_number_is_refused(seeded):
     seeded.with_number(4)
     queues["emails"].publish("sms", 1, key="a")
-    change = Repartitioning(seeded.whole, seeded.wire)
+    change = Repartitioning(seeded.whole, seeded.transport)
     change.begin(2)
     change.pause("me")
     queues["emails"].publish("sms", 2, key="a")

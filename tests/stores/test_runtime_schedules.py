@@ -17,25 +17,25 @@ DAILY = b'{"message":"report","every":86400}'
 
 
 @pytest.fixture
-def wire():
+def transport():
     return Pooled(get_client("consume"))
 
 
 @pytest.fixture
-def runtime(emails, wire):
-    return RuntimeSchedules(emails.config, wire)
+def runtime(emails, transport):
+    return RuntimeSchedules(emails.config, transport)
 
 
-def status_of(emails, wire, name="nightly"):
-    (found,) = statuses(emails.config, wire, name=name).found
+def status_of(emails, transport, name="nightly"):
+    (found,) = statuses(emails.config, transport, name=name).found
     return found
 
 
-def test_a_schedule_is_created_once(emails, runtime, wire, redis_client):
+def test_a_schedule_is_created_once(emails, runtime, transport, redis_client):
     before = places.now_ms(redis_client)
     assert runtime.define("nightly", HOURLY, before=b"", who="ann") == "DEFINED"
     assert runtime.define("nightly", DAILY, before=b"", who="ben") == "EXISTS"
-    found = status_of(emails, wire)
+    found = status_of(emails, transport)
     assert (found.origin, found.options, found.paused) == (Origin.RUNTIME, {"message": "report", "every": 3600}, False)
     assert (found.created_by, found.changed_by) == ("ann", "ann")
     assert before <= found.created_ms == found.changed_ms == found.last_ms < found.next_ms <= before + 3_600_000 + 5_000
@@ -52,12 +52,12 @@ def test_of_many_who_create_a_schedule_one_does(runtime):
         assert sorted(pool.map(create, range(8))) == ["DEFINED"] + ["EXISTS"] * 7
 
 
-def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, wire):
+def test_a_change_needs_the_definition_that_it_replaces(emails, runtime, transport):
     runtime.define("nightly", HOURLY, before=b"", who="ann")
     assert runtime.define("nightly", DAILY, before=HOURLY, who="ben") == "DEFINED"
     assert runtime.define("nightly", HOURLY, before=HOURLY, who="eve") == "CHANGED"
     assert runtime.define("other", DAILY, before=HOURLY, who="eve") == "MISSING"
-    found = status_of(emails, wire)
+    found = status_of(emails, transport)
     assert (found.definition, found.created_by, found.changed_by) == (DAILY, "ann", "ben")
 
 
@@ -79,11 +79,11 @@ def test_nothing_is_left_of_a_deleted_schedule(keys, runtime, redis_client):
     assert not redis_client.exists(keys.runtime_schedules)
 
 
-def test_a_schedule_is_paused_by_somebody_and_resumed(emails, keys, runtime, wire, redis_client):
+def test_a_schedule_is_paused_by_somebody_and_resumed(emails, keys, runtime, transport, redis_client):
     runtime.define("nightly", HOURLY, before=b"", who="ann")
     assert runtime.pause("nightly", who="ben")
     assert not runtime.pause("nightly", who="eve")
-    found = status_of(emails, wire)
+    found = status_of(emails, transport)
     assert (found.paused, found.paused_by, found.next_ms) == (True, "ben", None)
     assert found.paused_ms >= found.created_ms
     tick = places.now_ms(redis_client) - 1
@@ -92,7 +92,7 @@ def test_a_schedule_is_paused_by_somebody_and_resumed(emails, keys, runtime, wir
     assert runtime.fire(loaded.parsed.entry, tick)[0] is Firing.PAUSED
     assert runtime.resume("nightly")
     assert not runtime.resume("nightly")
-    assert status_of(emails, wire).next_ms
+    assert status_of(emails, transport).next_ms
 
 
 def test_a_tick_needs_the_definition_that_is_in_redis(keys, runtime, redis_client):
@@ -110,19 +110,19 @@ def test_a_tick_needs_the_definition_that_is_in_redis(keys, runtime, redis_clien
     assert redis_client.xlen(keys.ready) == 2
 
 
-def test_what_is_done_to_schedules_of_code_leaves_these_alone(emails, keys, runtime, wire):
+def test_what_is_done_to_schedules_of_code_leaves_these_alone(emails, keys, runtime, transport):
     runtime.define("nightly", HOURLY, before=b"", who="", paused=True)
-    of_code = Schedules(emails.config, wire)
+    of_code = Schedules(emails.config, transport)
     of_code.resume("nightly")
     of_code.forget("nightly")
-    assert status_of(emails, wire).paused
+    assert status_of(emails, transport).paused
 
 
-def test_of_a_name_in_code_and_in_redis_that_in_code_fires(emails, runtime, wire, monkeypatch):
+def test_of_a_name_in_code_and_in_redis_that_in_code_fires(emails, runtime, transport, monkeypatch):
     monkeypatch.setattr(registry, "_schedules", {})
     runtime.define("nightly", HOURLY, before=b"", who="ann")
     registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(minutes=1)))
-    in_code, hidden = statuses(emails.config, wire).found
+    in_code, hidden = statuses(emails.config, transport).found
     assert (in_code.origin, in_code.problem, hidden.origin, hidden.problem) == (
         Origin.CODE,
         "",
@@ -133,12 +133,12 @@ def test_of_a_name_in_code_and_in_redis_that_in_code_fires(emails, runtime, wire
     assert hidden.next_ms is None
 
 
-def test_a_definition_that_is_not_valid_has_a_problem(emails, keys, wire, redis_client):
+def test_a_definition_that_is_not_valid_has_a_problem(emails, keys, transport, redis_client):
     redis_client.hset(
         keys.runtime_schedules,
         mapping={b"definition:a\xff": HOURLY, "definition:b": '{"message":"m","every":"soon"}', "last:c": "1"},
     )
-    first, second = statuses(emails.config, wire).found
+    first, second = statuses(emails.config, transport).found
     assert "printable" in first.problem
     assert "'every' must be" in second.problem
     assert (first.options, first.next_ms) == ({}, None)
@@ -152,36 +152,36 @@ def test_there_are_as_many_schedules_as_the_limit_allows(runtime, monkeypatch):
     assert runtime.define("a", DAILY, before=HOURLY, who="") == "DEFINED"
 
 
-def skip_next(runtime, emails, wire):
-    found = status_of(emails, wire)
+def skip_next(runtime, emails, transport):
+    found = status_of(emails, transport)
     assert runtime.skip(found.entry, found.next_ms, who="ann") == "SKIPPED"
     return found
 
 
-def test_a_change_of_the_data_keeps_what_is_skipped_and_one_of_the_times_forgets_it(emails, runtime, wire):
+def test_a_change_of_the_data_keeps_what_is_skipped_and_one_of_the_times_forgets_it(emails, runtime, transport):
     runtime.define("nightly", HOURLY, before=b"", who="")
-    before = skip_next(runtime, emails, wire)
+    before = skip_next(runtime, emails, transport)
     runtime.define("nightly", b'{"message":"other","every":3600}', before=HOURLY, who="")
-    (kept,) = status_of(emails, wire).skips
+    (kept,) = status_of(emails, transport).skips
     assert kept.tick_ms == before.next_ms
     runtime.define("nightly", HOURLY, before=b'{"message":"other","every":3600}', who="", anew=True)
-    assert list(status_of(emails, wire).skips) == []
+    assert list(status_of(emails, transport).skips) == []
 
 
-def test_a_tick_of_a_definition_that_was_replaced_is_not_skipped(emails, runtime, wire):
+def test_a_tick_of_a_definition_that_was_replaced_is_not_skipped(emails, runtime, transport):
     runtime.define("nightly", HOURLY, before=b"", who="")
-    before = status_of(emails, wire)
+    before = status_of(emails, transport)
     runtime.define("nightly", DAILY, before=HOURLY, who="", anew=True)
     assert runtime.skip(before.entry, before.next_ms) == "CHANGED"
     runtime.delete("nightly")
     assert runtime.skip(before.entry, before.next_ms) == "CHANGED"
 
 
-def test_what_a_deleted_schedule_skipped_is_forgotten(emails, runtime, wire, keys, redis_client):
+def test_what_a_deleted_schedule_skipped_is_forgotten(emails, runtime, transport, keys, redis_client):
     runtime.define("nightly", HOURLY, before=b"", who="")
-    skip_next(runtime, emails, wire)
+    skip_next(runtime, emails, transport)
     runtime.delete("nightly")
     assert not redis_client.exists(keys.runtime_schedules)
     redis_client.hset(keys.runtime_schedules, "skips:nightly", "4000000000000 5 ann")
     runtime.define("nightly", HOURLY, before=b"", who="")
-    assert list(status_of(emails, wire).skips) == []
+    assert list(status_of(emails, transport).skips) == []

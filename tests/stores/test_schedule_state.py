@@ -179,25 +179,25 @@ def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
 
 @pytest.mark.usefixtures("in_code")
 def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
-    wire = Pooled(get_client("consume"))
+    transport = Pooled(get_client("consume"))
     schedules.look([REPORT.name])
     schedules.pause(REPORT.name)
-    (found,) = statuses(emails.config, wire).found
+    (found,) = statuses(emails.config, transport).found
     assert (found.paused, found.next_ms) == (True, None)
     schedules.resume(REPORT.name)
-    (found,) = statuses(emails.config, wire).found
+    (found,) = statuses(emails.config, transport).found
     assert not found.paused
     assert found.next_ms
 
 
 def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
-    wire = Pooled(get_client("consume"))
+    transport = Pooled(get_client("consume"))
     schedules.look(["old"])
     schedules.pause("old")
-    (found,) = statuses(emails.config, wire).found
+    (found,) = statuses(emails.config, transport).found
     assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
     schedules.forget("old")
-    assert statuses(emails.config, wire).found == []
+    assert statuses(emails.config, transport).found == []
     assert not redis_client.exists(keys.schedules)
 
 

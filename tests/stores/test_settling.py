@@ -21,21 +21,21 @@ KEYS = GroupKeys("mq", "orders", subscriber="billing")
 ME, OTHER = "host-1-me", "host-2-other"
 
 
-class Wire:
+class Transport:
     """Keeps what it is sent, and answers each command alike."""
 
     def __init__(self, reply=()):
-        self.trips = []
+        self.pipelines = []
         self.reply = list(reply) if isinstance(reply, tuple) else reply
 
-    def trip(self, commands):
-        self.trips.append(commands)
+    def pipeline(self, commands):
+        self.pipelines.append(commands)
         return [self.reply for _ in commands]
 
 
-def settling(wire):
+def settling(transport):
     own = [stream_receipts(KEYS, KEYS.ready), stream_receipts(KEYS, KEYS.urgent)]
-    return Settling(wire, CONFIG, [*own, log_receipts(KEYS)])
+    return Settling(transport, CONFIG, [*own, log_receipts(KEYS)])
 
 
 def delivery(number, stream=READY, **attributes):
@@ -65,15 +65,15 @@ class Call(NamedTuple):
 
 
 def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
-    wire = Wire()
+    transport = Transport()
     outcomes = [ACK, Retry(), ACK, HandBack(), Expire(), Bury()]
     batch = [
         Settlement(delivery(stream * 10 + number, stream), outcome)
         for stream in (READY, URGENT, LOG)
         for number, outcome in enumerate(outcomes)
     ]
-    assert settling(wire).settle(ME, batch) == ([], [])
-    (commands,) = wire.trips
+    assert settling(transport).settle(ME, batch) == ([], [])
+    (commands,) = transport.pipelines
     calls = [Call.of(command) for command in commands]
     found = {(call.outcome, call.keys.get("stream") or call.keys["log"]) for call in calls}
     verbs = ["ack", "bury", "expire", "hand_back", "retry"]
@@ -83,14 +83,14 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
 
 
 def test_a_large_batch_is_several_calls_of_one_trip():
-    wire = Wire()
-    settling(wire).settle(ME, [Settlement(delivery(number), ACK) for number in range(BATCH + 1)])
-    ((first, second),) = wire.trips
+    transport = Transport()
+    settling(transport).settle(ME, [Settlement(delivery(number), ACK) for number in range(BATCH + 1)])
+    ((first, second),) = transport.pipelines
     assert [len(Call.of(each).receipts) for each in (first, second)] == [BATCH, 1]
 
 
 def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
-    wire = Wire()
+    transport = Transport()
     batch = [
         Settlement(delivery(1), ACK, micros=50),
         Settlement(delivery(2)._replace(message=Message("m2", "report", {}, "orders:billing")), ACK, micros=50),
@@ -98,8 +98,8 @@ def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
         Settlement(delivery(4), ACK, micros=50),
         Settlement(Undecodable(READY, b"5-0", (), "deleted"), ACK),
     ]
-    settling(wire).settle(ME, batch)
-    ((command,),) = wire.trips
+    settling(transport).settle(ME, batch)
+    ((command,),) = transport.pipelines
     call = Call.of(command)
     assert call.receipts == (b"1-0", b"4-0", b"2-0", b"3-0", b"5-0")
     runs = [2, "welcome", "handled t0", 1, "report", "handled t0", 1, "welcome", "handled", 1, "-", ""]
@@ -108,31 +108,34 @@ def test_deliveries_are_counted_by_name_and_handling_time_with_their_settling():
 
 
 def test_the_keys_of_counters_follow_the_clock(monkeypatch):
-    wire, hour = Wire(), 3600.0
-    one = settling(wire)
+    transport, hour = Transport(), 3600.0
+    one = settling(transport)
     for now in (5 * hour, 6 * hour, 6 * hour + 60):
         monkeypatch.setattr("mq_django.core.clock.now", lambda now=now: now)
         one.settle(ME, [Settlement(delivery(1), ACK)])
-    calls = [Call.of(command) for (command,) in wire.trips]
+    calls = [Call.of(command) for (command,) in transport.pipelines]
     assert [call.keys["minutes"] for call in calls] == [KEYS.minutes(5), KEYS.minutes(6), KEYS.minutes(6)]
     assert [call.lists["counters"][0] for call in calls] == [0, 0, 1]
 
 
 def test_other_commands_run_before_and_behind():
-    wire = Wire()
+    transport = Transport()
     batch = [Settlement(delivery(1), ACK)]
-    assert settling(wire).settle(ME, batch, also=Also([("PING", 1)]), then=[("PING", 2), ("PING", 3)]) == ([], [[], []])
-    ((first, ack, *others),) = wire.trips
+    assert settling(transport).settle(ME, batch, also=Also([("PING", 1)]), then=[("PING", 2), ("PING", 3)]) == (
+        [],
+        [[], []],
+    )
+    ((first, ack, *others),) = transport.pipelines
     assert (first, Call.of(ack).outcome, others) == (("PING", 1), "ack", [("PING", 2), ("PING", 3)])
 
 
 def test_unique_keys_are_released_by_what_ends_their_messages():
-    wire = Wire()
+    transport = Transport()
     claims = delivery(1, claims=True)
     undecodable = Undecodable(READY, b"3-0", [b"x"], "no message")
     batch = [Settlement(each, Bury()) for each in (delivery(2), claims, undecodable)]
-    settling(wire).settle(ME, [*batch, Settlement(delivery(4, claims=True), Retry())])
-    (buried, retried) = map(Call.of, wire.trips[0])
+    settling(transport).settle(ME, [*batch, Settlement(delivery(4, claims=True), Retry())])
+    (buried, retried) = map(Call.of, transport.pipelines[0])
     assert (buried.outcome, buried.lists["claims"], buried.lists["ids"]) == ("bury", [2], ["m2", "m1", "3-0"])
     assert buried.keys["claims"] == KEYS.claims
     assert (retried.outcome, "claims" in retried.lists) == ("retry", False)
@@ -142,14 +145,14 @@ def test_unique_keys_are_released_by_what_ends_their_messages():
 def test_what_the_consumer_no_longer_holds_is_returned(stream):
     batch = [Settlement(delivery(number, stream), ACK) for number in (1, 2, 3)]
     receipts = [(stream, settlement.delivery.entry) for settlement in batch]
-    lost = settling(Wire((b"2-0",)))
+    lost = settling(Transport((b"2-0",)))
     assert lost.settle(ME, batch)[0] == ["m2"]
     assert lost.reassign(ME, OTHER, receipts) == [(stream, b"2-0")]
     # Without its group a stream has no deliveries left.
-    gone = settling(Wire(ResponseError("NOGROUP No such key")))
+    gone = settling(Transport(ResponseError("NOGROUP No such key")))
     assert gone.settle(ME, batch)[0] == ["m1", "m2", "m3"]
     assert gone.reassign(ME, OTHER, receipts) == receipts
-    broken = settling(Wire(ResponseError("WRONGTYPE Operation against a key")))
+    broken = settling(Transport(ResponseError("WRONGTYPE Operation against a key")))
     with pytest.raises(WrongKeyType):
         broken.settle(ME, batch)
     with pytest.raises(WrongKeyType):
@@ -157,15 +160,15 @@ def test_what_the_consumer_no_longer_holds_is_returned(stream):
 
 
 def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
-    wire = Wire()
+    transport = Transport()
     receipts = [(stream, b"%d-0" % number) for number in range(BATCH + 1) for stream in (LOG, READY)]
-    assert settling(wire).reassign(ME, OTHER, receipts) == []
-    (commands,) = wire.trips
+    assert settling(transport).reassign(ME, OTHER, receipts) == []
+    (commands,) = transport.pipelines
     assert [scripts.name_of(command) for command in commands] == ["reassign"] * 4
     assert [command[3] for command in commands] == [KEYS.topic.log] * 2 + [KEYS.ready] * 2
     assert commands[-1][4:] == ("stream", "billing", ME, OTHER, 0, b"%d-0" % BATCH)
-    assert settling(wire).reassign(ME, OTHER, []) == []
-    assert len(wire.trips) == 1
+    assert settling(transport).reassign(ME, OTHER, []) == []
+    assert len(transport.pipelines) == 1
 
 
 def test_a_refused_outcome_leaves_no_note(namespace, redis_client):

@@ -14,8 +14,8 @@ def consumers(mq_settings):
 
     def make(**options):
         mq_settings(QUEUES={"default": {"PARTITIONS": 4, **options}})
-        wire = Pooled(get_client("consume"))
-        return [Shares(get_config().queue("default"), wire, name) for name in ("a:0", "b:0")]
+        transport = Pooled(get_client("consume"))
+        return [Shares(get_config().queue("default"), transport, name) for name in ("a:0", "b:0")]
 
     return make
 

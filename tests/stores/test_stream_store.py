@@ -52,11 +52,13 @@ def test_a_blocked_read_makes_the_group_it_misses(store):
 def test_a_batch_of_every_outcome_is_one_round_trip(store, monkeypatch):
     publish(store, *range(6))
     taken = take(store, "a")
-    trips, trip = [], Session.trip
-    monkeypatch.setattr(Session, "trip", lambda session, commands: trips.append(commands) or trip(session, commands))
+    pipelines, pipeline = [], Session.pipeline
+    monkeypatch.setattr(
+        Session, "pipeline", lambda session, commands: pipelines.append(commands) or pipeline(session, commands)
+    )
     store.settle("a", [Settlement(d, outcome) for d, outcome in zip(taken, OUTCOMES, strict=True)])
-    assert len(trips) == 1
-    assert len(trips[0]) == len(OUTCOMES)
+    assert len(pipelines) == 1
+    assert len(pipelines[0]) == len(OUTCOMES)
 
 
 def test_a_strangers_message_keeps_its_id_and_time_when_handed_back(store, redis_client):

@@ -274,7 +274,7 @@ def test_messages_without_a_claim_send_no_command_for_it(emails, store, keys, re
     emails.publish("welcome", 1)
     taken = take_all(store)
     sent = []
-    trip = store._wire.trip
-    store._wire.trip = lambda commands: sent.extend(commands) or trip(commands)
+    pipeline = store._transport.pipeline
+    store._transport.pipeline = lambda commands: sent.extend(commands) or pipeline(commands)
     store.settle("c1", [Settlement(item, ACK) for item in taken])
     assert len(sent) == 1

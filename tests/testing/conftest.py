@@ -13,7 +13,7 @@ from mq_django import registry
 from mq_django.conf import get_config
 from mq_django.stores import open_store
 from mq_django.stores.base import Depths
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import PrivateServer
 from tests.shell import shell_environment
 
@@ -72,4 +72,4 @@ def only_functions(handlers, monkeypatch) -> None:
 @pytest.fixture
 def depths(mq_settings) -> Callable[[str], Depths]:
     """Return a function that counts the messages of a queue by place."""
-    return lambda queue: open_store(get_config().queue(queue), open_wire("inspect", "")).depths()
+    return lambda queue: open_store(get_config().queue(queue), open_transport("inspect", "")).depths()

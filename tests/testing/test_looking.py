@@ -13,7 +13,7 @@ from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.testing import looking
 from mq_django.testing.looking import DeadLetter, Queued, dead, delayed, messages, results, topic
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.testapp import tasks
 
 HOUR = timedelta(hours=1)
@@ -40,7 +40,7 @@ def configured(mq_settings, namespace):
 
 
 def store(queue):
-    found = open_store(get_config().queue(queue), open_wire("produce"))
+    found = open_store(get_config().queue(queue), open_transport("produce"))
     found.create_groups()
     return found
 

@@ -88,14 +88,14 @@ def session(mq_settings):
 
 def test_there_is_an_example_of_each_command_that_the_package_sends(session):
     words = sorted(set(capitals()))
-    known = session.trip([("COMMAND", "INFO", *words)])[0]
+    known = session.pipeline([("COMMAND", "INFO", *words)])[0]
     assert {word for word, found in zip(words, known, strict=True) if found} == set(EXAMPLES)
 
 
 def test_the_keys_of_a_command_are_those_that_redis_takes(session, subtests):
     for command in [command for examples in EXAMPLES.values() for command in examples]:
         with subtests.test(command=command):
-            (reply,) = session.trip([("COMMAND", "GETKEYS", *command)])
+            (reply,) = session.pipeline([("COMMAND", "GETKEYS", *command)])
             taken = [] if isinstance(reply, exceptions.ResponseError) else reply  # it says that there are none
             assert [key if isinstance(key, bytes) else key.encode() for key in keys_of(command)] == taken
 
@@ -127,15 +127,15 @@ def test_a_slot_is_that_of_redis_cluster():
 
 def test_a_trip_for_two_slots_is_noticed_and_two_trips_are_not(session, mixed_trips):
     both = [("HGETALL", "mq:{a}:control"), ("HGETALL", "mq:{b}:control")]
-    session.trips([[command] for command in both])
+    session.pipelines([[command] for command in both])
     assert mixed_trips == []
-    session.trip(both)
+    session.pipeline(both)
     assert mixed_trips == [both]
     mixed_trips.clear()
 
 
 def test_a_script_without_a_key_is_noticed(session, mixed_trips):
     command = scripts.command("control_pause", keys=[], args=[])
-    session.trip([command])
+    session.pipeline([command])
     assert mixed_trips == [command]
     mixed_trips.clear()

@@ -90,7 +90,7 @@ def test_pools_timeouts_and_protocol_are_ours(use_foreign, subtests):
     assert queues["emails"].publish("welcome", {"user_id": 7})
     # Hundreds of connections at once.
     sessions = [Session(get_client("consume")) for _ in range(120)]
-    threads = [threading.Thread(target=session.trip, args=([("PING",)],)) for session in sessions]
+    threads = [threading.Thread(target=session.pipeline, args=([("PING",)],)) for session in sessions]
     try:
         for thread in threads:
             thread.start()

@@ -47,7 +47,7 @@ def advance(monkeypatch, mq_settings, redis_client):
 
 
 def clock():
-    (micros,) = Session(get_client("consume")).trip([scripts.command("clock_read", keys=["k"], args=[])])
+    (micros,) = Session(get_client("consume")).pipeline([scripts.command("clock_read", keys=["k"], args=[])])
     return micros
 
 

@@ -141,21 +141,21 @@ def test_messages_are_published_to_the_master(mq_settings, sentinel, master):
 def test_no_session_stays_with_a_master_when_another_has_found_a_new_one(mq_settings, sentinel, master, monkeypatch):
     mq_settings(CONNECTION=sentinel.url)
     session, other = open_session("consume"), open_session("chores")
-    (before,) = session.trip([("CLIENT", "ID")])
+    (before,) = session.pipeline([("CLIENT", "ID")])
     with PrivateServer(tcp=True) as new:
         # Two connections of other pools, one after the failover.
         monkeypatch.setattr(
             MasterFinder, "check_master_state", lambda _, state, __: state.update(port=new.port) or True
         )
-        (port,) = other.trip([("CONFIG", "GET", "port")])
+        (port,) = other.pipeline([("CONFIG", "GET", "port")])
         assert int(port[1]) == new.port
-        (port,) = session.trip([("CONFIG", "GET", "port")])
+        (port,) = session.pipeline([("CONFIG", "GET", "port")])
         assert int(port[1]) == new.port
         assert (session.moves, other.moves) == (1, 0)
         monkeypatch.undo()
         other.close()
-        (port,) = other.trip([("CONFIG", "GET", "port")])
-        (after,) = session.trip([("CLIENT", "ID")])
+        (port,) = other.pipeline([("CONFIG", "GET", "port")])
+        (after,) = session.pipeline([("CLIENT", "ID")])
     assert int(port[1]) == master.port
     assert after != before
     session.close()

@@ -32,12 +32,12 @@ def unknown_script(monkeypatch):
 
 def test_commands_go_together_and_answers_come_in_order(session, namespace):
     key = f"{namespace}:n"
-    assert session.trip([("SET", key, 1), ("INCR", key), ("GET", key)]) == [b"OK", 2, b"2"]
+    assert session.pipeline([("SET", key, 1), ("INCR", key), ("GET", key)]) == [b"OK", 2, b"2"]
 
 
 def test_an_error_reply_takes_its_place_among_the_others(session, namespace):
     key = f"{namespace}:list"
-    replies = session.trip([("LPUSH", key, "a"), ("GET", key), ("LLEN", key)])
+    replies = session.pipeline([("LPUSH", key, "a"), ("GET", key), ("LLEN", key)])
     assert replies[0] == replies[2] == 1
     assert isinstance(replies[1], exceptions.ResponseError)
     with pytest.raises(WrongKeyType):
@@ -46,10 +46,10 @@ def test_an_error_reply_takes_its_place_among_the_others(session, namespace):
 
 @pytest.mark.parametrize("kind", [Session, Pooled])
 def test_trips_for_several_slots_are_one_round_trip_each_with_its_errors(kind, mq_settings, monkeypatch, namespace):
-    wire, sent, send = kind(get_client("inspect")), [], Session.send
+    transport, sent, send = kind(get_client("inspect")), [], Session.send
     monkeypatch.setattr(Session, "send", lambda session, commands: sent.append(commands) or send(session, commands))
     first, second, third = (f"{namespace}:{{{name}}}:key" for name in ("a", "b", "c"))
-    replies = wire.trips(
+    replies = transport.pipelines(
         [[("SET", first, 1), ("GET", first)], [("LPUSH", second, 1), ("GET", second)], [], [("GET", third)]]
     )
     (set_, got), (pushed, error), nothing, missing = replies
@@ -60,21 +60,21 @@ def test_trips_for_several_slots_are_one_round_trip_each_with_its_errors(kind, m
 
 def test_no_trips_are_no_round_trip(mq_settings, monkeypatch):
     monkeypatch.setattr(Session, "send", lambda session, commands: pytest.fail("sent"))
-    assert Pooled(get_client("inspect")).trips([]) == []
-    assert Pooled(get_client("inspect")).trips([[], []]) == [[], []]
+    assert Pooled(get_client("inspect")).pipelines([]) == []
+    assert Pooled(get_client("inspect")).pipelines([[], []]) == [[], []]
 
 
 def test_a_script_that_the_server_forgot_is_run_by_its_text(session, namespace, unknown_script):
     command = scripts.command("told", keys=[f"{namespace}:k"], args=["a"])
-    assert session.trip([("PING",), command, ("PING",)])[1] == [f"{namespace}:k".encode(), b"a"]
-    assert session.trip([command]) == [[f"{namespace}:k".encode(), b"a"]]
+    assert session.pipeline([("PING",), command, ("PING",)])[1] == [f"{namespace}:k".encode(), b"a"]
+    assert session.pipeline([command]) == [[f"{namespace}:k".encode(), b"a"]]
 
 
 def test_an_error_of_a_script_is_ours(session, namespace, redis_client):
     redis_client.set(f"{namespace}:text", "x")
     command = scripts.command("waiting_cancel", keys=[f"{namespace}:text"] * 4, args=["a"])
     with pytest.raises(StoreError, match="WRONGTYPE"):
-        reply_or_raise(session.trip([command])[0])
+        reply_or_raise(session.pipeline([command])[0])
 
 
 def test_a_waiting_thread_can_be_interrupted(session, namespace):
@@ -82,7 +82,7 @@ def test_a_waiting_thread_can_be_interrupted(session, namespace):
 
     def wait():
         try:
-            session.trip([("BLPOP", f"{namespace}:nothing", 5)])
+            session.pipeline([("BLPOP", f"{namespace}:nothing", 5)])
         except ConnectionLost as error:
             caught.append(error)
 
@@ -96,60 +96,60 @@ def test_a_waiting_thread_can_be_interrupted(session, namespace):
 
 
 def test_a_session_connects_again_after_it_was_closed(session):
-    session.trip([("PING",)])
+    session.pipeline([("PING",)])
     session.close()
-    assert session.trip([("PING",)]) == [b"PONG"]
+    assert session.pipeline([("PING",)]) == [b"PONG"]
 
 
-def trips(client, times):
-    """Return the ids of the connections that so many trips went over."""
-    return [Pooled(client).trip([("CLIENT", "ID")])[0] for _ in range(times)]
+def pipelines(client, times):
+    """Return the ids of the connections that so many pipelines went over."""
+    return [Pooled(client).pipeline([("CLIENT", "ID")])[0] for _ in range(times)]
 
 
 def test_pooled_trips_share_a_connection(mq_settings):
-    assert len(set(trips(get_client("inspect"), 3))) == 1
+    assert len(set(pipelines(get_client("inspect"), 3))) == 1
 
 
 def test_trips_at_once_have_connections_of_their_own(mq_settings, namespace):
     client = get_client("inspect")
-    waiting = threading.Thread(target=lambda: Pooled(client).trip([("BLPOP", f"{namespace}:nothing", 0.2)]))
+    waiting = threading.Thread(target=lambda: Pooled(client).pipeline([("BLPOP", f"{namespace}:nothing", 0.2)]))
     waiting.start()
-    assert len({*trips(client, 1), *trips(client, 1)}) == 1
+    assert len({*pipelines(client, 1), *pipelines(client, 1)}) == 1
     waiting.join()
     assert len(client.connection_pool._in_use_connections) <= 2
 
 
 def test_a_pooled_connection_that_the_server_closed_is_replaced(mq_settings, redis_client):
     client = get_client("inspect")
-    (first,) = trips(client, 1)
+    (first,) = pipelines(client, 1)
     redis_client.client_kill_filter(_id=first)
-    (second,) = trips(client, 1)
+    (second,) = pipelines(client, 1)
     assert second != first
 
 
 def test_a_pooled_connection_with_a_stray_reply_is_replaced(mq_settings):
     client = get_client("inspect")
-    (first,) = trips(client, 1)
-    wire = Pooled(client)
-    stray = wire._idle.take(client)
+    (first,) = pipelines(client, 1)
+    transport = Pooled(client)
+    stray = transport._idle.take(client)
     stray.send([("PING",)])
     wait_until(lambda: not stray.is_quiet())
-    wire._idle.put(stray)
-    (second,) = trips(client, 1)
+    transport._idle.put(stray)
+    (second,) = pipelines(client, 1)
     assert second != first
 
 
 def test_a_forked_process_connects_anew(mq_settings):
     client = get_client("inspect")
-    wire, (first,) = Pooled(client), trips(client, 1)
-    wire._idle._pid = -1  # as a fork's child sees it
-    (second,) = trips(client, 1)
+    transport, (first,) = Pooled(client), pipelines(client, 1)
+    transport._idle._pid = -1  # as a fork's child sees it
+    (second,) = pipelines(client, 1)
     assert second != first
 
 
 def test_a_trip_that_failed_leaves_no_connection_behind(mq_settings, namespace):
     client = get_client("inspect")
     with pytest.raises(ConnectionLost):
-        Pooled(client).trip([("BLPOP", f"{namespace}:nothing", 30)])  # past the answer's timeout
+        Pooled(client).pipeline([("BLPOP", f"{namespace}:nothing", 30)])  # past the answer's timeout
     assert not client.connection_pool._in_use_connections
-    assert len(trips(client, 1)) == 1
+    assert len(pipelines(client, 1)) == 1

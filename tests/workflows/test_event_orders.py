@@ -115,7 +115,7 @@ class Orders:
                 command for run_id, events in played for event in events for command in self._steps(run_id, event)
             ]
             commands += [command for run_id, _ in played for command in self._places(run_id)]
-            replies = iter(self.home._wire.trip(commands))
+            replies = iter(self.home._transport.pipeline(commands))
             ended = []
             for run_id, events in played:
                 heard = [Heard(event, *[next(replies) for _ in range(3)]) for event in events]

@@ -1,4 +1,4 @@
-"""What one operator does to a run between any two trips of another: each says truly what was done, and by whom."""
+"""What one operator does to a run between any two pipelines of another: each says truly what was done, and by whom."""
 
 from collections import Counter
 from itertools import count, product
@@ -19,23 +19,23 @@ ACTS = {"cancel": lambda run: run.cancel(), "retry": lambda run: run.retry(), "s
 
 
 class Interruption:
-    """Does something before one of the trips of something else."""
+    """Does something before one of the pipelines of something else."""
 
     def __init__(self, monkeypatch):
         self.act, self._left = None, 0
-        trip = Pooled.trip
+        pipeline = Pooled.pipeline
 
-        def look_and_trip(wire, commands):
+        def look_and_trip(transport, commands):
             self._left -= 1
             if self.act and self._left < 0:
                 act, self.act = self.act, None
                 act()
-            return trip(wire, commands)
+            return pipeline(transport, commands)
 
-        monkeypatch.setattr(Pooled, "trip", look_and_trip)
+        monkeypatch.setattr(Pooled, "pipeline", look_and_trip)
 
-    def before(self, trip, act):
-        self._left, self.act = trip, act
+    def before(self, pipeline, act):
+        self._left, self.act = pipeline, act
 
 
 def begin(state):
@@ -58,14 +58,14 @@ def told(run):
 
 
 def interrupted(interruption, one, other, state):
-    """Yield what each says to have done, and the callbacks, for each trip of `one` before which `other` acts."""
-    for trip in count():
+    """Yield what each says to have done, and the callbacks, for each pipeline of `one` before which `other` acts."""
+    for pipeline in count():
         run, done = begin(state), Counter()
 
         def act(name, run=run, done=done):
             done.update({name: int(ACTS[name](run))})
 
-        interruption.before(trip, lambda act=act: act(other))
+        interruption.before(pipeline, lambda act=act: act(other))
         act(one)
         if interruption.act:
             break

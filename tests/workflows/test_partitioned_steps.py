@@ -8,7 +8,7 @@ from mq_django.producers.workflow_run import repair
 from mq_django.producers.workflow_steps import open_home, publish_starts
 from mq_django.stores import open_store
 from mq_django.testing.started_runs import run_supervised
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.workflows import chain, workflow
 
 PARTITIONS = 8
@@ -16,7 +16,9 @@ PARTITIONED = {"default": {"PARTITIONS": PARTITIONS}}
 
 
 def depths():
-    return [open_store(part, open_wire("produce", "")).depths().ready for part in get_config().queue("default").parts]
+    return [
+        open_store(part, open_transport("produce", "")).depths().ready for part in get_config().queue("default").parts
+    ]
 
 
 def test_a_step_is_in_the_partition_of_its_key(tasks, mq_settings):

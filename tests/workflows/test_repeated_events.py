@@ -15,7 +15,7 @@ from mq_django.producers.workflow_run import repair
 from mq_django.producers.workflow_steps import StepCourier
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import Event, WorkflowHome
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import get_run
 from tests.purging import purge
@@ -91,7 +91,7 @@ def test_a_retry_does_not_repeat_a_redrive_of_which_the_run_does_not_know_yet(mq
     run = get_run(start_run({1: []}))
     end_steps(run.id, Bury("no"), 1)
     assert run.state == "failed"
-    letters = open_dead_letters(get_config().queue("default"), open_wire("produce"))
+    letters = open_dead_letters(get_config().queue("default"), open_transport("produce"))
     assert letters.redrive(letters.find([f"w:{run.id}.1.1"])) == ["REDRIVEN"]
 
     run.retry()
@@ -180,11 +180,11 @@ def test_a_step_is_done_whatever_is_noted_of_a_copy_of_its_message(first, subtes
             copies = dict(zip(COPIES, take("default", 10), strict=True))
             for name in (first, *[name for name in COPIES if name != first]):
                 settle("default", [copies[name]], COPIES[name])
-            letters = open_dead_letters(get_config().queue("default"), open_wire("produce"))
+            letters = open_dead_letters(get_config().queue("default"), open_transport("produce"))
             if last == "redriven":
                 assert letters.redrive(letters.find([f"w:{run_id}.1.1"])) == ["REDRIVEN"]
 
-            StepCourier(get_config().queue("default"), open_wire("produce")).deliver([f"w:{run_id}.1.1"])
+            StepCourier(get_config().queue("default"), open_transport("produce")).deliver([f"w:{run_id}.1.1"])
 
             assert get_run(run_id).state == "succeeded"
             purge(store.config)

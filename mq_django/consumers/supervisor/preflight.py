@@ -28,11 +28,11 @@ from mq_django.errors import (
 from mq_django.inbox.entries import missing_tables
 from mq_django.inbox.passes import databases_of
 from mq_django.stores import open_store
-from mq_django.stores.partition_wire import check_reply, record_command
+from mq_django.stores.partition_transport import check_reply, record_command
 from mq_django.stores.topic_stats import group_names
 from mq_django.transport.capabilities import examine
-from mq_django.transport.cluster_wires import AnySession
-from mq_django.transport.connections import get_client, get_clients, open_session, open_wires
+from mq_django.transport.cluster_transport import AnySession
+from mq_django.transport.connections import get_client, get_clients, open_session, open_transports
 from mq_django.transport.sessions import Session, fan_out
 
 logger = get_logger(__name__)
@@ -109,7 +109,7 @@ def _try(connection: str) -> ConnectionLost | None:
     for client in clients:
         session = Session(client)
         try:
-            session.trip([("PING",)])
+            session.pipeline([("PING",)])
         except ConnectionLost as error:
             lost = error
             continue
@@ -155,8 +155,8 @@ def with_known_partitions(queues: Sequence[QueueConfig], *, all_of_them: bool = 
     """
     names = dict.fromkeys(config.public_name for config in queues if config.store != "rsmq")
     wholes = [get_config().queue(name) for name in names]
-    wires, refused = open_wires("chores", [whole.connection for whole in wholes]), dict[str, QueueClosed]()
-    for whole, (reply,) in zip(wholes, fan_out(wires, [[record_command(whole)] for whole in wholes]), strict=True):
+    transports, refused = open_transports("chores", [whole.connection for whole in wholes]), dict[str, QueueClosed]()
+    for whole, (reply,) in zip(wholes, fan_out(transports, [[record_command(whole)] for whole in wholes]), strict=True):
         try:
             if not isinstance(reply, Exception):
                 check_reply(whole, reply)

@@ -331,6 +331,6 @@ class Reclaimer(Service):
         """
         self._uncounted[number] += moved
         if count := self._uncounted[number]:
-            for reply in self._session.trip([self._slots[number].add_total(RECOVERED, count)]):
+            for reply in self._session.pipeline([self._slots[number].add_total(RECOVERED, count)]):
                 reply_or_raise(reply)
             self._uncounted[number] -= count

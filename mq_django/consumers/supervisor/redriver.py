@@ -7,7 +7,7 @@ from mq_django.consumers.by_server import ServerQueues, open_session_to
 from mq_django.consumers.service import Service
 from mq_django.consumers.supervisor.promoter import NextChecks
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs, JobPlace
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 #: Seconds between two steps of a job without a rate limit, so that Redis serves others in between.
 MIN_PAUSE = 0.01
@@ -69,5 +69,5 @@ def work_here(queue: str, worker: str, place: JobPlace = "dead") -> float:
         StoreError: Redis cannot be reached or refused.
     """
     config = get_config().queue(queue)
-    wire = open_wire("inspect", config.connection)
-    return min([BackgroundJobs(part, wire).work(worker, place) for part in config.each_part])
+    transport = open_transport("inspect", config.connection)
+    return min([BackgroundJobs(part, transport).work(worker, place) for part in config.each_part])

@@ -19,7 +19,7 @@ from mq_django.errors import InvalidSchedule
 from mq_django.producers.queues import Queue
 from mq_django.producers.sinks import announce
 from mq_django.stores.schedules import Fired, Firing, Loaded, RuntimeSchedules, Schedules, home_of, scheduled
-from mq_django.transport.sessions import Wire
+from mq_django.transport.sessions import Transport
 
 logger = get_logger(__name__)
 
@@ -67,14 +67,14 @@ class Scheduler(Service):
         self._zero_ms = 0.0
 
     @classmethod
-    def of(cls, queues: ServerQueues, wire: Wire | None = None) -> Self:
+    def of(cls, queues: ServerQueues, transport: Transport | None = None) -> Self:
         """Return the scheduler of the project's schedules that publish to these queues.
 
         Args:
             queues: queues on one server.
-            wire: to that server; None: a session of its own.
+            transport: to that server; None: a session of its own.
         """
-        session = wire or open_session_to(queues)
+        session = transport or open_session_to(queues)
         configs = {config.name: config for config in queues.values() if config.has_schedules}
         entries = [entry for entry in _at_home(scheduled()) if entry.queue in configs]
         stores = {entry.queue: Schedules(configs[entry.queue], session) for entry in entries}

@@ -19,7 +19,7 @@ from mq_django.core.logs import get_logger
 from mq_django.stores.base import Promoted, StreamEntry
 from mq_django.stores.handled import MessageHistory
 from mq_django.stores.members import ANY_NAME
-from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.cluster_transport import AnySession
 from mq_django.transport.connections import open_session
 from mq_django.transport.subscription import Subscription
 

@@ -31,7 +31,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.stores import open_log
 from mq_django.stores.log import Log, PartitionedLog
-from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.cluster_transport import AnySession
 from mq_django.transport.connections import open_session
 
 # Receive signals as numbers in a pipe, so that the main loop handles them at a defined point.

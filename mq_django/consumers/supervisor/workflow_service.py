@@ -9,7 +9,7 @@ from mq_django.errors import NotPermitted
 from mq_django.producers.workflow_run import by_run, do, forget_old
 from mq_django.producers.workflow_steps import StepCourier, open_homes
 from mq_django.stores.workflow_home import WorkflowHome, noted
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 #: Seconds between two rounds: while there are runs, and otherwise.
 TICK, IDLE = 1.0, 5.0
@@ -37,7 +37,7 @@ class WorkflowService(Service):
             if "step" not in config.lacks:
                 self._queues.setdefault(config.connection, []).append(config)
         self._couriers = {
-            config.name: StepCourier(config, open_wire("consume", server))
+            config.name: StepCourier(config, open_transport("consume", server))
             for server, group in self._queues.items()
             for config in group
         }
@@ -77,7 +77,7 @@ class WorkflowService(Service):
     def _noted(self, server: str) -> list[str]:
         """Return the queues of a server that may have notes."""
         queues = self._queues[server]
-        found = noted(open_wire("consume", server), [config.keys for config in queues])
+        found = noted(open_transport("consume", server), [config.keys for config in queues])
         return [config.name for config, is_noted in zip(queues, found, strict=True) if is_noted]
 
     def _forget(self, homes: Mapping[str, WorkflowHome]) -> None:

@@ -7,7 +7,7 @@ from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores import open_store
 from mq_django.stores.base import Store
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 logger = get_logger(__name__)
 
@@ -26,7 +26,7 @@ class Cancels:
     """The messages of one queue that are to be cancelled. Nearly always there are none."""
 
     def __init__(self, store: Store) -> None:
-        #: For any thread: its wire takes a connection for each round trip.
+        #: For any thread: its transport takes a connection for each round trip.
         self._store = store
         self.queue = store.config.name
         #: The ids of the messages, each with whether its process may be replaced.
@@ -61,4 +61,4 @@ class Cancels:
 
 def open_cancels(queues: Sequence[QueueConfig]) -> list[Cancels]:
     """Return the messages of each queue that are to be cancelled."""
-    return [Cancels(open_store(config, open_wire("chores", config.connection))) for config in queues]
+    return [Cancels(open_store(config, open_transport("chores", config.connection))) for config in queues]

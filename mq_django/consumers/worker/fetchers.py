@@ -21,10 +21,10 @@ from mq_django.registry import batches, kinds
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store, StreamEntry
 from mq_django.stores.line_store import Shares
-from mq_django.stores.partition_wire import PartitionWire
+from mq_django.stores.partition_transport import PartitionTransport
 from mq_django.stores.settling import message_id
 from mq_django.stores.stream_store import StreamStore
-from mq_django.transport.cluster_wires import AnySession
+from mq_django.transport.cluster_transport import AnySession
 from mq_django.transport.connections import BLOCK_MS, open_session
 from mq_django.transport.subscription import Subscription
 
@@ -289,7 +289,7 @@ class Fetcher(Service):
 LOOK, LOOK_OTHERS = 2.0, 20.0
 #: Seconds that others wait after a notification, so that mostly the consumer that prefers the partition is first.
 LATER = (0.005, 0.02)
-#: Messages that are fetched from one partition even if others have some: a trip for each message would cost more.
+#: Messages that are fetched from one partition even if others have some: a pipeline for each message would cost more.
 BATCH = 100
 #: The longest wait for a notification, in seconds.
 LISTEN = 1.0
@@ -304,8 +304,8 @@ class FetchedPartition:
     """A partition of a fetcher."""
 
     reader: QueueReader
-    #: The wire of the reader's store, and this store.
-    wire: PartitionWire
+    #: The transport of the reader's store, and this store.
+    transport: PartitionTransport
     store: StreamStore
     #: Returns whether this consumer may fetch from it now, and whether it prefers it.
     may_fetch: Callable[[], bool]
@@ -430,10 +430,10 @@ class PartitionFetcher(Service):
             part.look_at, reader.busy = now + rest, False
             return
         # What comes while there is something to fetch needs no notification.
-        part.wire.sleeps = not reader.busy
+        part.transport.sleeps = not reader.busy
         taken = reader.take(reader.at_once(min(self._left, self._share)))
         self._left -= taken
-        if not taken and part.wire.sleeps:
+        if not taken and part.transport.sleeps:
             part.look_at = now + self._pause(part)
         else:
             part.look_at = 0.0
@@ -546,12 +546,12 @@ class Fetchers:
 
     def _partition(self, number: int, session: AnySession) -> FetchedPartition:
         config = self._queues[number]
-        wire = PartitionWire(config, session)
-        store = open_store(config, wire)
+        transport = PartitionTransport(config, session)
+        store = open_store(config, transport)
         assert isinstance(store, StreamStore)
         reader = self._reader(number, session, store)
         prefers = partial(self._shared_state.prefers, number)
-        return FetchedPartition(reader, wire, store, self._fetch_check(number), prefers)
+        return FetchedPartition(reader, transport, store, self._fetch_check(number), prefers)
 
     def _reader(self, number: int, session: AnySession, store: Store) -> QueueReader:
         handled = partial(self._shared_state.handled, number)

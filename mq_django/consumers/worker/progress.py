@@ -13,8 +13,8 @@ from mq_django.core import clock
 from mq_django.core.logs import get_logger
 from mq_django.errors import StoreError
 from mq_django.stores.results import RunningTask, note_running, save
-from mq_django.transport.cluster_wires import AnySession
-from mq_django.transport.sessions import Wire
+from mq_django.transport.cluster_transport import AnySession
+from mq_django.transport.sessions import Transport
 
 # The tasks that have been running for a second, each of which is noted once in its result.
 
@@ -59,7 +59,7 @@ class RunningTasks:
         self._noted &= running
         return found
 
-    def note(self, wire: Wire, number: int, tasks: Mapping[Receipt, RunningTask]) -> None:
+    def note(self, transport: Transport, number: int, tasks: Mapping[Receipt, RunningTask]) -> None:
         """Note in the results of tasks of a queue that they are running.
 
         Raises:
@@ -69,7 +69,7 @@ class RunningTasks:
         held = {
             receipt: each for receipt, each in tasks.items() if self._shared_state.holds(number, each.delivery.read_at)
         }
-        note_running(wire, self._queues[number], self._consumer, list(held.values()))
+        note_running(transport, self._queues[number], self._consumer, list(held.values()))
         self._noted.update(held)
 
 

@@ -96,7 +96,7 @@ class LatestAcks:
 
     def __init__(self) -> None:
         #: Each element has those of a round trip: one for each ack would cost the garbage collector much time.
-        self._trips: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
+        self._pipelines: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
         self._count = 0
         self._lock = threading.Lock()
 
@@ -115,16 +115,16 @@ class LatestAcks:
         if not receipts:
             return
         with self._lock:
-            self._trips.append((receipts, cast("Sequence[str]", ids)))
+            self._pipelines.append((receipts, cast("Sequence[str]", ids)))
             self._count += len(receipts)
-            while self._count - len(self._trips[0][0]) >= ACKED:
-                self._count -= len(self._trips.popleft()[0])
+            while self._count - len(self._pipelines[0][0]) >= ACKED:
+                self._count -= len(self._pipelines.popleft()[0])
 
     def ids(self) -> Mapping[StreamEntry, str]:
         """Return the ids of the messages by their receipts, at least of the latest ACKED acks."""
         with self._lock:
-            trips = list(self._trips)
-        return {receipt: known for trip in trips for receipt, known in zip(*trip, strict=True)}
+            pipelines = list(self._pipelines)
+        return {receipt: known for pipeline in pipelines for receipt, known in zip(*pipeline, strict=True)}
 
 
 # Settle outcomes in batches: with the next fetch, or after a few milliseconds.
@@ -164,7 +164,7 @@ class Settler:
         self._refused: list[Settlement] = []
         #: The number of settled deliveries, and of stale ones among them that are not counted yet.
         self.settled = self._stale = 0
-        #: Of batches that are being settled: how many stale outcomes their trips count.
+        #: Of batches that are being settled: how many stale outcomes their pipelines count.
         self._counting: dict[int, int] = {}
         #: When the first unsettled delivery ended, and the first of the batch just taken, in seconds since 1970.
         self._first_ended = self._ended = 0.0
@@ -339,7 +339,7 @@ class Settler:
             return batch
 
     def _not_counted(self, batch: Sequence[Settlement]) -> None:
-        """Count again what the trip of a batch was to count, because it has failed."""
+        """Count again what the pipeline of a batch was to count, because it has failed."""
         with self._lock:
             self._stale += self._counting.pop(id(batch), 0)
 

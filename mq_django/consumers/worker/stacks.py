@@ -19,7 +19,7 @@ from mq_django.consumers.worker.loops import CoroutineLane, LoopPool
 from mq_django.consumers.worker.pools import HandlerThread, ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted, stacks_text
 from mq_django.stores.control import StackRequests
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 
 #: The most frames of a stack that are looked at: a recursion may have any depth.
 MAX_DEPTH = 10_000
@@ -250,6 +250,6 @@ def open_answers(
     queues: Sequence[QueueConfig], consumer: str, take: Callable[[], Sequence[Stack]]
 ) -> list[StackAnswers]:
     """Return what answers the requests through each queue."""
-    wires = [open_wire("chores", config.connection) for config in queues]
-    requests = [StackRequests(config, wire) for config, wire in zip(queues, wires, strict=True)]
+    transports = [open_transport("chores", config.connection) for config in queues]
+    requests = [StackRequests(config, transport) for config, transport in zip(queues, transports, strict=True)]
     return [StackAnswers(one, consumer, take) for one in requests]

@@ -52,7 +52,7 @@ def key_facts(server: ServerFacts, progress: Progress) -> KeyFacts:
     pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", namespace)
     while (scans == 0 or cursor != b"0") and scans < MAX_SCANS and time.monotonic() < began + SECONDS:
         command: Command = ("SCAN", cursor, "MATCH", f"{pattern}:*", "COUNT", BATCH)
-        cursor, keys = reply_or_raise(server.wire.trip([command])[0])
+        cursor, keys = reply_or_raise(server.transport.pipeline([command])[0])
         scans += 1
         for found in filter(None, (form.fullmatch(key.decode(errors="surrogateescape")) for key in keys)):
             names.add(found[1])
@@ -100,7 +100,7 @@ def _messages(keys: KeyFacts, name: str) -> int:
     if name in keys.topics:
         commands.append(("XLEN", TopicKeys(get_config().namespace, name).log))
     # A key of another type counts as none.
-    return sum(reply for reply in keys.server.wire.trip(commands) if isinstance(reply, int))
+    return sum(reply for reply in keys.server.transport.pipeline(commands) if isinstance(reply, int))
 
 
 def _of_scan(keys: KeyFacts) -> Iterator[str]:

@@ -17,7 +17,7 @@ from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics
 from mq_django.registry import find, names
-from mq_django.stores.partition_wire import disagreement
+from mq_django.stores.partition_transport import disagreement
 
 # What queues, topics and heartbeats say, read once for all looks at them.
 
@@ -215,7 +215,7 @@ def _of_partitions(server: ServerFacts) -> Iterator[str]:
     # The groups of a topic have its number.
     wholes = {found.keys.recorded: found for found in map(get_config().queue, names)}
     for key, queue in wholes.items():
-        reply = server.wire.trip([("HGET", key, "partitions")])[0]
+        reply = server.transport.pipeline([("HGET", key, "partitions")])[0]
         # On a cluster it may be on another node, which is looked at, too.
         if isinstance(reply, bytes) and reply != str(queue.partitions).encode():
             yield f"{disagreement(queue, reply.decode(errors='replace'))}."

@@ -49,11 +49,11 @@ def _try(queue: QueueConfig, session: Session, found: MissingRights) -> None:
     """Add what the user may not do in a queue."""
     commands = commands_of(queue)
     try:
-        # In a trip of its own: without a transaction the commands would run.
-        (begun,) = session.trip([("MULTI",)])
+        # In a pipeline of its own: without a transaction the commands would run.
+        (begun,) = session.pipeline([("MULTI",)])
         if begun != b"OK":
             raise NotPermitted("MULTI is refused. Add +multi to the rights of the user while you look")
-        replies = session.trip(commands)
+        replies = session.pipeline(commands)
     finally:
         session.close()
     for command, reply in zip(commands, replies, strict=True):

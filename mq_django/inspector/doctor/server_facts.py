@@ -16,7 +16,7 @@ from mq_django.transport.capabilities import Finding, examine
 from mq_django.transport.connections import get_client
 from mq_django.transport.failures import address
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Pooled, Wire, reply_or_raise
+from mq_django.transport.sessions import Pooled, Transport, reply_or_raise
 
 #: Round trips that are measured.
 PINGS = 9
@@ -43,7 +43,7 @@ class ServerFacts:
     #: Its address, and the setting that names it.
     where: str
     client: redis.Redis
-    wire: Wire
+    transport: Transport
     #: The queues, partitions and groups in code that are on it, and the names of the topics.
     queues: Sequence[QueueConfig]
     topics: Sequence[str]
@@ -82,24 +82,24 @@ def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
         ConfigurationError: CONNECTION cannot be used.
         StoreError: it cannot be reached, or does not answer.
     """
-    config, wire = get_config(), Pooled(client)
+    config, transport = get_config(), Pooled(client)
     of_groups = [part for topic in config.topics for name in groups(topic) for part in config.queue(name).each_part]
     topics = [part for topic in config.topics.values() for part in topic.each_part]
     refused: dict[str, str] = {}
-    ahead = _ahead(wire, refused)
-    info = _fields(_ask(wire, ("INFO",), refused) or b"")
+    ahead = _ahead(transport, refused)
+    info = _fields(_ask(transport, ("INFO",), refused) or b"")
     is_cluster = info.get("cluster_enabled") == "1"
     return ServerFacts(
         connection=connection,
         # Without user and password, and with the setting that names it.
         where=f"{address(client.connection_pool)} ({config.where_is(connection)})",
-        wire=wire,
+        transport=transport,
         client=client,
         queues=[queue for queue in (*config.each_part(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
         topics=[topic.name for topic in topics if _is_on(client, topic, topic.keys.log)],
         info=info,
-        settings=_settings(wire, refused),
-        cluster=_fields(_ask(wire, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
+        settings=_settings(transport, refused),
+        cluster=_fields(_ask(transport, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
         # INFO is needed for all of it.
         risks=examine(client) if info else (),
         refused=refused,
@@ -112,12 +112,12 @@ def _is_on(client: redis.Redis, config: DeliveryOptions, key: str) -> bool:
     return get_client("inspect", config.connection, key=key) is client
 
 
-def _ahead(wire: Wire, refused: dict[str, str]) -> float:
+def _ahead(transport: Transport, refused: dict[str, str]) -> float:
     """Return how far the server's clock is ahead, by the fastest of some round trips."""
     clocks: list[tuple[float, float]] = []
     for _ in range(PINGS):
         began, at = time.monotonic(), clock.now()
-        reply = None if "TIME" in refused else _ask(wire, ("TIME",), refused)
+        reply = None if "TIME" in refused else _ask(transport, ("TIME",), refused)
         took = time.monotonic() - began
         if isinstance(reply, list):
             clocks.append((took, _seconds(*reply) - (at + took / 2)))
@@ -128,16 +128,16 @@ def _seconds(seconds: bytes, micros: bytes) -> float:
     return (whole(seconds) or 0) + (whole(micros) or 0) / 1_000_000
 
 
-def _settings(wire: Wire, refused: dict[str, str]) -> dict[str, str]:
-    reply = _ask(wire, ("CONFIG", "GET", *SETTINGS), refused) or ()
+def _settings(transport: Transport, refused: dict[str, str]) -> dict[str, str]:
+    reply = _ask(transport, ("CONFIG", "GET", *SETTINGS), refused) or ()
     return dict(zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True))
 
 
-def _ask(wire: Wire, command: Command, refused: dict[str, str]) -> Any:
+def _ask(transport: Transport, command: Command, refused: dict[str, str]) -> Any:
     """Return a reply, or None if the server refuses the command, as managed servers do."""
     name = " ".join(map(str, command[:2])) if command[0] in _CONTAINERS else str(command[0])
     try:
-        return reply_or_raise(wire.trip([command])[0])
+        return reply_or_raise(transport.pipeline([command])[0])
     except (ConnectionLost, ConnectionRejected, ServerBusy):
         raise
     except StoreError as error:

@@ -116,7 +116,7 @@ def _on_other_nodes(server: ServerFacts) -> list[str]:
     """Return the queues and topics whose keys are on another node of the cluster."""
     topics = [get_config().topic(name) for name in server.topics]
     keys = {queue.name: queue.keys.ready for queue in server.queues} | {topic.name: topic.keys.log for topic in topics}
-    replies = {name: server.wire.trip([("EXISTS", key)])[0] for name, key in keys.items()}
+    replies = {name: server.transport.pipeline([("EXISTS", key)])[0] for name, key in keys.items()}
     return [
         name
         for name, reply in replies.items()

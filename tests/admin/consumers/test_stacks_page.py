@@ -11,7 +11,7 @@ from mq_django.conf import get_config
 from mq_django.core.numbers import LAST_MS
 from mq_django.core.stacks import Frame, Stack, stacks_text
 from mq_django.stores.control import StackRequests
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.admin.conftest import BASE
 from tests.admin.consumers.test_consumers_page import words, work
 from tests.seeding import CONSUMER, publish
@@ -33,7 +33,7 @@ def running():
     """A message that a consumer runs, and what asks that consumer."""
     publish("emails", "welcome", 1, message_id="m1")
     work(threads=8)
-    return StackRequests(get_config().queue("emails"), open_wire("produce"))
+    return StackRequests(get_config().queue("emails"), open_transport("produce"))
 
 
 def answer(requests, *stacks, text=None):

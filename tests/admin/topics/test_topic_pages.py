@@ -15,7 +15,7 @@ from mq_django.registry import subscriber
 from mq_django.stores import open_log
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.sessions import Pooled
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -327,4 +327,4 @@ def test_a_page_says_how_many_groups_it_leaves_out(mq_settings, operator, redis_
         # Those with a subscriber in this project come first.
         assert "zebra" in page
     assert {group.position.name for group in topics["orders"].groups()} == {"zebra", "a", "b"}
-    assert open_log(get_config().topic("orders"), open_wire("chores", "")).trim().removed == 0
+    assert open_log(get_config().topic("orders"), open_transport("chores", "")).trim().removed == 0

@@ -182,14 +182,14 @@ def processor(monkeypatch):
 
 def test_a_page_that_computes_for_long_still_gets_its_replies(viewer, monkeypatch, processor):
     publish("emails", "welcome", 1)
-    trips = Pooled.trips
+    pipelines = Pooled.pipelines
 
-    def compute(wire, commands):
+    def compute(transport, commands):
         """Take more time before a round trip than a page may wait for Redis."""
         processor.now += 60
-        return trips(wire, commands)
+        return pipelines(transport, commands)
 
-    monkeypatch.setattr(Pooled, "trips", compute)
+    monkeypatch.setattr(Pooled, "pipelines", compute)
 
     assert viewer.get(BASE).status_code == 200
     assert processor.now >= 120

@@ -155,11 +155,11 @@ def test_a_page_of_many_steps_is_bounded(operator, monkeypatch):
     run_id = start_run({number: [] for number in range(1, 2_001)})
     sent = []
 
-    def trips(self, wanted, original=Pooled.trips):
+    def pipelines(self, wanted, original=Pooled.pipelines):
         sent.append(sum(map(len, wanted)))
         return original(self, wanted)
 
-    monkeypatch.setattr(Pooled, "trips", trips)
+    monkeypatch.setattr(Pooled, "pipelines", pipelines)
     for path, size in ((f"run/{run_id}/", 30_000), (f"run/{run_id}/steps/", 120_000), ("", 30_000)):
         sent.clear()
         response = operator.get(f"{BASE}workflows/{path}")

@@ -10,7 +10,7 @@ from mq_django.consumers.supervisor.services import ServerServices
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.stores.handled import MessageHistory
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.seeding import handle
 
 
@@ -26,7 +26,7 @@ def histories(mq_settings):
     for queue in ("default", "emails"):
         for number in range(12):
             handle(queue, message_id=f"m{number}")
-    return [MessageHistory(get_config().queue(name), open_wire("produce")) for name in ("default", "emails")]
+    return [MessageHistory(get_config().queue(name), open_transport("produce")) for name in ("default", "emails")]
 
 
 def test_each_queue_is_trimmed_to_its_end(histories):

@@ -51,7 +51,7 @@ class Cut:
     def __init__(self, client):
         self._client = client
 
-    def trip(self, commands):
+    def pipeline(self, commands):
         with self._client.pipeline(transaction=True) as pipe:
             pipe.client_kill_filter(_type="pubsub")
             for command in commands:

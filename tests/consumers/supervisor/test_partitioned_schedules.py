@@ -12,7 +12,7 @@ from mq_django.errors import InvalidSchedule, QueueClosed, ScheduleExists, Unkno
 from mq_django.inspector import plans
 from mq_django.signals import message_published
 from mq_django.stores.schedules import Origin, statuses_of
-from mq_django.transport.connections import get_client, open_wire, open_wires
+from mq_django.transport.connections import get_client, open_transport, open_transports
 from tests import places
 from tests.hearing import hears
 from tests.waiting import wait_until
@@ -44,7 +44,7 @@ def ready():
 def fire_all():
     """Let two schedulers fire what is due in all partitions."""
     every_part = dict(enumerate(parts()))
-    made = [Scheduler.of(every_part, open_wire("chores", "")) for _ in range(2)]
+    made = [Scheduler.of(every_part, open_transport("chores", "")) for _ in range(2)]
     for scheduler in made:
         scheduler.run_once()
     return made
@@ -119,7 +119,7 @@ def test_a_schedule_in_settings_hides_one_of_run_time_in_another_partition(mq_se
 def test_the_statuses_of_several_queues_are_read_together(mq_settings):
     mq_settings(QUEUES=PARTITIONED, SCHEDULES={**IN_SETTINGS, "e": {"queue": "emails", "message": "m", "every": 60}})
     configs = list(get_config().queues.values())
-    found, other = statuses_of(configs, open_wires("inspect", ["", ""]))
+    found, other = statuses_of(configs, open_transports("inspect", ["", ""]))
     assert [each.name for each in found.found] == sorted(NAMES)
     assert [each.name for each in other.found] == ["e"]
 

@@ -384,7 +384,7 @@ def test_what_could_not_be_counted_is_counted_later(reclaimer, config, redis_cli
         raise ConnectionLost("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(reclaimer._session, "trip", lose)
+        patch.setattr(reclaimer._session, "pipeline", lose)
         with pytest.raises(ConnectionLost):
             reclaimer._count(0, 2)
     reclaimer.run_once()

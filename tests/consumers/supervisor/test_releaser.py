@@ -19,7 +19,7 @@ def releaser(mq_settings, namespace, request):
     mq_settings(QUEUES={"default": options, "emails": {}})
     found = AnnouncedReleaser(dict(enumerate(get_config().queues.values())))
     yield found
-    found._stores[0]._wire.release()
+    found._stores[0]._transport.release()
 
 
 @pytest.fixture

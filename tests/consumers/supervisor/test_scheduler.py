@@ -18,7 +18,7 @@ from mq_django.producers.queues import Queue
 from mq_django.signals import message_published
 from mq_django.stores import open_store
 from mq_django.stores.schedules import RuntimeSchedules, Schedules, scheduled
-from mq_django.transport.connections import get_client, open_wire
+from mq_django.transport.connections import get_client, open_transport
 from mq_django.transport.sessions import Session
 from tests import places
 from tests.hearing import hears
@@ -367,7 +367,7 @@ def test_a_forged_schedule_sends_a_message_that_no_handler_gets(make_runtime, ke
     make_runtime().run_once()
     assert names_of(redis_client, keys) == sorted(forged)
     emails = get_config().queue("emails")
-    store, settler, pool = open_store(emails, open_wire("consume")), mock.Mock(in_hand={}), mock.Mock()
+    store, settler, pool = open_store(emails, open_transport("consume")), mock.Mock(in_hand={}), mock.Mock()
     dispatcher = Dispatcher(
         "emails", settler=settler, executor=mock.Mock(), threads=pool, loop=pool, batches=mock.Mock(), isolate=None
     )

@@ -39,7 +39,7 @@ def consumer(monkeypatch, mq_settings):
     # Both ends are the same file, and this one is its supervisor's.
     os.close(other_end)
     with running(threads=1) as rig:
-        rig.session.trip([("PING",)])
+        rig.session.pipeline([("PING",)])
         state = SharedState.create(1)
         child = SimpleNamespace(
             _spec=SimpleNamespace(lifeline=lifeline), _shared_state=state, _ask_to_stop=lambda: None
@@ -94,7 +94,7 @@ def test_a_forked_child_has_no_descriptor_of_the_consumer(consumer):
     assert ours <= set(files())
     assert sorted(ours & set(in_child(files))) == []
     # The parent has them still.
-    assert consumer.session.trip([("PING",)]) == [b"PONG"]
+    assert consumer.session.pipeline([("PING",)]) == [b"PONG"]
 
 
 @pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="needs /proc")
@@ -116,7 +116,7 @@ def test_a_forked_child_has_no_connection_that_another_thread_was_opening(consum
 
     session = Session(client)
     monkeypatch.setattr(kind, "_connect", pausing)
-    thread = Thread(target=lambda: replies.append(session.trip([("PING",)])))
+    thread = Thread(target=lambda: replies.append(session.pipeline([("PING",)])))
     thread.start()
     assert opened.wait(60)
     before_forks.append(goes_on.set)
@@ -140,7 +140,7 @@ def test_a_forked_child_has_no_connection_of_a_pool(consumer):
 
 def test_a_child_connects_by_itself(consumer):
     def publish():
-        return Session(get_client("consume")).trip([("PING",)])[0].decode()
+        return Session(get_client("consume")).pipeline([("PING",)])[0].decode()
 
     assert in_child(publish) == "PONG"
 

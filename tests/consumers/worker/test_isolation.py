@@ -91,7 +91,7 @@ def test_a_quarantine_runs_one_at_a_time(mq_settings, redis_client):
     quarantine.store.create_groups()
     for number in range(20):
         redis_client.xadd(quarantine.store.keys.ready, {"type": "aact" if number % 2 else "act", "data": str(number)})
-    # Some were brought over by a trip that broke.
+    # Some were brought over by a pipeline that broke.
     quarantine.store.take("me", count=2)
     quarantine.store.take(backlog_of("me"), count=18)
     receiver = QuarantineFetcher(

@@ -50,5 +50,5 @@ def test_at_least_the_latest_stay(acks, monkeypatch):
 def test_a_trip_without_acks_takes_no_place(acks):
     for number in range(10):
         acks.note(settlement(number, Bury("no")))
-    assert acks._trips.maxlen is None
-    assert not acks._trips
+    assert acks._pipelines.maxlen is None
+    assert not acks._pipelines

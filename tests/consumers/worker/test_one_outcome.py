@@ -17,7 +17,7 @@ from mq_django.errors import ConfigurationError
 from mq_django.registry import find, handler
 from mq_django.stores import open_store
 from mq_django.task_backend.compat import InvalidTask
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.consumers.rig import running
 from tests.waiting import wait_until
 from tests.working import work
@@ -292,7 +292,7 @@ def test_a_task_that_has_not_run_is_retried_with_and_without_results(mq_settings
     mq_settings(QUEUES={"default": {"RESULT_TTL": ttl}})
     forgets_to_wait.enqueue()
     work("default")
-    depths = open_store(get_config().queue("default"), open_wire("inspect", "")).depths()
+    depths = open_store(get_config().queue("default"), open_transport("inspect", "")).depths()
     assert (depths.delayed, depths.pending, depths.ready) == (1, 0, 0)
 
 

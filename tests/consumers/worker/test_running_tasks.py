@@ -50,9 +50,9 @@ class Jobs:
         get_client("chores", key=key).set(key, "{}")
         return key
 
-    def look(self, wire=None):
+    def look(self, transport=None):
         for number, found in self.tasks.unnoted().items():
-            self.tasks.note(wire or self.rig.session, number, found)
+            self.tasks.note(transport or self.rig.session, number, found)
 
     def end(self):
         self.go.set()
@@ -124,7 +124,7 @@ def test_what_the_consumer_no_longer_holds_is_not_noted(jobs, redis_client):
 
 def test_what_could_not_be_noted_is_noted_by_the_next_look(jobs, redis_client):
     class Lost:
-        def trip(self, commands):
+        def pipeline(self, commands):
             raise ConnectionLost("gone")
 
     key = jobs.begin("m")
@@ -135,16 +135,16 @@ def test_what_could_not_be_noted_is_noted_by_the_next_look(jobs, redis_client):
 
 
 def test_several_tasks_are_noted_in_one_round_trip(jobs, redis_client):
-    trips = []
+    pipelines = []
 
     class Counted:
-        def trip(self, commands):
-            trips.append(commands)
-            return jobs.rig.session.trip(commands)
+        def pipeline(self, commands):
+            pipelines.append(commands)
+            return jobs.rig.session.pipeline(commands)
 
     keys = [jobs.begin(f"m{number}") for number in range(3)]
     jobs.look(Counted())
-    assert [len(commands) for commands in trips] == [1]
+    assert [len(commands) for commands in pipelines] == [1]
     assert [len(lines(redis_client, key)) for key in keys] == [1, 1, 1]
 
 

@@ -26,17 +26,17 @@ pytestmark = pytest.mark.cluster
 
 
 class Broken:
-    """A wire that breaks before or after the server has got the commands, as often as told."""
+    """A transport that breaks before or after the server has got the commands, as often as told."""
 
-    def __init__(self, wire):
-        self.wire = wire
+    def __init__(self, transport):
+        self.transport = transport
         self.before = self.after = 0
 
-    def trip(self, commands):
+    def pipeline(self, commands):
         if self.before:
             self.before -= 1
             raise ConnectionLost("before")
-        replies = self.wire.trip(commands)
+        replies = self.transport.pipeline(commands)
         if self.after:
             self.after -= 1
             raise ConnectionLost("after")
@@ -44,15 +44,15 @@ class Broken:
 
 
 @pytest.fixture
-def wire(mq_settings):
+def transport(mq_settings):
     session = Session(get_client("chores"))
     yield Broken(session)
     session.release()
 
 
 @pytest.fixture
-def store(wire):
-    return open_store(get_config().queue("default"), wire)
+def store(transport):
+    return open_store(get_config().queue("default"), transport)
 
 
 @pytest.fixture
@@ -98,11 +98,11 @@ def test_settling_takes_the_next_along(settler, store, held, publish):
     ("side", "way"), [("before", "settle_and_take"), ("after", "settle"), ("after", "settle_and_take")]
 )
 def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
-    settler, store, wire, held, caplog, redis_client, side, way
+    settler, store, transport, held, caplog, redis_client, side, way
 ):
     add(settler, held[:3], ACK)
     add(settler, held[3:], Retry())
-    setattr(wire, side, 1)
+    setattr(transport, side, 1)
     with pytest.raises(ConnectionLost):
         getattr(settler, way)(store, **({"count": 1} if way == "settle_and_take" else {}))
     assert (len(settler), len(settler.in_hand)) == (5, 5)
@@ -110,7 +110,7 @@ def test_what_a_broken_trip_carried_is_kept_settled_once_and_counted_once(
     assert (len(settler), len(settler.in_hand)) == (0, 0)
     depths = store.depths()
     assert (depths.pending, depths.delayed, depths.ready) == (0, 2, 0)
-    # Whether the first trip settled them nobody knew; that they were gone is no news.
+    # Whether the first pipeline settled them nobody knew; that they were gone is no news.
     assert "no longer holds it" not in caplog.text
     settler.try_refused(store)
     assert all_counted(redis_client, store) == (3, 2)
@@ -155,26 +155,26 @@ def test_what_others_took_is_told_once_and_counted(settler, store, held, caplog,
 
 
 @pytest.mark.parametrize("settles", [Settler.settle, lambda settler, store: settler.settle_and_take(store, count=1)])
-def test_what_others_took_is_counted_although_a_trip_fails(settler, wire, store, held, redis_client, settles):
+def test_what_others_took_is_counted_although_a_trip_fails(settler, transport, store, held, redis_client, settles):
     store.reassign("me", "other", [(held[0].stream, held[0].entry)])
     add(settler, held[:2], ACK)
     settler.settle(store)
     add(settler, held[2:], ACK)
-    wire.before = 1
+    transport.before = 1
     with pytest.raises(ConnectionLost):
         settles(settler, store)
     settler.settle(store)
     assert sum(counted(redis_client, store, "stale")) == 1 * 2
 
 
-def test_what_others_took_is_counted_when_no_batch_follows(settler, wire, store, held, redis_client):
+def test_what_others_took_is_counted_when_no_batch_follows(settler, transport, store, held, redis_client):
     """At the end of the consumer."""
     store.reassign("me", "other", [(held[0].stream, held[0].entry)])
     add(settler, held, ACK)
     settler.settle(store)
     service = SettleService()
     service.add(settler, store)
-    wire.before = 1
+    transport.before = 1
     with pytest.raises(ConnectionLost):
         service.count_stale()
     for _ in range(2):
@@ -264,12 +264,12 @@ def test_the_service_settles_within_milliseconds_and_by_the_number(store, settle
     assert service.full.is_set()
 
 
-def test_the_service_holds_what_it_has_while_redis_is_away(store, wire, held, caplog):
+def test_the_service_holds_what_it_has_while_redis_is_away(store, transport, held, caplog):
     service = SettleService()
     settler = Settler(store, "default", "me", service.due, service.full)
     service.add(settler, store)
     settler.in_hand.update({(delivery.stream, delivery.entry): delivery.message.id for delivery in held})
-    wire.before = 3
+    transport.before = 3
     add(settler, held, ACK)
     service.start()
     wait_until(lambda: not settler.in_hand)
@@ -345,7 +345,7 @@ def test_an_outcome_of_a_delivery_that_is_not_in_hand_does_not_keep_others_waiti
 
 
 class Ending:
-    """A store during whose trips all deliveries end."""
+    """A store during whose pipelines all deliveries end."""
 
     def __init__(self, settler, held, is_full):
         self.settler, self.held, self.is_full, self.seen = settler, held, is_full, []

@@ -56,7 +56,7 @@ def test_later_it_does_so_when_something_was_seen(releaser, store, publish):
 
 def test_what_is_wrong_with_one_queue_does_not_hold_up_the_others(releaser, store, publish, redis_client, caplog):
     redis_client.set(get_config().queue("default").keys.unhandled, "x")
-    other = open_store(get_config().queue("emails"), releaser._stores[0]._wire)
+    other = open_store(get_config().queue("emails"), releaser._stores[0]._transport)
     set_aside(other, publish, queue="emails")
     releaser.run_once()
     assert other.depths().ready == 1

@@ -10,7 +10,7 @@ from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.doctor.findings import DoctorFinding
 from mq_django.inspector.doctor.report import CODES, look_at_project
 from mq_django.stores import open_members
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from mq_django.transport.private_server import PrivateServer, ServerBinary
 
 #: The settings of a server that nothing is said about.
@@ -57,4 +57,6 @@ def announce(queue: str, supervisor: str = "s1", **described: object) -> None:
     visibility = round(config.visibility_timeout.total_seconds() * 1000)
     own = {"host": "web1", "version": VERSION, "protocol": PROTOCOL, "visibility_ms": visibility, **described}
     process = {"host": own["host"], "version": own["version"], "threads": 8, "pid": described.get("pid")}
-    open_members(config, open_wire("produce", config.connection)).beat(supervisor, own, {f"{supervisor}-c": process})
+    open_members(config, open_transport("produce", config.connection)).beat(
+        supervisor, own, {f"{supervisor}-c": process}
+    )

@@ -6,7 +6,7 @@ from mq_django.conf import get_config
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.producers import topics
 from mq_django.stores import open_store
-from mq_django.transport.connections import open_wire
+from mq_django.transport.connections import open_transport
 from tests.inspector.doctor.conftest import announce, levels
 from tests.seeding import keep, publish, set_aside, take
 
@@ -51,7 +51,7 @@ def test_consumers_of_other_versions(found, subtests):
 def test_a_group_that_lags_towards_its_retention(found, mq_settings):
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 10}})
     config = get_config().queue("orders:billing")
-    open_store(config, open_wire("produce", "")).create_groups()
+    open_store(config, open_transport("produce", "")).create_groups()
     announce("orders:billing")
     for count, expected in ((4, []), (2, [("D305", "warning")]), (4, [("D305", "error")])):
         for number in range(count):
@@ -64,7 +64,7 @@ def test_a_group_that_lags_towards_its_retention(found, mq_settings):
 def test_the_time_until_messages_are_removed_is_told(found, mq_settings):
     mq_settings(QUEUES={}, TOPICS={"orders": {"RETENTION_COUNT": 2, "RETENTION": 7200}})
     config = get_config().queue("orders:billing")
-    open_store(config, open_wire("produce", "")).create_groups()
+    open_store(config, open_transport("produce", "")).create_groups()
     topics["orders"].publish("paid", 1, on_commit=False)
     (finding,) = (each for each in found("D305") if "orders:billing" in each.seen)
     assert finding.seen.endswith("The oldest of them is removed in 120 minutes.")

@@ -112,7 +112,7 @@ def of_all(stage: Stage) -> None:
 def past_the_limits(stage: Stage) -> None:
     """Take by a plain read, as a consumer does that knows no limits."""
     store = stage.queue(RATE_LIMIT={"queue": "4/s", "key": "2/s"}, CONCURRENCY={"queue": 4, "key": 1})
-    plain = StreamStore(store.config, stage.wire())
+    plain = StreamStore(store.config, stage.transport())
     store.publish([message_of(n, key=key) for n, key in ((1, "a"), (2, "a"), (3, "b"), (4, "a"))])
     with stage.under("without a token they go back"):
         assert store.admit(ME, plain.take(ME, count=4)) == []
@@ -172,7 +172,7 @@ def of_order_that_holds(stage: Stage) -> None:
     store, (first, _) = _ordered(stage, ON_DEAD_LETTER="hold")
     with stage.under("buried with its key"):
         stage.settle(store, Bury("no"), [first])
-    dead = open_dead_letters(store.config, stage.wire())
+    dead = open_dead_letters(store.config, stage.transport())
     (entry,) = dead.find([first.message.id])
     dead.redrive([str(entry)])
     stage.settle(store, Bury("no"), store.take(ME, count=5))

@@ -21,7 +21,7 @@ def scenes() -> Iterator[Callable[[Stage], None]]:
 
 def refused(stage: Stage) -> None:
     stage.queue()
-    marks = OutboxMarks(get_config().queue("emails"), stage.wire())
+    marks = OutboxMarks(get_config().queue("emails"), stage.transport())
     with stage.under("the first rows of a claim"):
         marks.refuse(FIRST, 0, [(3, "too large"), (4, "of two\nlines")])
     for title, claim, after in (
@@ -40,7 +40,7 @@ def refused(stage: Stage) -> None:
 
 def ended(stage: Stage) -> None:
     stage.queue()
-    marks = OutboxMarks(get_config().queue("emails"), stage.wire())
+    marks = OutboxMarks(get_config().queue("emails"), stage.transport())
     with stage.under("nothing is published"):
         marks.end(FIRST)
     with stage.under("once more"):
@@ -61,7 +61,7 @@ def kept(stage: Stage) -> None:
     store.publish([message_of(4, delay_ms=60_000)])
     with stage.under("rows that are kept: one is cancelled"):
         store.cancel(rsmq_id(4))
-    outbox = EndedMessages(store.config, stage.wire(), "0utb0x")
+    outbox = EndedMessages(store.config, stage.transport(), "0utb0x")
     with stage.under("rows that are kept: an outbox reads that"):
         last, _ = outbox.read()
     with stage.under("rows that are kept: it has read that"):
@@ -71,7 +71,7 @@ def kept(stage: Stage) -> None:
     stage.client.delete(store.config.keys.ended)
     stage.client.set(store.config.keys.ended, "mine")
     with stage.under("rows that are kept: a key of another type"):
-        note_ended(stage.wire(), store.config, ["x"])
+        note_ended(stage.transport(), store.config, ["x"])
         with suppress(StoreError):
             outbox.read()
         with suppress(StoreError):

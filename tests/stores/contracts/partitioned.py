@@ -11,7 +11,7 @@ from mq_django.core.partitions import number_in
 from mq_django.errors import QueueClosed
 from mq_django.stores import open_store
 from mq_django.stores.line_store import Shares
-from mq_django.stores.partition_wire import CLOSED, PartitionWire
+from mq_django.stores.partition_transport import CLOSED, PartitionTransport
 from tests.stores.contracts.frozen import NOW_MS
 from tests.stores.contracts.stage import Stage, message_of
 from tests.stores.everything import ME, OTHER
@@ -22,20 +22,20 @@ def scenes() -> Iterator[Any]:
     yield from (slept, of_a_key, limited)
 
 
-def opened(stage: Stage, **options: Any) -> tuple[Any, PartitionWire]:
-    """Return the store of a partition, and its wire."""
+def opened(stage: Stage, **options: Any) -> tuple[Any, PartitionTransport]:
+    """Return the store of a partition, and its transport."""
     stage.configure(QUEUES={"emails": {"PARTITIONS": 2, **options}})
     part = get_config().queue("emails.1")
     assert number_in(part.name) == 1
-    wire = PartitionWire(part, stage.wire())
-    store = open_store(part, wire)
+    transport = PartitionTransport(part, stage.transport())
+    store = open_store(part, transport)
     store.create_groups()
-    return store, wire
+    return store, transport
 
 
 def slept(stage: Stage) -> None:
-    store, wire = opened(stage)
-    wire.sleeps = True
+    store, transport = opened(stage)
+    transport.sleeps = True
     with stage.under("of a partition: nothing is there"):
         assert store.take(ME, count=5) == []
     with stage.under("to a partition, while consumers sleep"):
@@ -52,10 +52,10 @@ def slept(stage: Stage) -> None:
 
 
 def of_a_key(stage: Stage) -> None:
-    store, wire = opened(stage, ORDERED=True)
+    store, transport = opened(stage, ORDERED=True)
     store.publish([message_of(number, key="a") for number in (1, 2)])
     (first,) = store.take(ME, count=5)
-    wire.sleeps = True
+    transport.sleeps = True
     with stage.under("of a partition: the key is busy"):
         assert store.take(OTHER, count=5) == []
     with stage.under("of a partition, whose key goes on"):
@@ -65,7 +65,7 @@ def of_a_key(stage: Stage) -> None:
 def limited(stage: Stage) -> None:
     stage.configure(QUEUES={"emails": {"PARTITIONS": 2, "CONCURRENCY": 3, "RATE_LIMIT": "5/h"}})
     config = get_config().queue("emails")
-    mine, other = Shares(config, stage.wire(), ME), Shares(config, stage.wire(), OTHER)
+    mine, other = Shares(config, stage.transport(), ME), Shares(config, stage.transport(), OTHER)
     with stage.under("all is free"):
         mine.ask(0, 2)
     with stage.under("another holds two of three"):

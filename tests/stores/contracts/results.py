@@ -22,7 +22,7 @@ def scenes() -> Iterator[Any]:
 
 
 def results(stage: Stage) -> None:
-    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    store, transport = stage.queue(RESULT_TTL=60), stage.transport()
     one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
     with stage.under("retried, done and buried, all for the first time"):
         told = [
@@ -35,29 +35,29 @@ def results(stage: Stage) -> None:
         store.settle(ME, [Settlement(one, ACK, micros=5, keeps_result=True)])
     unknown = two._replace(message=two.message._replace(id="unknown"))
     with stage.under("running: one exists, the other does not"):
-        note_running(wire, store.config, ME, [RunningTask(one, NOW_MS - 1500), RunningTask(unknown, NOW_MS)])
+        note_running(transport, store.config, ME, [RunningTask(one, NOW_MS - 1500), RunningTask(unknown, NOW_MS)])
 
 
 def awaited_results(stage: Stage) -> None:
-    store, wire = stage.queue(RESULT_TTL=60), stage.wire()
+    store, transport = stage.queue(RESULT_TTL=60), stage.transport()
     one, two, three = stage.taken(store, message_of(1, published_ms=NOW_MS), message_of(2), message_of(3))
     keys = [store.keys.result(item.message.id) for item in (one, two, three)]
     retried = Settlement(one, Retry(error="ValueError: no"), 1000, 1500, keeps_result=True)
     store.settle(ME, [retried, Settlement(two, ACK, keeps_result=True)])
     with stage.under("one has not ended, one has, one does not exist"):
-        watch(wire, store.config, dict.fromkeys(keys, 0), "p1")
+        watch(transport, store.config, dict.fromkeys(keys, 0), "p1")
     with stage.under("by another process, which knows the length"):
-        length = int(wire.trip([("STRLEN", keys[0])])[0])
-        watch(wire, store.config, {keys[0]: length}, "p2")
+        length = int(transport.pipeline([("STRLEN", keys[0])])[0])
+        watch(transport, store.config, {keys[0]: length}, "p2")
     stage.client.hset(store.keys.waiters, "gone", f"{NOW_MS - 1} p3\n")
     with stage.under("a registration is over"):
-        watch(wire, store.config, {keys[0]: length}, "p1")
+        watch(transport, store.config, {keys[0]: length}, "p1")
     with stage.under("it ends"):
         store.settle(ME, [Settlement(one, ACK, micros=5, keeps_result=True)])
 
 
 def reports(stage: Stage) -> None:
-    store, wire = stage.queue(), stage.wire()
+    store, transport = stage.queue(), stage.transport()
     one, two = stage.taken(store, message_of(1), message_of(2))
 
     def of(delivery: Delivery, run: str) -> Report:
@@ -66,29 +66,29 @@ def reports(stage: Stage) -> None:
     first, other, later = of(one, "first"), of(two, "other"), of(one, "later")
     last = of(two._replace(message=two.message._replace(id="m3")), "last")
     with stage.under("nobody has reported"):
-        begin(wire, store.config, first)
+        begin(transport, store.config, first)
     first.set_position("prices", "17")
     for report in (first, other):
         report.set_progress(Progress(done=1, total=2, note="cups", at_ms=NOW_MS))
     with stage.under("a position and progress; progress alone"):
-        save(wire, store.config, [first, other])
+        save(transport, store.config, [first, other])
     with stage.under("an earlier run has a position"):
-        begin(wire, store.config, later)
+        begin(transport, store.config, later)
     first.set_position("prices", "99")
     with stage.under("a later run has begun"):
-        save(wire, store.config, [first])
+        save(transport, store.config, [first])
     with stage.under("of one, and of one that has none"):
-        read_progress_of([(store.config, one.message.id), (store.config, "unknown")], [wire, wire])
+        read_progress_of([(store.config, one.message.id), (store.config, "unknown")], [transport, transport])
     with stage.under("handled: the position is deleted, the progress stays"):
-        wire.trip([ended_command(store.config, later, True, False)])
+        transport.pipeline([ended_command(store.config, later, True, False)])
     with stage.under("handled without progress: nothing stays"):
-        begin(wire, store.config, last)
-        wire.trip([ended_command(store.config, last, True, False)])
+        begin(transport, store.config, last)
+        transport.pipeline([ended_command(store.config, last, True, False)])
 
 
 def stacks(stage: Stage) -> None:
     for store in (stage.queue(), stage.group(), stage.rsmq()):
-        requests = StackRequests(store.config, stage.wire())
+        requests = StackRequests(store.config, stage.transport())
         with stage.under("of a consumer that is gone"):
             assert requests.ask(ME) is None
         stage.client.hset(store.keys.consumers, f"consumer:{ME}", "{}")

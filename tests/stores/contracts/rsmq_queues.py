@@ -22,7 +22,7 @@ def scenes() -> Iterator[Any]:
 
 
 def queues(stage: Stage, **options: Any) -> RsmqQueues:
-    return RsmqQueues(f"{stage.namespace}:r", stage.wire(), **options)
+    return RsmqQueues(f"{stage.namespace}:r", stage.transport(), **options)
 
 
 def attributes(stage: Stage) -> None:

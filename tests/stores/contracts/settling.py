@@ -76,14 +76,14 @@ def ack_many(stage: Stage, store: Store) -> None:
 def uncounted(stage: Stage, store: Store) -> None:
     if not isinstance(store, StreamStore) or isinstance(store.keys, GroupKeys):
         return
-    keys, wire = store.keys, stage.wire()
+    keys, transport = store.keys, stage.transport()
     entries = [item.entry for item in stage.taken(store, *(message_of(number) for number in (1, 2, 3)))]
 
     def settle(outcome: str, names: str, entry: bytes, *lists: Argument) -> None:
         found = [getattr(keys, name.replace("-", "_")) for name in names.split()]
         args = [outcome, f"stream {names}".strip(), keys.group, ME, 1, entry, *lists]
         with stage.under("by a program that counts nothing"):
-            wire.trip([scripts.command("settle", keys=[keys.ready, *found], args=args)])
+            transport.pipeline([scripts.command("settle", keys=[keys.ready, *found], args=args)])
 
     settle("ack", "", entries[0])
     body = '{"type":"welcome","data":1,"attempt":2}'
@@ -97,7 +97,7 @@ def wrong_calls(stage: Stage, store: Store) -> None:
     """Nothing is written by a call that does not have what its outcome needs."""
     if not isinstance(store, StreamStore) or isinstance(store.keys, GroupKeys):
         return
-    keys, wire = store.keys, stage.wire()
+    keys, transport = store.keys, stage.transport()
     (taken,) = stage.taken(store, message_of(1))
     whole: list[Argument] = ["ack", "stream", keys.group, ME, 1, taken.entry]
     for title, args in (
@@ -112,13 +112,13 @@ def wrong_calls(stage: Stage, store: Store) -> None:
         ("a result without its key", [*whole, "channel", 1, "c", "results", 4, 1, "{}", "{}", 5]),
     ):
         with stage.under(title):
-            wire.trip([scripts.command("settle", keys=[keys.ready], args=args)])
+            transport.pipeline([scripts.command("settle", keys=[keys.ready], args=args)])
 
 
 def cancel(stage: Stage, store: Store) -> None:
     if store.config.keeps_running:
         return
-    requests = CancelRequests(store.config, stage.wire())
+    requests = CancelRequests(store.config, stage.transport())
     with stage.under("before there are consumers, by its id"):
         requests.ask("a", force=False)
     with stage.under("nobody claims the unique key"):

@@ -50,7 +50,7 @@ class Stage:
         """Remove everything."""
         self.contracts.restore({})
 
-    def wire(self) -> Session:
+    def transport(self) -> Session:
         """Return a connection."""
         return Session(get_client("consume"))
 
@@ -70,7 +70,7 @@ class Stage:
     def topic(self, **options: Any) -> Log:
         """Return the log of a topic."""
         self._configure(QUEUES={}, TOPICS={"orders": options})
-        return Log(get_config().topic("orders"), self.wire())
+        return Log(get_config().topic("orders"), self.transport())
 
     def group(self, name: str = "billing", **options: Any) -> Store:
         """Return the store of a group of a topic."""
@@ -79,18 +79,18 @@ class Stage:
 
     def store(self, name: str) -> Store:
         """Return a store by the name of its queue, its groups made."""
-        store = open_store(get_config().queue(name), self.wire())
+        store = open_store(get_config().queue(name), self.transport())
         store.create_groups()
         return store
 
     def members(self, store: Store) -> Members:
         """Return what knows the consumers of a queue."""
-        return open_members(store.config, self.wire())
+        return open_members(store.config, self.transport())
 
     def publish(self, store: Store, *items: Publication) -> None:
         """Publish messages so that a store has them."""
         if isinstance(store.keys, GroupKeys):
-            Log(get_config().topic("orders"), self.wire()).publish(items)
+            Log(get_config().topic("orders"), self.transport()).publish(items)
         else:
             store.publish(items)
 

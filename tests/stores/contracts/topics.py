@@ -88,7 +88,7 @@ def seek(stage: Stage) -> None:
         log.seek("billing", entries[2])
     with stage.under("to what is no entry: the group stays where it is"):
         args = ["billing", "no entry", "", ""]
-        stage.wire().trip([scripts.command("topic_seek", keys=[log.keys.log, store.keys.control], args=args)])
+        stage.transport().pipeline([scripts.command("topic_seek", keys=[log.keys.log, store.keys.control], args=args)])
     stage.client.hset(store.keys.control, "log-generation", NOW_MS + 5)
     with stage.under("from a generation that is in the future"):
         log.seek("billing", entries[1])

@@ -1,4 +1,4 @@
-"""The wire of a partition: what makes messages ready wakes consumers, and a closed partition accepts none."""
+"""The transport of a partition: what makes messages ready wakes consumers, and a closed partition accepts none."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from mq_django.core.texts import line, truncate
 from mq_django.errors import QueueClosed
 from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
-from mq_django.transport.sessions import Wire, reply_or_raise
+from mq_django.transport.sessions import Transport, reply_or_raise
 
 # How many partitions there are: recorded in Redis, because a message is looked for where its key belongs.
 
@@ -48,7 +48,7 @@ def disagreement(config: DeliveryOptions, found: str) -> str:
     )
 
 
-# The wire of a partition: what makes messages ready wakes consumers, and a closed partition accepts none.
+# The transport of a partition: what makes messages ready wakes consumers, and a closed partition accepts none.
 
 #: Milliseconds until consumers look again at a partition of which they heard nothing: notifications may be lost. All
 #: consumers look more often, and set this anew each time.
@@ -123,34 +123,34 @@ def _outcome(settles: Command) -> Argument:
     return settles[3 + count]
 
 
-class PartitionWire(Wire):
+class PartitionTransport(Transport):
     """Sends the commands of a partition's stores, with the preludes that its scripts need: see `lua/preludes/`.
 
     Args:
         config: the partition.
-        wire: sends them.
+        transport: sends them.
     """
 
-    def __init__(self, config: DeliveryOptions, wire: Wire) -> None:
+    def __init__(self, config: DeliveryOptions, transport: Transport) -> None:
         self._config = config
-        self._wire = wire
+        self._transport = transport
         #: A fetch that finds nothing has consumers woken by what comes next.
         self.sleeps = False
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip().
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline().
 
         Raises:
             QueueClosed: the queue has another number of partitions, or it is being changed. Nothing was published.
         """
         return self._checked(
-            self._wire.trip([prepared(self._config, command, sleeps=self.sleeps) for command in commands])
+            self._transport.pipeline([prepared(self._config, command, sleeps=self.sleeps) for command in commands])
         )
 
-    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        """See Wire.trips()."""
-        return self._wire.trips(
-            [[prepared(self._config, command, sleeps=self.sleeps) for command in trip] for trip in trips]
+    def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Transport.pipelines()."""
+        return self._transport.pipelines(
+            [[prepared(self._config, command, sleeps=self.sleeps) for command in pipeline] for pipeline in pipelines]
         )
 
     def _checked(self, replies: list[Any]) -> list[Any]:
@@ -160,8 +160,8 @@ class PartitionWire(Wire):
         return replies
 
 
-def wire_of(config: DeliveryOptions, wire: Wire) -> Wire:
-    """Return the wire for a queue or topic: for a partition one that adds the preludes that its scripts need."""
-    if not config.is_partition or isinstance(wire, PartitionWire):
-        return wire
-    return PartitionWire(config, wire)
+def transport_of(config: DeliveryOptions, transport: Transport) -> Transport:
+    """Return the transport for a queue or topic: for a partition one that adds the preludes that its scripts need."""
+    if not config.is_partition or isinstance(transport, PartitionTransport):
+        return transport
+    return PartitionTransport(config, transport)

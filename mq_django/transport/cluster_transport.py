@@ -1,4 +1,4 @@
-"""Wires to a Redis Cluster: each trip goes to the node that has its slot."""
+"""Transports to a Redis Cluster: each pipeline goes to the node that has its slot."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported
 from mq_django.transport.cluster import Address, Cluster, hash_slot, keys_of
 from mq_django.transport.failures import address, not_executed
 from mq_django.transport.scripts import Command
-from mq_django.transport.sessions import Pooled, Session, Wire, fan_out
+from mq_django.transport.sessions import Pooled, Session, Transport, fan_out
 
 # Follow the refusals of a Redis Cluster's nodes.
 #
@@ -35,7 +35,7 @@ Send = Callable[[redis.Redis, Sequence[Command]], list[Any]]
 
 
 def slot_of(commands: Sequence[Command]) -> int:
-    """Return the hash slot of a trip. Channels are assigned to nodes like keys.
+    """Return the hash slot of a pipeline. Channels are assigned to nodes like keys.
 
     Raises:
         NotSupported: no command has a key, so that it could be any node's.
@@ -48,14 +48,14 @@ def slot_of(commands: Sequence[Command]) -> int:
 
 
 def followed(
-    cluster: Cluster, trips: Sequence[Sequence[Command]], replies: Sequence[list[Any]], send: Send
+    cluster: Cluster, pipelines: Sequence[Sequence[Command]], replies: Sequence[list[Any]], send: Send
 ) -> list[list[Any]]:
-    """Return the replies of trips, after those commands were sent again that their node has refused.
+    """Return the replies of pipelines, after those commands were sent again that their node has refused.
 
-    Those that no node can be reached for have an error as their reply, which concerns no other trip.
+    Those that no node can be reached for have an error as their reply, which concerns no other pipeline.
     """
     found: list[list[Any]] = []
-    for commands, each in zip(trips, replies, strict=True):
+    for commands, each in zip(pipelines, replies, strict=True):
         if any(isinstance(reply, ConnectionLost) for reply in each):
             cluster.changed()
         if not any(isinstance(reply, _REFUSALS) for reply in each):
@@ -69,7 +69,7 @@ def followed(
 
 
 class _Patience:
-    """Says for how long a trip is tried again, in seconds from its first refusal: a read may have blocked before it."""
+    """Says how long a pipeline is tried again, in seconds from its first refusal: a read may have blocked before it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -102,13 +102,13 @@ def routed(
     *,
     waits: bool = False,
 ) -> list[Any]:
-    """Send a trip to the node that has its slot, and again what that refuses, in the same order.
+    """Send a pipeline to the node that has its slot, and again what that refuses, in the same order.
 
     Args:
         cluster: the nodes.
-        commands: a trip.
+        commands: a pipeline.
         send: sends commands to a node.
-        replies: of the trip, if it was sent already.
+        replies: of the pipeline, if it was sent already.
         waits: try again, too, when no connection can be made. Services do that themselves, and not this long.
     """
     slot, patience = slot_of(commands), _Patience(cluster.patience)
@@ -164,7 +164,7 @@ def _redirected(
     return cluster.importer((host, refusal.port)), True
 
 
-# Wires to a Redis Cluster: each trip goes to the node that has its slot.
+# Transports to a Redis Cluster: each pipeline goes to the node that has its slot.
 
 #: Seconds for which a session does not ask a node again that did not reply.
 LOST_FOR = 2.0
@@ -172,24 +172,24 @@ LOST_FOR = 2.0
 T = TypeVar("T")
 
 
-class ClusterWire(Wire):
-    """A wire for any thread, which takes a connection to the node of each trip."""
+class ClusterTransport(Transport):
+    """A transport for any thread, which takes a connection to the node of each pipeline."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
         return routed(self._cluster, commands, _pooled, waits=True) if commands else []
 
-    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        """See Wire.trips(). Nodes are asked at the same time; see fan_out() for those that cannot be reached."""
-        shares, replies, lost = _by_node(self._cluster, trips)
-        wires = {node: Pooled(node) for node in shares}
+    def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Transport.pipelines(). All nodes are asked at once; see fan_out() for those that cannot be reached."""
+        shares, replies, lost = _by_node(self._cluster, pipelines)
+        transports = {node: Pooled(node) for node in shares}
         numbers = [number for share in shares.values() for number in share]
-        sent = [trips[number] for number in numbers]
+        sent = [pipelines[number] for number in numbers]
         try:
-            found = fan_out([wires[node] for node, share in shares.items() for _ in share], sent)
+            found = fan_out([transports[node] for node, share in shares.items() for _ in share], sent)
         except ConnectionLost:
             self._cluster.changed()
             raise
@@ -200,8 +200,8 @@ class ClusterWire(Wire):
         return replies
 
 
-class ClusterSession(Wire):
-    """A wire for one thread, with a connection of its own to each node that it sends to; see Session."""
+class ClusterSession(Transport):
+    """A transport for one thread, with a connection of its own to each node that it sends to; see Session."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -214,8 +214,8 @@ class ClusterSession(Wire):
         self._owners: dict[int, Address | None] = {}
         self.moves = 0
 
-    def trip(self, commands: Sequence[Command]) -> list[Any]:
-        """See Wire.trip()."""
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See Transport.pipeline()."""
         if not commands:
             return []
         replies, slot = routed(self._cluster, commands, self._send_to), slot_of(commands)
@@ -225,14 +225,14 @@ class ClusterSession(Wire):
             self.moves += 1
         return replies
 
-    def trips(self, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        """See Wire.trips(). A node that cannot be reached has an error in the place of its replies."""
-        shares, replies, lost = _by_node(self._cluster, trips)
+    def pipelines(self, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        """See Transport.pipelines(). A node that cannot be reached has an error in the place of its replies."""
+        shares, replies, lost = _by_node(self._cluster, pipelines)
         reached = False
         for owner, numbers in shares.items():
-            sent = [trips[number] for number in numbers]
+            sent = [pipelines[number] for number in numbers]
             try:
-                found = self._trips_to(owner, sent)
+                found = self._pipelines_to(owner, sent)
                 found, reached = followed(self._cluster, sent, found, self._send_to), True
             except (ConnectionLost, ConnectionRejected) as error:
                 self._cluster.changed()
@@ -311,10 +311,10 @@ class ClusterSession(Wire):
         return session
 
     def _send_to(self, node: redis.Redis, commands: Sequence[Command]) -> list[Any]:
-        return self._at(node, lambda session: session.trip(commands))
+        return self._at(node, lambda session: session.pipeline(commands))
 
-    def _trips_to(self, node: redis.Redis, trips: Sequence[Sequence[Command]]) -> list[list[Any]]:
-        return self._at(node, lambda session: session.trips(trips))
+    def _pipelines_to(self, node: redis.Redis, pipelines: Sequence[Sequence[Command]]) -> list[list[Any]]:
+        return self._at(node, lambda session: session.pipelines(pipelines))
 
     def _at(self, node: redis.Redis, send: Callable[[Session], list[T]]) -> list[T]:
         reason, until = self._lost.get(node, ("", 0.0))
@@ -334,22 +334,22 @@ class ClusterSession(Wire):
         return replies
 
 
-#: A wire on connections of its own, for one thread.
+#: A transport on connections of its own, for one thread.
 AnySession = Session | ClusterSession
 
 
-#: Errors of nodes, of which each concerns the trips to one of them.
+#: Errors of nodes, of which each concerns the pipelines to one of them.
 Lost = list[ConnectionLost | ConnectionRejected]
 
 
 def _by_node(
-    cluster: Cluster, trips: Sequence[Sequence[Command]]
+    cluster: Cluster, pipelines: Sequence[Sequence[Command]]
 ) -> tuple[dict[redis.Redis, list[int]], list[list[Any]], Lost]:
-    """Return the numbers of the trips to each node, and for those whose slot no node has, errors as their replies."""
+    """Return the numbers of the pipelines to each node, and an error as the reply of those whose slot no node has."""
     shares: dict[redis.Redis, list[int]] = {}
-    replies: list[list[Any]] = [[] for _ in trips]
+    replies: list[list[Any]] = [[] for _ in pipelines]
     lost: Lost = []
-    for number, commands in enumerate(trips):
+    for number, commands in enumerate(pipelines):
         if not commands:
             continue
         try:
@@ -362,7 +362,7 @@ def _by_node(
 
 def _pooled(node: redis.Redis, commands: Sequence[Command]) -> list[Any]:
     try:
-        return Pooled(node).trip(commands)
+        return Pooled(node).pipeline(commands)
     except ConnectionLost as error:
         raise _named(error, node) from error
 

@@ -3,9 +3,7 @@
 from itertools import product
 
 from mq_django.core.jsontext import dumps
-from mq_django.core.messages import Delivery, Message, Undecodable
-from mq_django.core.numbers import LAST_MS
-from mq_django.core.wire import (
+from mq_django.core.message_format import (
     CHARGED,
     MAX_ENTRY_BYTES,
     SUSPECT,
@@ -16,6 +14,8 @@ from mq_django.core.wire import (
     entry_ms,
     moment,
 )
+from mq_django.core.messages import Delivery, Message, Undecodable
+from mq_django.core.numbers import LAST_MS
 
 ENTRY = b"1700000000000-0"
 
@@ -266,7 +266,7 @@ def test_whatever_decoding_raises_concerns_its_entry_alone(monkeypatch):
     def broken(*args):
         raise ArithmeticError
 
-    monkeypatch.setattr("mq_django.core.wire._message_of", broken)
+    monkeypatch.setattr("mq_django.core.message_format._message_of", broken)
     assert decode("type", "n", "data", "1").reason == "not a message: ArithmeticError"
 
 

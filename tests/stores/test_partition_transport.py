@@ -11,7 +11,7 @@ from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.control import Control
-from mq_django.stores.partition_wire import FETCH, PUBLISH, WAKE, PartitionWire
+from mq_django.stores.partition_transport import FETCH, PUBLISH, WAKE, PartitionTransport
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -89,9 +89,9 @@ def notifications(redis_client, part):
 
 
 def opened(part, *, sleeps=False):
-    wire = PartitionWire(part, Pooled(get_client("produce")))
-    wire.sleeps = sleeps
-    store = open_store(part, wire)
+    transport = PartitionTransport(part, Pooled(get_client("produce")))
+    transport.sleeps = sleeps
+    store = open_store(part, transport)
     store.create_groups()
     return store
 

@@ -1,4 +1,4 @@
-"""A trip goes to the node that has its slot, and what a node refuses goes to the one that does not."""
+"""A pipeline goes to the node that has its slot, and what a node refuses goes to the one that does not."""
 
 import threading
 
@@ -15,10 +15,10 @@ from mq_django.errors import (
     StoreError,
     WrongNode,
 )
-from mq_django.transport import cluster_wires, connections
+from mq_django.transport import cluster_transport, connections
 from mq_django.transport.cluster import Cluster, hash_slot
-from mq_django.transport.cluster_wires import ClusterSession, ClusterWire, slot_of
-from mq_django.transport.connections import get_clients, get_server, node_of, open_session, open_wire
+from mq_django.transport.cluster_transport import ClusterSession, ClusterTransport, slot_of
+from mq_django.transport.connections import get_clients, get_server, node_of, open_session, open_transport
 from mq_django.transport.private_server import PrivateServer
 from mq_django.transport.scripts import script
 from mq_django.transport.sessions import Session, reply_or_raise
@@ -30,11 +30,11 @@ from tests.waiting import wait_until
 KEYS = ["{a}", "{b}", "{c}"]
 
 
-@pytest.fixture(params=["wire", "session"])
-def wire(request, cluster):
-    """Each way to send trips."""
-    if request.param == "wire":
-        yield open_wire("produce")
+@pytest.fixture(params=["transport", "session"])
+def transport(request, cluster):
+    """Each way to send pipelines."""
+    if request.param == "transport":
+        yield open_transport("produce")
         return
     session = open_session("chores")
     yield session
@@ -66,89 +66,89 @@ def values(cluster, keys):
     return [cluster.owner(key).client.get(key) for key in keys]
 
 
-def test_a_trip_goes_to_the_node_that_has_its_slot(cluster, wire):
+def test_a_trip_goes_to_the_node_that_has_its_slot(cluster, transport):
     assert len({cluster.owner(key).port for key in KEYS}) > 1
     for key in KEYS:
-        assert wire.trip([("SET", key, key), ("GET", key)]) == [b"OK", key.encode()]
+        assert transport.pipeline([("SET", key, key), ("GET", key)]) == [b"OK", key.encode()]
     assert values(cluster, KEYS) == [key.encode() for key in KEYS]
 
 
-def test_several_trips_go_to_several_nodes(wire):
-    trips = [[("SET", key, key)] for key in KEYS]
-    assert wire.trips(trips) == [[b"OK"]] * 3
-    assert wire.trips([[("GET", key)] for key in KEYS] + [[]]) == [[key.encode()] for key in KEYS] + [[]]
+def test_several_trips_go_to_several_nodes(transport):
+    pipelines = [[("SET", key, key)] for key in KEYS]
+    assert transport.pipelines(pipelines) == [[b"OK"]] * 3
+    assert transport.pipelines([[("GET", key)] for key in KEYS] + [[]]) == [[key.encode()] for key in KEYS] + [[]]
 
 
-def test_a_trip_without_commands_has_no_replies(wire):
-    assert wire.trip([]) == []
-    assert wire.trips([[], []]) == [[], []]
+def test_a_trip_without_commands_has_no_replies(transport):
+    assert transport.pipeline([]) == []
+    assert transport.pipelines([[], []]) == [[], []]
 
 
-def test_a_missing_value_is_a_reply(wire):
-    assert wire.trip([("GET", "{a}none"), ("EXISTS", "{a}none")]) == [None, 0]
+def test_a_missing_value_is_a_reply(transport):
+    assert transport.pipeline([("GET", "{a}none"), ("EXISTS", "{a}none")]) == [None, 0]
 
 
-def test_an_error_reply_stays_in_its_place(wire):
-    wire.trip([("SET", "{a}", "text")])
-    refused, value = wire.trip([("LPUSH", "{a}", 1), ("GET", "{a}")])
+def test_an_error_reply_stays_in_its_place(transport):
+    transport.pipeline([("SET", "{a}", "text")])
+    refused, value = transport.pipeline([("LPUSH", "{a}", 1), ("GET", "{a}")])
     assert isinstance(refused, redis.ResponseError)
     assert value == b"text"
 
 
-def test_a_command_without_a_key_goes_to_no_node(wire):
+def test_a_command_without_a_key_goes_to_no_node(transport):
     with pytest.raises(NotSupported, match="PING has no key"):
-        wire.trip([("PING",)])
+        transport.pipeline([("PING",)])
 
 
-def test_a_slot_that_has_moved_is_followed(cluster, wire, key):
-    wire.trip([("SET", key, 1)])
+def test_a_slot_that_has_moved_is_followed(cluster, transport, key):
+    transport.pipeline([("SET", key, 1)])
     target = another(cluster, key)
     cluster.move_slots([hash_slot(key)], target)
-    assert wire.trip([("INCR", key), ("INCR", key)]) == [2, 3]
+    assert transport.pipeline([("INCR", key), ("INCR", key)]) == [2, 3]
     assert target.client.get(key) == b"3"
     wait_until(lambda: node_of("", key).endswith(str(target.port)))
 
 
-def test_several_trips_follow_a_slot_that_has_moved(cluster, wire, key):
-    wire.trips([[("SET", each, 1)] for each in (key, *KEYS)])
+def test_several_trips_follow_a_slot_that_has_moved(cluster, transport, key):
+    transport.pipelines([[("SET", each, 1)] for each in (key, *KEYS)])
     cluster.move_slots([hash_slot(key)], another(cluster, key))
-    assert wire.trips([[("INCR", each)] for each in (key, *KEYS)]) == [[2]] * 4
+    assert transport.pipelines([[("INCR", each)] for each in (key, *KEYS)]) == [[2]] * 4
 
 
-def test_while_a_slot_moves_each_key_is_found_where_it_is(cluster, wire, key):
+def test_while_a_slot_moves_each_key_is_found_where_it_is(cluster, transport, key):
     keys = [f"{key}{n}" for n in range(20)]
-    wire.trip([("SET", each, 1) for each in keys])
+    transport.pipeline([("SET", each, 1) for each in keys])
     steps = half_moved(cluster, key)
     # Those that have moved already are read by ASKING, and new ones are made where the slot goes.
-    assert wire.trip([("INCR", each) for each in [*keys, f"{key}new"]]) == [2] * 20 + [1]
+    assert transport.pipeline([("INCR", each) for each in [*keys, f"{key}new"]]) == [2] * 20 + [1]
     for _ in steps:
         pass
-    assert wire.trip([("INCR", each) for each in [*keys, f"{key}new"]]) == [3] * 20 + [2]
+    assert transport.pipeline([("INCR", each) for each in [*keys, f"{key}new"]]) == [3] * 20 + [2]
 
 
 COUNT = script("count_two", "return {redis.call('INCR', KEYS[1]), redis.call('INCR', KEYS[2])}")
 
 
-def test_a_script_whose_keys_are_on_both_sides_of_a_move_runs_after_it_once(cluster, wire, key, monkeypatch):
+def test_a_script_whose_keys_are_on_both_sides_of_a_move_runs_after_it_once(cluster, transport, key, monkeypatch):
     """The node says TRYAGAIN: a script needs all its keys in one place."""
     monkeypatch.setattr(get_server("produce"), "patience", 20.0)
     monkeypatch.setattr(get_server("chores"), "patience", 20.0)
     command = ("EVALSHA", COUNT.sha, 2, f"{key}1", f"{key}none")
-    wire.trip([("SET", f"{key}{n}", 0) for n in range(20)])
+    transport.pipeline([("SET", f"{key}{n}", 0) for n in range(20)])
     steps = half_moved(cluster, key)
     moved = threading.Timer(0.3, lambda: [None for _ in steps])
     moved.start()
-    assert wire.trip([command]) == [[1, 1]]
+    assert transport.pipeline([command]) == [[1, 1]]
     moved.join()
-    assert wire.trip([command]) == [[2, 2]]
+    assert transport.pipeline([command]) == [[2, 2]]
 
 
-def test_what_no_node_can_run_is_an_error_when_the_patience_ends(cluster, wire, key, monkeypatch):
+def test_what_no_node_can_run_is_an_error_when_the_patience_ends(cluster, transport, key, monkeypatch):
     for role in ("produce", "chores"):
         monkeypatch.setattr(get_server(role), "patience", 0.1)
-    wire.trip([("SET", f"{key}{n}", 0) for n in range(20)])
+    transport.pipeline([("SET", f"{key}{n}", 0) for n in range(20)])
     steps = half_moved(cluster, key)
-    (reply,) = wire.trip([("EVALSHA", COUNT.sha, 2, f"{key}1", f"{key}none")])
+    (reply,) = transport.pipeline([("EVALSHA", COUNT.sha, 2, f"{key}1", f"{key}none")])
     assert isinstance(reply, ConnectionLost)
     assert "is moving the keys to another node, and has moved some of them. The command was not executed" in str(reply)
     assert not reply.was_sent
@@ -168,16 +168,16 @@ def own_cluster(mq_settings):
 def is_silent(cluster, monkeypatch):
     """A session waits for it once."""
     silent = cluster.owner("{a}")
-    monkeypatch.setattr(cluster_wires, "LOST_FOR", 60.0)
+    monkeypatch.setattr(cluster_transport, "LOST_FOR", 60.0)
     session = open_session("inspect")
-    session.trip([("SET", "{a}", 1)])
+    session.pipeline([("SET", "{a}", 1)])
     silent.suspend()
     try:
         with pytest.raises(ConnectionLost, match=str(silent.port)):
-            session.trip([("GET", "{a}")])
-        monkeypatch.setattr(cluster_wires, "Session", None)  # it does not try
+            session.pipeline([("GET", "{a}")])
+        monkeypatch.setattr(cluster_transport, "Session", None)  # it does not try
         with pytest.raises(ConnectionLost, match=str(silent.port)):
-            session.trip([("GET", "{a}")])
+            session.pipeline([("GET", "{a}")])
     finally:
         silent.resume()
     session.close()
@@ -186,14 +186,14 @@ def is_silent(cluster, monkeypatch):
 def restarts(cluster, monkeypatch):
     """A publish waits for it."""
     node = cluster.owner("{a}")
-    wire = open_wire("produce")
-    wire.trip([("SET", "{a}", 1)])
+    transport = open_transport("produce")
+    transport.pipeline([("SET", "{a}", 1)])
     monkeypatch.setattr(get_server("produce"), "patience", 20.0)
     node.kill()
     back = threading.Timer(0.2, node.start)
     back.start()
     # No connection could be made, or the node said that it is not ready: nothing was executed.
-    assert wire.trip([("INCR", "{a}new")]) == [1]
+    assert transport.pipeline([("INCR", "{a}new")]) == [1]
     back.join()
 
 
@@ -217,17 +217,17 @@ def is_down(cluster, _):
     for replies in ask_all("GET", ["{a}", *keys]):
         assert isinstance(replies[0][0], Exception)
         assert replies[1:] == [[b"1"]] * len(keys)
-    for wire in (open_wire("inspect"), open_session("chores")):
+    for transport in (open_transport("inspect"), open_session("chores")):
         with pytest.raises(StoreError):
-            wire.trip([("GET", "{a}")])
-        assert wire.trip([("GET", keys[0])]) == [b"1"]
+            transport.pipeline([("GET", "{a}")])
+        assert transport.pipeline([("GET", keys[0])]) == [b"1"]
 
 
 def ask_all(name, keys, *arguments):
-    """Return the replies of a trip for each key, for each way to send them."""
+    """Return the replies of a pipeline for each key, for each way to send them."""
     return [
-        wire.trips([[(name, key, *arguments)] for key in keys])
-        for wire in (open_wire("inspect"), open_session("chores"))
+        transport.pipelines([[(name, key, *arguments)] for key in keys])
+        for transport in (open_transport("inspect"), open_session("chores"))
     ]
 
 
@@ -240,28 +240,28 @@ def test_a_node_that_fails_hides_no_reply_of_the_others(own_cluster, monkeypatch
 
 def test_what_a_restarted_node_has_forgotten_is_no_reason_to_send_a_command_twice(cluster, monkeypatch):
     """A reply that is missing may be that of a command that has run."""
-    wire, sent = ClusterWire(get_server("produce")), []
+    transport, sent = ClusterTransport(get_server("produce")), []
 
     def lost(node, commands):
         sent.append(commands)
         raise ConnectionLost("no reply")
 
-    monkeypatch.setattr(cluster_wires, "_pooled", lost)
+    monkeypatch.setattr(cluster_transport, "_pooled", lost)
     with pytest.raises(ConnectionLost):
-        wire.trip([("INCR", "{a}")])
+        transport.pipeline([("INCR", "{a}")])
     assert sent == [[("INCR", "{a}")]]
 
 
 def test_no_node_that_answers_is_an_error_that_names_them(mq_settings):
     mq_settings(CONNECTION="redis+cluster://127.0.0.1:1,127.0.0.1:2")
-    for wire in (open_wire("inspect"), open_session("chores")):
+    for transport in (open_transport("inspect"), open_session("chores")):
         with pytest.raises(ConnectionLost, match=r"any node of the Redis Cluster of 127\.0\.0\.1:1, 127\.0\.0\.1:2"):
-            wire.trip([("GET", "a")])
+            transport.pipeline([("GET", "a")])
 
 
 def test_one_node_that_answers_is_enough(cluster, mq_settings):
     mq_settings(CONNECTION=f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster.masters[0].port}")
-    assert open_wire("produce").trips([[("SET", key, 1)] for key in KEYS]) == [[b"OK"]] * 3
+    assert open_transport("produce").pipelines([[("SET", key, 1)] for key in KEYS]) == [[b"OK"]] * 3
     assert {client.connection_pool.connection_kwargs["port"] for client in get_clients("produce")} == {
         node.port for node in cluster.masters
     }
@@ -274,9 +274,9 @@ def test_a_session_that_another_thread_closes_is_lost(cluster, monkeypatch):
         session.close()
         raise ConnectionLost("closed")
 
-    monkeypatch.setattr(Session, "trip", closed)
+    monkeypatch.setattr(Session, "pipeline", closed)
     with pytest.raises(ConnectionLost, match="closed"):
-        session.trip([("GET", "a")])
+        session.pipeline([("GET", "a")])
 
 
 @pytest.fixture
@@ -293,20 +293,20 @@ def shut_out(cluster):
 def test_a_user_who_may_not_ask_for_the_nodes_is_told_so(mq_settings, shut_out):
     mq_settings(CONNECTION=shut_out)
     with pytest.raises(NotPermitted, match=r"cluster.*docs/settings\.md lists the rights"):
-        open_wire("produce").trip([("GET", "a")])
+        open_transport("produce").pipeline([("GET", "a")])
 
 
 def test_a_server_that_is_no_cluster_is_refused_with_the_url_to_write(mq_settings):
     with PrivateServer(tcp=True) as server:
         mq_settings(CONNECTION=server.url.replace("redis://", "redis+cluster://"))
         with pytest.raises(ConnectionRejected, match=r"Write redis:// instead of redis\+cluster://"):
-            open_wire("produce").trip([("GET", "a")])
+            open_transport("produce").pipeline([("GET", "a")])
         connections.close_clients()
 
 
 def test_a_plain_url_that_meets_a_cluster_is_refused_with_the_url_to_write(cluster, mq_settings):
     mq_settings(CONNECTION=f"redis://127.0.0.1:{another(cluster, '{a}').port}")
-    (reply,) = open_wire("produce").trip([("GET", "{a}")])
+    (reply,) = open_transport("produce").pipeline([("GET", "{a}")])
     with pytest.raises(WrongNode, match=r"Write redis\+cluster:// instead of redis://"):
         reply_or_raise(reply)
 
@@ -322,7 +322,7 @@ def test_a_url_that_is_none_of_a_cluster_is_refused(mq_settings, subtests):
         with subtests.test(url=url, says=says):
             mq_settings(CONNECTION=url)
             with pytest.raises(ConfigurationError, match=says) as refused:
-                open_wire("produce")
+                open_transport("produce")
             assert "n1" not in str(refused.value)
 
 
@@ -366,7 +366,7 @@ def test_a_subscription_ends_when_its_slot_has_moved(cluster, key):
     subscription = Subscription(session, [f"{key}:wake"])
     subscription.open()
     cluster.move_slots([hash_slot(key)], another(cluster, key))
-    ClusterSession(session._cluster).trip([("GET", key)])
+    ClusterSession(session._cluster).pipeline([("GET", key)])
     with pytest.raises(ConnectionLost, match="Another node"):
         list(subscription.messages(0.01))
     subscription.close()
@@ -376,12 +376,12 @@ def test_a_subscription_ends_when_its_slot_has_moved(cluster, key):
 
 def test_a_session_counts_how_often_another_node_has_its_slots(cluster, key):
     session = open_session("consume")
-    session.trip([("SET", key, 1)])
-    session.trip([("GET", key)])
+    session.pipeline([("SET", key, 1)])
+    session.pipeline([("GET", key)])
     assert session.moves == 0
     cluster.move_slots([hash_slot(key)], another(cluster, key))
-    session.trip([("GET", key)])
-    session.trip([("GET", key)])
+    session.pipeline([("GET", key)])
+    session.pipeline([("GET", key)])
     assert session.moves == 1
     session.close()
 
@@ -390,15 +390,15 @@ def test_a_node_that_answers_late_that_it_has_moved_is_followed_all_the_same(clu
     """A blocked read, and a node that was frozen, reply after the patience has ended."""
     monkeypatch.setattr(get_server("consume"), "patience", 0.1)
     session = open_session("consume")
-    session.trip([("DEL", f"{key}list")])
+    session.pipeline([("DEL", f"{key}list")])
     mover = threading.Timer(0.2, lambda: cluster.move_slots([hash_slot(key)], another(cluster, key)))
     mover.start()
     # Redis ends the read when the slot moves; the next one finds the new node.
-    replies = session.trip([("SET", f"{key}before", 1), ("BLPOP", f"{key}list", 1)])
+    replies = session.pipeline([("SET", f"{key}before", 1), ("BLPOP", f"{key}list", 1)])
     mover.join()
     assert replies[0] == b"OK"
     assert not isinstance(replies[1], WrongNode)
-    assert session.trip([("GET", f"{key}before")]) == [b"1"]
+    assert session.pipeline([("GET", f"{key}before")]) == [b"1"]
     session.close()
 
 
@@ -434,7 +434,7 @@ def test_a_wait_for_a_node_can_be_interrupted(cluster):
 
     def wait():
         with pytest.raises(ConnectionLost) as found:
-            session.trip([("BLPOP", "{a}list", 30)])
+            session.pipeline([("BLPOP", "{a}list", 30)])
         caught.append(found.value)
 
     thread = threading.Thread(target=wait)
