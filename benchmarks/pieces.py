@@ -95,8 +95,8 @@ class Pieces:
         self._store = StreamStore(config, self._transport)
         self._settler = Settler(self._store, config.name, "measured", threading.Event(), threading.Event())
         self._threads = ThreadPool(THREADS, shared_state)
-        self._lane = self._threads.lanes[0]
-        self._lane.databases = Databases.of_this_thread()
+        self._slot = self._threads.slots[0]
+        self._slot.databases = Databases.of_this_thread()
         self._jobs: list[WorkItem] = []
         self._threads.put = self._jobs.append
         loop = LoopPool(THREADS, shared_state)
@@ -118,7 +118,7 @@ class Pieces:
         self._dispatcher.dispatch(deliveries)
         yield time.perf_counter()
         for job in self._jobs:
-            copy_context().run(next, job.path.run(self._lane, job), None)
+            copy_context().run(next, job.path.run(self._slot, job), None)
         yield time.perf_counter()
         self._settler.settle(self._store)
         yield time.perf_counter()

@@ -25,8 +25,8 @@ from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
 from mq_django.consumers.supervisor.redriver import work_here
-from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import Consumer, slots
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import CANCEL, Cancel
 from mq_django.errors import (
     AlreadyPublished,
@@ -1162,7 +1162,7 @@ def test_a_receiver_that_fails_after_the_commit_is_logged_and_keeps_nothing_back
 
 @pytest.mark.django_db(transaction=True)
 def test_a_consumer_runs_tasks_in_threads_and_on_its_loop(ran):
-    shared_state = SharedState.create(lanes(2))
+    shared_state = SharedState.create(slots(2))
     consumer = Consumer("c1", [get_config().queue("default")], threads=2, shared_state=shared_state)
     consumer.start()
     try:

@@ -53,21 +53,21 @@ def take(queue):
     return [delivery.message for delivery in store.take(CONSUMER, count=100)]
 
 
-def handle(of_queue, delivery, handler, lane=None):
-    """Run a delivery, on a lane of the test or on one that calls the handler."""
+def handle(of_queue, delivery, handler, slot=None):
+    """Run a delivery, on a slot of the test or on one that calls the handler."""
     path = BatchPath(handler, of_queue, None) if handler.batch else CallPath(handler, of_queue)
     job = WorkItem(delivery, path, ((delivery, path),) if handler.batch else ())
     if path.on_loop:
-        async_to_sync(_awaited)(path, lane or LoopLane(), job)
+        async_to_sync(_awaited)(path, slot or LoopSlot(), job)
     else:
-        next(path.run(lane or Lane(), job), None)
+        next(path.run(slot or Slot(), job), None)
 
 
-async def _awaited(path, lane, job):
-    await path.run(lane, job)
+async def _awaited(path, slot, job):
+    await path.run(slot, job)
 
 
-class Lane(executor.Lane):
+class Slot(executor.Slot):
     """The test's own thread, within the transaction of the test."""
 
     def __init__(self):
@@ -81,7 +81,7 @@ class Lane(executor.Lane):
         pass
 
 
-class LoopLane(Lane):
+class LoopSlot(Slot):
     """A place on an event loop of the test."""
 
     async def call(self, function, argument, timeout):

@@ -189,7 +189,7 @@ def _process(page: Page, found: Everybody, supervisor: SupervisorView, one: Proc
         "state": _state(supervisor, one),
         "alive": supervisor.alive,
         "pid": "" if one.pid is None else str(one.pid),
-        "threads": text.lanes(one.busy, one.threads),
+        "threads": text.slots(one.busy, one.threads),
         "coroutines": text.number(one.coroutines) if one.coroutines else "",
         "since": text.moment(one.since_ms, now=found.now_ms),
         **_queues(page, one),

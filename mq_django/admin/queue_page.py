@@ -164,7 +164,7 @@ def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
         ),
         *parked,
         tile(_("Dead letters"), view.dead, "", page.url("messages", view.name, "dead"), bad=True),
-        tile(_("Running consumers"), view.alive, _lanes(view)),
+        tile(_("Running consumers"), view.alive, _slots(view)),
     ]
 
 
@@ -201,10 +201,10 @@ def _fetched(view: QueueView) -> str:
     return _("not started: %(count)s, oldest: %(time)s") % {**words, "time": text.duration(view.fetched_ms)}
 
 
-def _lanes(view: QueueView) -> str:
+def _slots(view: QueueView) -> str:
     if not view.alive or view.threads is None:
         return ""
-    return _("threads busy: %(lanes)s") % {"lanes": text.lanes(*view.threads)}
+    return _("threads busy: %(slots)s") % {"slots": text.slots(*view.threads)}
 
 
 def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
         "host": text.visible(found.host, limit=80),
         "pid": "" if found.pid is None else str(found.pid),
         "version": text.visible(found.version, limit=40),
-        "threads": text.lanes(found.busy, found.threads),
+        "threads": text.slots(found.busy, found.threads),
         "since": text.moment(found.since_ms, now=view.now_ms),
         "seen": "" if seen is None else _("%(time)s ago") % {"time": text.duration(seen)},
         "alive": found.alive,

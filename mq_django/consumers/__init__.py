@@ -3,7 +3,7 @@
     supervisor/   starts and watches consumers, and does what needs no handler
     worker/       a consumer: it fetches, runs and settles messages
 
-The two speak through `shared_state`: memory in which a consumer notes which delivery each of its lanes runs, and
+The two speak through `shared_state`: memory in which a consumer notes which delivery each of its slots runs, and
 which deliveries have ended. It outlives the consumer, so whatever kills that process, its supervisor knows what ran.
 
 `decisions` decides what becomes of a delivery that failed, was interrupted, or was held by a dead consumer: it is the

@@ -50,14 +50,14 @@ class Receipt(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A delivery that a lane runs. Times are seconds on the monotonic clock, which all processes of a machine share."""
+    """A delivery that a slot runs. Times are seconds on the monotonic clock, which all processes of a machine share."""
 
     receipt: Receipt
     since: float
     #: When its handler must have ended; infinity without a timeout.
     deadline: float
-    #: The number of the lane: threads come before the places of coroutines.
-    lane: int = 0
+    #: The number of the slot: threads come before the places of coroutines.
+    slot: int = 0
 
 
 # How the latest deliveries of a consumer have ended, in the memory that it shares with its supervisor.
@@ -219,17 +219,17 @@ OVERTIME = 1.0
 #: The most bytes of a consumer's id.
 MAX_NAME = 128
 
-#: BATCH: the lane runs several deliveries, which are in a table.
+#: BATCH: the slot runs several deliveries, which are in a table.
 IDLE, RUNNING, BATCH = 0, 1, 2
 _ASKED, _OBEYED = 1, 2
 
-_LANE = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
+_SLOT = struct.Struct(f"<BBHdd{MAX_ENTRY}s")
 # Bound once: they are used for each delivery.
-_LANE_SIZE, _pack_lane = _LANE.size, _LANE.pack_into
+_SLOT_SIZE, _pack_slot = _SLOT.size, _SLOT.pack_into
 _TICKS = struct.Struct("<Q")
 _COUNTS = struct.Struct("<QQ")
 _COUNT = struct.Struct("<I")
-# Layout: ticks, flags, the shape of the rest, the arrays by queue, the quarantine's name, lanes, results, batches.
+# Layout: ticks, flags, the shape of the rest, the arrays by queue, the quarantine's name, slots, results, batches.
 _LEAVING, _WANTS_QUARANTINE, _FAST_STOP, _QUIET = 8, 9, 10, 11
 _SHAPE = 16
 _HELD_UNTIL = 64
@@ -240,19 +240,19 @@ _COUNTED = _UNHANDLED + MAX_QUEUES
 _REQUESTS = _COUNTED + MAX_QUEUES * _COUNTS.size
 _QUARANTINE = _REQUESTS + MAX_QUEUES
 _PREFERRED = _QUARANTINE + MAX_NAME
-_LANES = _PREFERRED + MAX_QUEUES
+_SLOTS = _PREFERRED + MAX_QUEUES
 
 
 class SharedState:
     """The memory that one consumer shares with its supervisor."""
 
-    def __init__(self, fd: int, lanes: int) -> None:
+    def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd
-        self.lanes = lanes
+        self.slots = slots
         # The whole file, whose size depends on the code that the supervisor has loaded.
         self._memory = mmap.mmap(fd, 0)
         rows, size, ring = SHAPE.unpack_from(self._memory, _SHAPE)
-        at = _LANES + lanes * _LANE.size
+        at = _SLOTS + slots * _SLOT.size
         self._results = ResultRing(self._memory, at, ring)
         #: Notes that a delivery was HANDLED, FAILED or RETURNED; it may still be unsettled. See ResultRing.add().
         self.ended = self._results.add
@@ -263,7 +263,7 @@ class SharedState:
         self._ticks = 0
 
     @classmethod
-    def create(cls, lanes: int, *, held: bool = True, batches: int = 0, batch: int = 0) -> "SharedState":
+    def create(cls, slots: int, *, held: bool = True, batches: int = 0, batch: int = 0) -> "SharedState":
         """Create an empty shared state whose `fd` a child process can inherit.
 
         With `held` the consumer is never taken for dead; else it may fetch only before the time set by hold_until().
@@ -273,9 +273,9 @@ class SharedState:
             OSError: out of memory or file descriptors.
         """
         ring = RING + batches * batch
-        fd = allocate(_LANES + lanes * _LANE.size + (ring + batches * batch) * RESULT.size)
+        fd = allocate(_SLOTS + slots * _SLOT.size + (ring + batches * batch) * RESULT.size)
         os.pwrite(fd, SHAPE.pack(batches, batch, ring), _SHAPE)
-        shared_state = cls(fd, lanes)
+        shared_state = cls(fd, slots)
         for queue in range(MAX_QUEUES if held else 0):
             shared_state.hold_until(queue, math.inf)
         return shared_state
@@ -287,36 +287,36 @@ class SharedState:
         self._memory.close()
         os.close(self.fd)
 
-    def run(self, lane: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
-        """Note that a lane has been running a delivery since a time on the monotonic clock."""
-        at, memory = _LANES + lane * _LANE_SIZE, self._memory
+    def run(self, slot: int, queue: int, stream: int, entry: bytes, since: float, deadline: float = math.inf) -> None:
+        """Note that a slot has been running a delivery since a time on the monotonic clock."""
+        at, memory = _SLOTS + slot * _SLOT_SIZE, self._memory
         if len(entry) > MAX_ENTRY:
             entry = stored_entry(entry)
         # Fields are packed one by one, and the process may be suspended in between: RUNNING is written last.
-        _pack_lane(memory, at, IDLE, stream, queue, since, deadline, entry)
+        _pack_slot(memory, at, IDLE, stream, queue, since, deadline, entry)
         memory[at] = RUNNING
 
     def run_batch(
-        self, lane: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
+        self, slot: int, row: int, receipts: Iterable[tuple[int, int, bytes]], since: float, deadline: float
     ) -> None:
-        """Note that a lane has been running several deliveries since a time; their receipts are in a row of a table."""
-        at = _LANES + lane * _LANE.size
+        """Note that a slot has been running several deliveries since a time; their receipts are in a row of a table."""
+        at = _SLOTS + slot * _SLOT.size
         self._memory[at] = IDLE
         count = self.batches.write(row, receipts)
-        _LANE.pack_into(self._memory, at, IDLE, 0, row, since, deadline, _COUNT.pack(count))
+        _SLOT.pack_into(self._memory, at, IDLE, 0, row, since, deadline, _COUNT.pack(count))
         self._memory[at] = BATCH
 
     def largest_batch(self) -> int:
         """Return how many messages a batch may have: 1 if the supervisor has loaded code without batches."""
         return max(1, self.batches.size)
 
-    def idle(self, lane: int) -> None:
-        """Note that a lane is idle."""
-        self._memory[_LANES + lane * _LANE.size] = IDLE
+    def idle(self, slot: int) -> None:
+        """Note that a slot is idle."""
+        self._memory[_SLOTS + slot * _SLOT.size] = IDLE
 
-    def since(self, lane: int) -> float:
-        """Return since when a lane runs what it runs, or has run what it ran last, on the monotonic clock."""
-        return float(_LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)[3])
+    def since(self, slot: int) -> float:
+        """Return since when a slot runs what it runs, or has run what it ran last, on the monotonic clock."""
+        return float(_SLOT.unpack_from(self._memory, _SLOTS + slot * _SLOT.size)[3])
 
     def batch_handled(self, row: int, count: int) -> None:
         """Note that all the deliveries of a row were HANDLED; they may still be unsettled."""
@@ -386,22 +386,22 @@ class SharedState:
         self._memory[_QUARANTINE : _QUARANTINE + MAX_NAME] = consumer.encode().ljust(MAX_NAME, b"\0")
 
     def running(self) -> list[Running]:
-        """Return the deliveries that the lanes run. One that has just ended may be included."""
-        # A lane may be written meanwhile. Two equal reads are consistent.
-        first, second = self._lanes(), self._lanes()
+        """Return the deliveries that the slots run. One that has just ended may be included."""
+        # A slot may be written meanwhile. Two equal reads are consistent.
+        first, second = self._slots(), self._slots()
         return [item for one, other in zip(first, second, strict=True) if one == other for item in one]
 
-    def _lanes(self) -> list[list[Running]]:
-        return [self._lane(lane) for lane in range(self.lanes)]
+    def _slots(self) -> list[list[Running]]:
+        return [self._slot(slot) for slot in range(self.slots)]
 
-    def _lane(self, lane: int) -> list[Running]:
-        state, stream, queue, since, deadline, entry = _LANE.unpack_from(self._memory, _LANES + lane * _LANE.size)
+    def _slot(self, slot: int) -> list[Running]:
+        state, stream, queue, since, deadline, entry = _SLOT.unpack_from(self._memory, _SLOTS + slot * _SLOT.size)
         if state == RUNNING:
-            return [Running(Receipt(queue, stream, entry.rstrip(b"\0")), since, deadline, lane)]
+            return [Running(Receipt(queue, stream, entry.rstrip(b"\0")), since, deadline, slot)]
         if state != BATCH:
             return []
         receipts = self.batches.read(queue, _COUNT.unpack_from(entry)[0])
-        return [Running(Receipt(*receipt), since, deadline, lane) for receipt in receipts]
+        return [Running(Receipt(*receipt), since, deadline, slot) for receipt in receipts]
 
     def results(self) -> dict[Receipt, int]:
         """Return how the latest deliveries ended, including settled ones: HANDLED, FAILED or RETURNED."""
@@ -416,8 +416,8 @@ class SharedState:
 
     def together(self) -> Collection[Receipt]:
         """Return the running deliveries that a handler got in one call with others."""
-        lanes = [self._lane(lane) for lane in range(self.lanes)]
-        return {item.receipt for lane in lanes if len(lane) > 1 for item in lane}
+        slots = [self._slot(slot) for slot in range(self.slots)]
+        return {item.receipt for slot in slots if len(slot) > 1 for item in slot}
 
     def late(self, now: float) -> Collection[Receipt]:
         """Return the running deliveries that are past their deadline."""

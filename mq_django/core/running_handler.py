@@ -149,22 +149,22 @@ class Report:
         self.changed = True
 
 
-class ReportSlot:
-    """The place for the report of one run of a handler. Most handlers do not report, so the report is made when used.
+class HandlerRun:
+    """One run of a handler. Most handlers report nothing, so the report is made when it is used.
 
     Args:
         delivery: that the handler runs for.
         opened: makes its report.
     """
 
-    # Of the class until they change: one slot is made for every delivery.
+    # Of the class until they change: one is made for every delivery.
     report: Report | None = None
     #: The handler has ended. A thread that it has started may still run.
     is_over = False
     #: Changes in a database that the handler had not committed were rolled back.
     is_undone = False
 
-    def __init__(self, delivery: Delivery, opened: "Callable[[ReportSlot], Report]") -> None:
+    def __init__(self, delivery: Delivery, opened: "Callable[[HandlerRun], Report]") -> None:
         self.delivery = delivery
         self._opened = opened
 
@@ -181,8 +181,8 @@ class ReportSlot:
 
 # Report the progress of the running handler.
 
-#: The slot of the handler that runs in this context: in its thread or coroutine, and in what `sync_to_async` runs.
-running: ContextVar[ReportSlot | None] = ContextVar("mq_django_running", default=None)
+#: The run of the handler of this context: in its thread or coroutine, and in what `sync_to_async` runs.
+running: ContextVar[HandlerRun | None] = ContextVar("mq_django_running", default=None)
 
 
 class Interrupted(BaseException):
@@ -215,21 +215,21 @@ def progress(done: Number, total: Number | None = None, note: str = "") -> None:
             handler's context.
         InvalidProgress: a value cannot be reported.
     """
-    slot = current_slot("progress()")
+    handler_run = current_run("progress()")
     value = checked(done, total, note)
-    slot.open().set_progress(replace(value, attempt=slot.delivery.message.attempt))
+    handler_run.open().set_progress(replace(value, attempt=handler_run.delivery.message.attempt))
 
 
-def current_slot(what: str) -> ReportSlot:
-    """Return the slot of the running handler.
+def current_run(what: str) -> HandlerRun:
+    """Return the run of the running handler.
 
     Raises:
         NotInHandler: no handler runs in this context; the error names `what` was called.
     """
-    slot = running.get()
-    if slot is None:
+    handler_run = running.get()
+    if handler_run is None:
         raise NotInHandler(f"{what} works only while a consumer runs a handler, and in its context")
-    return slot
+    return handler_run
 
 
 # Whether the present code runs inside a handler, in a thread or on an event loop.
@@ -240,7 +240,7 @@ _runs_handlers: ContextVar[bool] = ContextVar("mq_django_runs_handlers", default
 def enter() -> None:
     """Note that all that runs in this context, and in copies of it, is part of a handler.
 
-    A lane does this once, because each handler runs in a copy of its context: so it costs nothing a message.
+    A slot does this once, because each handler runs in a copy of its context: so it costs nothing a message.
     """
     _runs_handlers.set(True)
 

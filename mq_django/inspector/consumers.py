@@ -26,19 +26,19 @@ class RunningView:
 
 
 #: What runs handlers: the threads of a consumer, or the event loop with its places for coroutines.
-LaneKind = Literal["threads", "coroutines"]
-LANE_KINDS: tuple[LaneKind, ...] = ("threads", "coroutines")
+SlotKind = Literal["threads", "coroutines"]
+SLOT_KINDS: tuple[SlotKind, ...] = ("threads", "coroutines")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullLanes:
-    """All lanes of one kind of a consumer are busy."""
+class FullSlots:
+    """All slots of one kind of a consumer are busy."""
 
-    kind: LaneKind
+    kind: SlotKind
     #: The delivery that has run longest, and the queue that it is from.
     queue: str
     longest: RunningView
-    #: For how long no lane has become free, in ms.
+    #: For how long no slot has become free, in ms.
     ms: int
 
 
@@ -128,8 +128,8 @@ class ConsumerView:
         return _busy(self.described.get("busy"))[1] or 0
 
     @property
-    def full(self) -> Sequence[FullLanes]:
-        """Return the kinds of lanes that are all busy."""
+    def full(self) -> Sequence[FullSlots]:
+        """Return the kinds of slots that are all busy."""
         return tuple(_full(self.described.get("full"), self.seen_ms_ago or 0))
 
     @property
@@ -215,13 +215,13 @@ def _busy(described: object) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _full(described: object, ago: int) -> Iterable[FullLanes]:
-    for kind in LANE_KINDS:
+def _full(described: object, ago: int) -> Iterable[FullSlots]:
+    for kind in SLOT_KINDS:
         match described.get(kind) if isinstance(described, dict) else None:
             case [str(queue), int(source), str(entry), int(longest), int(shortest)]:
                 ages = [(whole(ms, LAST_MS) or 0) + ago for ms in (longest, shortest)]
                 running = RunningView(source=source, entry=entry, ms=ages[0])
-                yield FullLanes(kind=kind, queue=queue, longest=running, ms=ages[1])
+                yield FullSlots(kind=kind, queue=queue, longest=running, ms=ages[1])
 
 
 def _number(value: object) -> int | None:

@@ -45,7 +45,7 @@ Kind = Literal[
     "abandoned",  # its consumer is dead
     "paused",
     "unconsumed",  # the queue has no running consumer
-    "busy",  # all lanes of the queue's consumers are busy
+    "busy",  # all slots of the queue's consumers are busy
     "behind",  # other messages are before it
     "full",  # the concurrency limit of the queue is reached
     "rate",  # the rate limit of the queue is reached

@@ -92,7 +92,7 @@ def measure() -> Measurements:
         ],
         topics=[TopicFigures(view=view, totals=totals.get(view.name, {})) for view in found_topics],
         outboxes=outboxes(at_most=None) if uses_outbox() else (),
-        **_lanes(views),
+        **_slots(views),
     )
 
 
@@ -143,7 +143,7 @@ def _schedules(configs: Sequence[QueueConfig]) -> Mapping[str, Sequence[Schedule
     }
 
 
-def _lanes(views: Sequence[QueueView]) -> dict[str, int]:
+def _slots(views: Sequence[QueueView]) -> dict[str, int]:
     """Return the live consumers: each is listed by all of its queues."""
     live = {one.id: one for view in views for one in view.consumers if one.alive and one.is_process}
     return {

@@ -152,7 +152,7 @@ def _counted(view: QueueView, what: Problem) -> str:
 
 
 def busy(blocker: Blocker | None, *, queue: str) -> str:
-    """Return which handler holds the lanes of a queue's consumers, as a sentence; empty without one."""
+    """Return which handler holds the slots of a queue's consumers, as a sentence; empty without one."""
     if blocker is None:
         return ""
     handler = {"name": escape(blocker.name), "time": duration(blocker.ms), "queue": escape(blocker.queue)}

@@ -8,10 +8,10 @@ from mq_django.conf import get_config
 from mq_django.core.partitions import public_name
 from mq_django.core.thresholds import Thresholds, exceeds
 from mq_django.inspector.activity import NONE, Activity
-from mq_django.inspector.consumers import ConsumerView, LaneKind
+from mq_django.inspector.consumers import ConsumerView, SlotKind
 from mq_django.stores.background_jobs import BackgroundJob, JobPlace
 
-#: For how long messages wait while other queues hold all lanes until this is a problem, in ms.
+#: For how long messages wait while other queues hold all slots until this is a problem, in ms.
 STARVED_MS = 2000
 
 #: Minutes in which dead letters count as recent.
@@ -48,9 +48,9 @@ OF_PARTS: frozenset[Problem] = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What holds all lanes of one kind of a queue's consumers: the handler that has run longest."""
+    """What holds all slots of one kind of a queue's consumers: the handler that has run longest."""
 
-    kind: LaneKind
+    kind: SlotKind
     #: How many threads these consumers have; 0 for coroutines.
     threads: int
     consumers: tuple[str, ...]
@@ -58,7 +58,7 @@ class Blocker:
     queue: str
     name: str
     ms: int
-    #: For how long no lane has become free, in ms.
+    #: For how long no slot has become free, in ms.
     held_ms: int
 
 
@@ -103,7 +103,7 @@ class QueueView:
     jobs: tuple[BackgroundJob, ...] = ()
     #: Live ones first.
     consumers: tuple[ConsumerView, ...] = ()
-    #: Set while messages wait and all lanes of its consumers are busy.
+    #: Set while messages wait and all slots of its consumers are busy.
     blocker: Blocker | None = None
     #: Other programs handle it: their consumers may not be known.
     external: bool = False
@@ -173,7 +173,7 @@ class QueueView:
         return max((ms for ms in (self.oldest_ms, self.fetched_ms) if ms is not None), default=None)
 
     @property
-    def awaits_lanes(self) -> bool:
+    def awaits_slots(self) -> bool:
         """Return whether messages are ready, or were fetched and have not started."""
         return self.ready > 0 or self.pending > self.running
 
@@ -189,7 +189,7 @@ class QueueView:
 
     @property
     def is_starved(self) -> bool:
-        """Return whether its messages wait because other queues hold all lanes of its consumers."""
+        """Return whether its messages wait because other queues hold all slots of its consumers."""
         if self.blocker is None or self.running or public_name(self.blocker.queue) == public_name(self.name):
             return False
         return max(self.blocker.held_ms, self.waited_ms or 0) >= STARVED_MS
@@ -268,6 +268,6 @@ class QueueView:
         if self.parts:
             found = {problem for part in self.parts for problem in part.problems(thresholds)}
             wrong |= {problem: problem in found for problem in OF_PARTS}
-            # Its partitions are late because other queues hold the lanes.
+            # Its partitions are late because other queues hold the slots.
             wrong["late"] = wrong["late"] and not self.is_starved
         return [problem for problem, exists in wrong.items() if exists]

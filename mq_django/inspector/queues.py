@@ -130,7 +130,7 @@ def require_queue(name: str) -> None:
 
 
 def quick_stats(name: str, *, minutes: int = 0) -> QueueView:
-    """Return a queue with the total activity of the last minutes; without minutes, what holds its lanes is not read.
+    """Return a queue with the total activity of the last minutes; without minutes, what holds its slots is not read.
 
     Raises:
         UnknownQueue: the queue is not configured.
@@ -247,7 +247,7 @@ def _looked_at(configs: Sequence[QueueConfig], *, minutes: int) -> list[QueueVie
 def _with_waits(
     views: Sequence[QueueView], configs: Sequence[QueueConfig], transports: Sequence[Transport]
 ) -> list[QueueView]:
-    """Return queues with the messages that were fetched and have not started, and with what holds their lanes."""
+    """Return queues with the messages that were fetched and have not started, and with what holds their slots."""
     return with_blockers(with_fetched(views, configs, transports))
 
 

@@ -10,7 +10,7 @@ from mq_django.conf import QueueConfig
 from mq_django.core.message_format import entry_ms
 from mq_django.core.numbers import whole
 from mq_django.errors import StoreError
-from mq_django.inspector.consumers import LANE_KINDS, ConsumerView, FullLanes, LaneKind
+from mq_django.inspector.consumers import SLOT_KINDS, ConsumerView, FullSlots, SlotKind
 from mq_django.inspector.message_views import MessageView
 from mq_django.inspector.queue_view import Blocker, QueueView
 from mq_django.inspector.readers import held, open_reader
@@ -151,27 +151,27 @@ def run_time(view: MessageView, times: RunTimes) -> int | None:
     return times.get((view.consumer, view.ref))
 
 
-# What holds all lanes of a queue's consumers, so that its messages wait.
+# What holds all slots of a queue's consumers, so that its messages wait.
 
 #: The most deliveries whose messages are read to name their handlers.
 MAX_BLOCKERS = 50
 
 
 class _Full(NamedTuple):
-    """All lanes of one kind are busy, in all consumers of a queue."""
+    """All slots of one kind are busy, in all consumers of a queue."""
 
-    kind: LaneKind
+    kind: SlotKind
     consumers: Sequence[ConsumerView]
-    lanes: Sequence[FullLanes]
+    slots: Sequence[FullSlots]
 
     @property
-    def longest(self) -> FullLanes:
-        """Return the lanes of which one has run a handler for longest."""
-        return max(self.lanes, key=lambda lanes: lanes.longest.ms)
+    def longest(self) -> FullSlots:
+        """Return the slots of which one has run a handler for longest."""
+        return max(self.slots, key=lambda slots: slots.longest.ms)
 
 
 def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
-    """Return queues, each with what holds all lanes of its consumers while its messages wait.
+    """Return queues, each with what holds all slots of its consumers while its messages wait.
 
     One round trip per server if there is such a queue, else none.
     """
@@ -181,22 +181,22 @@ def with_blockers(views: Sequence[QueueView]) -> list[QueueView]:
 
 
 def _full(view: QueueView) -> _Full | None:
-    if view.paused or not view.awaits_lanes:
+    if view.paused or not view.awaits_slots:
         return None
     consumers = [consumer for consumer in view.consumers if consumer.is_fetching]
-    needed = {LANE_KINDS[is_async] for is_async in kinds(view.name)} or set(LANE_KINDS)
-    for kind in LANE_KINDS:
-        lanes = [lanes for consumer in consumers for lanes in consumer.full if lanes.kind == kind]
+    needed = {SLOT_KINDS[is_async] for is_async in kinds(view.name)} or set(SLOT_KINDS)
+    for kind in SLOT_KINDS:
+        slots = [slots for consumer in consumers for slots in consumer.full if slots.kind == kind]
         # Each consumer has at most one of a kind.
-        if kind in needed and lanes and len(lanes) == len(consumers):
-            return _Full(kind, consumers, lanes)
+        if kind in needed and slots and len(slots) == len(consumers):
+            return _Full(kind, consumers, slots)
     return None
 
 
-def _names(lanes: Sequence[FullLanes]) -> Mapping[tuple[str, Receipt], str]:
+def _names(slots: Sequence[FullSlots]) -> Mapping[tuple[str, Receipt], str]:
     """Return the names of messages by queue and receipt, without those whose handlers have ended since."""
     receipts: dict[str, list[Receipt]] = {}
-    for queue, receipt in list(dict.fromkeys(map(_place, lanes)))[:MAX_BLOCKERS]:
+    for queue, receipt in list(dict.fromkeys(map(_place, slots)))[:MAX_BLOCKERS]:
         receipts.setdefault(queue, []).append(receipt)
     try:
         found = held(receipts)
@@ -206,8 +206,8 @@ def _names(lanes: Sequence[FullLanes]) -> Mapping[tuple[str, Receipt], str]:
     return {(queue, receipt): view.name for queue in found for receipt, view in found[queue].items()}
 
 
-def _place(lanes: FullLanes) -> tuple[str, Receipt]:
-    return lanes.queue, (lanes.longest.source, lanes.longest.entry)
+def _place(slots: FullSlots) -> tuple[str, Receipt]:
+    return slots.queue, (slots.longest.source, slots.longest.entry)
 
 
 def _blocker(full: _Full, names: Mapping[tuple[str, Receipt], str]) -> Blocker | None:
@@ -223,5 +223,5 @@ def _blocker(full: _Full, names: Mapping[tuple[str, Receipt], str]) -> Blocker |
         queue=longest.queue,
         name=name,
         ms=longest.longest.ms,
-        held_ms=min(lanes.ms for lanes in full.lanes),
+        held_ms=min(slots.ms for slots in full.slots),
     )

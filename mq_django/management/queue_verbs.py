@@ -134,9 +134,9 @@ def _queue(view: QueueView) -> dict[str, Any]:
     """Return a queue as JSON values."""
     counts = columns(view, f"{COUNTS} consumers=alive fetched")
     busy, threads = view.threads or (None, None)
-    lanes = {"threads": threads, "busy": busy, "busy_with": _busy_with(view)}
+    slots = {"threads": threads, "busy": busy, "busy_with": _busy_with(view)}
     seconds = None if view.waited_ms is None else view.waited_ms // 1000
-    known = {**columns(view, "paused external"), **counts, **lanes, "oldest_s": seconds}
+    known = {**columns(view, "paused external"), **counts, **slots, "oldest_s": seconds}
     row = {"queue": view.name, **({"error": view.error} if view.error else known), "problems": list(view.problems())}
     if (pause := view.pause) is not None:
         since = moment_text(pause.since_ms)
@@ -165,16 +165,16 @@ def _busy_with(view: QueueView) -> dict[str, Any] | None:
     found = view.blocker
     if found is None:
         return None
-    return {"lanes": found.kind, "handler": found.name, "queue": found.queue, "ms": found.ms}
+    return {"slots": found.kind, "handler": found.name, "queue": found.queue, "ms": found.ms}
 
 
 def _busy_line(view: QueueView) -> str:
     found = view.blocker
     if found is None:
         return ""
-    lanes = f"all {found.threads} threads" if found.threads else "all coroutines"
+    slots = f"all {found.threads} threads" if found.threads else "all coroutines"
     runs = f"{escape(found.name)} of queue {escape(found.queue)} for {found.ms // 1000} s"
-    return f"{view.name} makes no progress: {lanes} of its consumers are busy with {runs}"
+    return f"{view.name} makes no progress: {slots} of its consumers are busy with {runs}"
 
 
 def _outbox_lines(view: OutboxView, *, is_named: bool) -> Iterator[str]:

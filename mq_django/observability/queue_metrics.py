@@ -198,10 +198,10 @@ GAUGES = (
     ),
     Plain("mq_django_consumers", "Live consumer processes.", (), lambda found: [((), found.consumers)]),
     Plain(
-        "mq_django_lanes", "Threads of all live consumers that run handlers.", (), lambda found: [((), found.threads)]
+        "mq_django_slots", "Threads of all live consumers that run handlers.", (), lambda found: [((), found.threads)]
     ),
     Plain(
-        "mq_django_lanes_busy",
+        "mq_django_slots_busy",
         "Threads and coroutines that run a handler.",
         ("kind",),
         lambda found: [(("threads",), found.busy_threads), (("coroutines",), found.coroutines)],

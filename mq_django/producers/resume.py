@@ -14,7 +14,7 @@ from django.db.models.query import ModelIterable
 
 from mq_django.core.handler_options import current_database
 from mq_django.core.logs import get_logger
-from mq_django.core.running_handler import Interrupted, Report, current_slot
+from mq_django.core.running_handler import Interrupted, Report, current_run
 from mq_django.core.texts import repr_of
 from mq_django.errors import NotResumable
 from mq_django.stores.results import MAX_POSITION, begin
@@ -62,7 +62,7 @@ def resumable(queryset: QuerySet[M], by: str = "pk", *, name: str | None = None,
             transaction is open.
         StoreError: when the iteration begins, the saved position cannot be read.
     """
-    report = current_slot("resumable()").open()
+    report = current_run("resumable()").open()
     field = _checked(queryset, by)
     if not _is_size(chunk):
         raise NotResumable(f"chunk must be an integer from 1 to {MAX_CHUNK:,}, not {repr_of(chunk)}")

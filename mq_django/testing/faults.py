@@ -15,7 +15,7 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
 from mq_django.consumers.supervisor.reclaimer import reclaim
 from mq_django.consumers.worker.databases import Databases, databases_within
-from mq_django.consumers.worker.executor import Lane, WorkItem
+from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
@@ -154,11 +154,11 @@ def crash_at(point: str, *queues: str) -> Message:
 class DyingExecutor(NotingExecutor):
     """An executor whose process may die in a handler, and dies in any case before an outcome is settled."""
 
-    def judge_error(self, lane: Lane, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+    def judge_error(self, slot: Slot, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         """See Executor.judge_error()."""
         if isinstance(error, ProcessDied):
             raise error
-        return super().judge_error(lane, delivery, handler, error)
+        return super().judge_error(slot, delivery, handler, error)
 
     def finish(
         self,
@@ -293,7 +293,7 @@ def _depths() -> dict[str, int]:
 def _die_unless_in_transaction(before: dict[str, int]) -> None:
     """Die, unless middleware has opened a transaction around the handler, which must commit first.
 
-    The lane has opened one block in each transaction.
+    The slot has opened one block in each transaction.
     """
     if all(depth <= before.get(alias, 0) + 1 for alias, depth in _depths().items()):
         raise ProcessDied

@@ -21,8 +21,8 @@ from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import Databases, databases_within
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor, Lane, WorkItem
-from mq_django.consumers.worker.loops import CoroutineLane
+from mq_django.consumers.worker.executor import Executor, Slot, WorkItem
+from mq_django.consumers.worker.loops import CoroutineSlot
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import running_handler
 from mq_django.core.ids import STEP_NAME
@@ -55,7 +55,7 @@ def _unshared(batch: int) -> SharedState:
     return SharedState.create(1, batches=ASYNC_BATCHES, batch=batch)
 
 
-class CallerLane(Lane):
+class CallerSlot(Slot):
     """Runs functions in the caller's thread. Nothing can interrupt them, so their timeouts do not apply."""
 
     def __init__(self, databases: Databases) -> None:
@@ -63,7 +63,7 @@ class CallerLane(Lane):
         self.databases = databases
 
     def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
-        """See Lane.call()."""
+        """See Slot.call()."""
         savepoints = Savepoints()
         try:
             return function(argument)
@@ -74,7 +74,7 @@ class CallerLane(Lane):
         """Do nothing."""
 
 
-class CallerCoroutineLane(CoroutineLane):
+class CallerCoroutineSlot(CoroutineSlot):
     """Runs coroutine functions, one at a time. Their database operations are in the caller's thread."""
 
     def __init__(self, databases: Databases) -> None:
@@ -82,7 +82,7 @@ class CallerCoroutineLane(CoroutineLane):
         self.databases = databases
 
     async def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
-        """See Lane.call()."""
+        """See Slot.call()."""
         savepoints = await sync_to_async(Savepoints)()
         try:
             return await super().call(function, argument, timeout)
@@ -284,7 +284,7 @@ class QueueRun:
         self._name = config.public_name
         self._store: Store = open_store(config, open_transport("consume", config.connection))
         self._store.create_groups()
-        self._lane, self._coroutine_lane = CallerLane(databases), CallerCoroutineLane(databases)
+        self._slot, self._coroutine_slot = CallerSlot(databases), CallerCoroutineSlot(databases)
         self._settler = NotingSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
         self._courier = StepCourier(config, open_transport("consume", config.connection))
         self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
@@ -415,10 +415,10 @@ class QueueRun:
         if job.path.on_loop:
             async_to_sync(self._await)(job)
         else:
-            next(job.path.run(self._lane, job), None)
+            next(job.path.run(self._slot, job), None)
 
     async def _await(self, job: WorkItem) -> None:
-        await job.path.run(self._coroutine_lane, job)
+        await job.path.run(self._coroutine_slot, job)
 
     def _settle_and_take(self, count: int) -> Sequence[Delivery | Undecodable]:
         """Settle what has run, and take the next messages, in one round trip if possible."""

@@ -10,10 +10,10 @@ from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Fetcher, QueueReader, Room
-from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.messages import Delivery
 from mq_django.registry import Handler
 from mq_django.stores import open_store
@@ -84,9 +84,9 @@ class Rig:
         self.threads.stop()
         self.loop.stop()
         grace = Grace(10.0)
-        for lane in self.threads.lanes:
-            if lane.thread.ident:
-                lane.thread.join(grace.left())
+        for slot in self.threads.slots:
+            if slot.thread.ident:
+                slot.thread.join(grace.left())
         assert self.loop.join(grace), "a coroutine did not end"
         self.session.close()
 

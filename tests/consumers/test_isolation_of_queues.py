@@ -26,12 +26,12 @@ from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.consumer import Consumer, lanes
+from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import SettleService
+from mq_django.consumers.worker.slots import Grace
 from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser
 from mq_django.core.keys import WorkflowKeys
@@ -282,7 +282,7 @@ def test_at_its_end_a_consumer_gives_back_what_others_can_have(queues, caplog):
     store = open_store(queues[1], Session(get_client("consume")))
     store.create_groups()
     assert len(store.take("c", count=1)) == 1
-    consumer = Consumer("c", queues, threads=1, shared_state=SharedState.create(lanes(1)))
+    consumer = Consumer("c", queues, threads=1, shared_state=SharedState.create(slots(1)))
     consumer._stores[0] = Broken("default", [], ValueError("broken"))
     assert consumer.stop(Grace(5.0))
     assert store.held_by("c", limit=1) == []

@@ -16,8 +16,8 @@ from mq_django.consumers.supervisor.services import Listener, ServerServices
 from mq_django.consumers.supervisor.supervisor import make_trimmers
 from mq_django.consumers.supervisor.worker_states import WorkerStates
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
-from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import Consumer, slots
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.inspector import jobs
 from mq_django.inspector.measurements import measure
@@ -61,7 +61,7 @@ def supervise(parts):
 
 def consume(parts, count):
     """Handle messages as a consumer process does."""
-    shared_state = SharedState.create(lanes(2))
+    shared_state = SharedState.create(slots(2))
     consumer = Consumer("c1", parts, threads=2, shared_state=shared_state)
     consumer.start()
     try:

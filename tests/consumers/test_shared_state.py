@@ -127,8 +127,8 @@ def test_parts_do_not_overlap(shared_state, other_side):
         other_side.set_paused(queue, True)
         other_side.set_unhandled(queue, True)
     other_side.set_quarantine("w" * 128)
-    for lane in range(4):
-        shared_state.run(lane, lane, 1, b"9" * 44, 5.0, 6.0)
+    for slot in range(4):
+        shared_state.run(slot, slot, 1, b"9" * 44, 5.0, 6.0)
     for number in range(RING):
         shared_state.ended(HANDLED, 255, 1, b"8" * 40 + b"%04d" % number)
     assert [shared_state.held_until(queue) for queue in range(256)] == [1e12 + queue for queue in range(256)]

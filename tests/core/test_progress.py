@@ -11,8 +11,8 @@ from mq_django.core.messages import Delivery, Message
 from mq_django.core.running_handler import (
     MAX_NOTE,
     MAX_NUMBER,
+    HandlerRun,
     Report,
-    ReportSlot,
     progress_text,
     read_progress,
     running,
@@ -23,14 +23,14 @@ DELIVERY = Delivery(Message("m1", "n", None, "default", attempt=3), 0, b"1-0", b
 
 
 @pytest.fixture
-def slot():
+def handler_run():
     """A handler that runs in this context."""
 
     def opened(found):
         found.report = Report(delivery=DELIVERY, config=None, stopping=threading.Event())
         return found.report
 
-    found = ReportSlot(DELIVERY, opened)
+    found = HandlerRun(DELIVERY, opened)
     token = running.set(found)
     yield found
     running.reset(token)
@@ -41,32 +41,32 @@ def test_outside_a_handler_it_is_refused():
         Context().run(progress, 1)
 
 
-def test_the_latest_report_counts(slot):
+def test_the_latest_report_counts(handler_run):
     progress(1, 10)
     progress(2, 10, note="cups")
-    found = slot.report.progress
+    found = handler_run.report.progress
     assert (found.done, found.total, found.note, found.attempt) == (2, 10, "cups", 3)
-    assert slot.report.changed
+    assert handler_run.report.changed
 
 
-def test_a_handler_that_does_not_report_has_no_report(slot):
-    assert slot.report is None
+def test_a_handler_that_does_not_report_has_no_report(handler_run):
+    assert handler_run.report is None
 
 
-def test_it_works_in_a_thread_with_the_context_of_the_handler(slot):
+def test_it_works_in_a_thread_with_the_context_of_the_handler(handler_run):
     thread = threading.Thread(target=copy_context().run, args=(progress, 5))
     thread.start()
     thread.join(10)
-    assert slot.report.progress.done == 5
+    assert handler_run.report.progress.done == 5
 
 
-def test_a_thread_that_outlives_its_handler_reports_nothing(slot):
-    slot.is_over = True
+def test_a_thread_that_outlives_its_handler_reports_nothing(handler_run):
+    handler_run.is_over = True
     with pytest.raises(NotInHandler, match="The handler of message m1 has ended"):
         progress(1)
 
 
-def test_a_number_that_is_none_is_refused(slot, subtests):
+def test_a_number_that_is_none_is_refused(handler_run, subtests):
     for done in [-1, math.nan, math.inf, True, None, "1", MAX_NUMBER * 2, 10**400, 10**5000, [1]]:
         with subtests.test(done=done):
             with pytest.raises(InvalidProgress, match="done must be a finite number"):
@@ -74,15 +74,15 @@ def test_a_number_that_is_none_is_refused(slot, subtests):
             if done is not None:
                 with pytest.raises(InvalidProgress, match="total must be None or a finite number"):
                     progress(1, done)
-            assert slot.report is None
+            assert handler_run.report is None
 
 
-def test_a_note_that_is_no_text_is_refused(slot, subtests):
+def test_a_note_that_is_no_text_is_refused(handler_run, subtests):
     for note in [None, b"x", 7, "x" * (MAX_NOTE + 1), "\ud800"]:
         with subtests.test(note=note):
             with pytest.raises(InvalidProgress, match="note"):
                 progress(1, note=note)
-            assert slot.report is None
+            assert handler_run.report is None
 
 
 def test_the_fraction_is_known_with_a_total(subtests):

@@ -26,8 +26,8 @@ def late(consumer):
     """Return a function that interrupts what runs as if an hour had passed."""
 
     def interrupt():
-        for lane in consumer.rig.threads.lanes:
-            lane.interrupt_if_late(time.monotonic() + 3600)
+        for slot in consumer.rig.threads.slots:
+            slot.interrupt_if_late(time.monotonic() + 3600)
 
     return interrupt
 
@@ -51,9 +51,9 @@ def cancel(consumer):
     """Cancel what a thread runs, as soon as it runs."""
 
     def look():
-        for lane in consumer.rig.threads.lanes:
-            if (job := lane.running()) is not None:
-                lane.cancel(job, force=False)
+        for slot in consumer.rig.threads.slots:
+            if (job := slot.running()) is not None:
+                slot.cancel(job, force=False)
                 return True
         return False
 
@@ -102,9 +102,9 @@ def test_what_commits_is_neither_late_nor_cancelled(consumer, effects, using, he
     consumer.start()
     assert commits.wait(60)
     late()
-    (lane,) = [lane for lane in consumer.rig.threads.lanes if lane.job is not None]
-    lane.cancel(lane.job, force=False)
-    assert not lane.cancelled
+    (slot,) = [slot for slot in consumer.rig.threads.slots if slot.job is not None]
+    slot.cancel(slot.job, force=False)
+    assert not slot.cancelled
     goes_on.set()
     assert consumer.outcomes(1) == [ACK]
     assert effects.all() == ["m"]

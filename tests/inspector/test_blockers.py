@@ -1,4 +1,4 @@
-"""Queues whose messages wait while others hold all lanes of their consumers."""
+"""Queues whose messages wait while others hold all slots of their consumers."""
 
 import pytest
 

@@ -466,7 +466,7 @@ def test_status_tells_what_holds_the_threads_of_a_queue_that_makes_no_progress(m
     _, payments = mq_json("status")
 
     assert (payments["busy"], payments["threads"]) == (4, 4)
-    assert {**payments["busy_with"], "ms": 0} == {"lanes": "threads", "handler": "crunch", "queue": "imports", "ms": 0}
+    assert {**payments["busy_with"], "ms": 0} == {"slots": "threads", "handler": "crunch", "queue": "imports", "ms": 0}
     *_, row, line = mq("status").splitlines()
     assert row.split()[:2] == ["payments", "starved"]
     said = "payments makes no progress: all 4 threads of its consumers are busy with crunch of queue imports for "

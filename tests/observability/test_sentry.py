@@ -12,8 +12,8 @@ from mq_django import Bury, Retry, RetryPolicy, handler, queues, registry, subsc
 from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import Consumer, slots
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core import clock
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling, publishing_chain
@@ -145,7 +145,7 @@ def sentry(project):
 
 def handle(queue, count=1):
     """Handle messages of a queue with a consumer's threads and loop."""
-    shared_state = SharedState.create(lanes(4))
+    shared_state = SharedState.create(slots(4))
     consumer = Consumer("c1", [get_config().queue(queue)], threads=4, shared_state=shared_state)
     consumer.start()
     try:

@@ -8,8 +8,8 @@ import pytest
 from mq_django import RetryPolicy, handler, queues
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import Consumer, slots
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.schedules import Cron, Scheduled, every
 from mq_django.stores import open_store
 from mq_django.stores.schedules import Firing, Schedules, scheduled
@@ -80,7 +80,7 @@ def fire(client):
 
 def handle(attempts=1):
     """Handle messages until so many attempts have been settled."""
-    shared_state = SharedState.create(lanes(1))
+    shared_state = SharedState.create(slots(1))
     consumer = Consumer("c1", [get_config().queue("emails")], threads=1, shared_state=shared_state)
     store = open_store(get_config().queue("emails"), Pooled(get_client("consume")))
     consumer.start()

@@ -12,7 +12,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, HandBack, Retry
-from mq_django.core.running_handler import Interrupted, ReportSlot, running
+from mq_django.core.running_handler import HandlerRun, Interrupted, running
 from mq_django.errors import NotInHandler, NotResumable
 from mq_django.stores.base import Settlement
 from mq_django.transport.connections import open_transport
@@ -33,14 +33,14 @@ class Runs:
         self._number += 1
         self.book = ReportBook(self.config)
         delivery = Delivery(Message("m1", "n", None, "default"), 0, b"%d-0" % self._number, b"null")
-        self.slot = ReportSlot(delivery, self.book.opened)
-        running.set(self.slot)
+        self.handler_run = HandlerRun(delivery, self.book.opened)
+        running.set(self.handler_run)
         return self
 
     def end(self, outcome):
-        self.book.end(self.slot, outcome)
-        if self.slot.report:
-            self.transport.pipeline(self.book.ended_commands([Settlement(self.slot.delivery, outcome)]))
+        self.book.end(self.handler_run, outcome)
+        if self.handler_run.report:
+            self.transport.pipeline(self.book.ended_commands([Settlement(self.handler_run.delivery, outcome)]))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_an_item_in_which_the_handler_failed_is_repeated(runs, tags):
 
 def test_after_a_rollback_it_begins_anew(runs, tags):
     assert names(3) == "012"
-    runs.slot.is_undone = True
+    runs.handler_run.is_undone = True
     runs.end(Retry(error="no"))
     runs.begin()
     assert names() == "0123456"

@@ -22,7 +22,6 @@ __all__ = [
     "date",
     "duration",
     "from_url",
-    "lanes",
     "local",
     "moment",
     "now_ms",
@@ -33,6 +32,7 @@ __all__ = [
     "rate",
     "seconds",
     "size",
+    "slots",
     "to_url",
     "visible",
     "visible_bytes",
@@ -93,7 +93,7 @@ def size(count: int) -> str:
     return _("%(count)s KiB") % {"count": number(count / 1024)}
 
 
-def lanes(busy: int | None, count: int | None) -> str:
+def slots(busy: int | None, count: int | None) -> str:
     """Return how many threads are busy, of how many; only the latter if the former is unknown."""
     if count is None:
         return ""

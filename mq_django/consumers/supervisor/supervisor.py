@@ -22,7 +22,7 @@ from mq_django.consumers.supervisor.reload import Change, Probe
 from mq_django.consumers.supervisor.services import ServerServices
 from mq_django.consumers.supervisor.trimmers import Trimmer, inbox_trimmers
 from mq_django.consumers.supervisor.worker_set import WorkerSet
-from mq_django.consumers.supervisor.worker_states import WorkerStates, lanes_in_use
+from mq_django.consumers.supervisor.worker_states import WorkerStates, slots_in_use
 from mq_django.consumers.supervisor.workers import WorkerOptions, WorkerProcess
 from mq_django.consumers.supervisor.workflow_service import WorkflowService
 from mq_django.core import clock
@@ -298,7 +298,7 @@ class Supervisor:
             "ward": worker.quarantine,
             "state": state,
             **({} if worker.shared_state.ticks() else {"starting": True}),
-            **lanes_in_use(worker.shared_state, worker.threads, [config.name for config in self._queues]),
+            **slots_in_use(worker.shared_state, worker.threads, [config.name for config in self._queues]),
         }
 
     def _process_info(self, pid: int, started_at: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mq_django.consumers.supervisor.workers import WorkerProcess
 from mq_django.core.partitions import preferred
 from mq_django.stores.members import MAX_RUNNING, Membership
 
-# The running messages, the busy lanes and the counts of a consumer, as its supervisor announces them.
+# The running messages, the busy slots and the counts of a consumer, as its supervisor announces them.
 
 
 def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[str, Any]]:
@@ -39,24 +39,24 @@ def worker_activity(shared_state: SharedState, queues: range) -> list[Mapping[st
     return found
 
 
-def lanes_in_use(shared_state: SharedState, threads: int, queues: Sequence[str]) -> Mapping[str, Any]:
+def slots_in_use(shared_state: SharedState, threads: int, queues: Sequence[str]) -> Mapping[str, Any]:
     """Return how many threads and coroutines of a consumer run a handler, and what holds all of one kind.
 
     While all are busy, no queue of the consumer makes progress, so each queue gets this.
     """
     now, running = time.monotonic(), shared_state.running()
-    lanes = {
-        "threads": (threads, [item for item in running if item.lane < threads]),
-        "coroutines": (shared_state.lanes - threads, [item for item in running if item.lane >= threads]),
+    slots = {
+        "threads": (threads, [item for item in running if item.slot < threads]),
+        "coroutines": (shared_state.slots - threads, [item for item in running if item.slot >= threads]),
     }
     full = {}
-    for kind, (count, busy) in lanes.items():
+    for kind, (count, busy) in slots.items():
         if len(busy) >= count:
             busy.sort(key=lambda item: item.since)
             receipt = busy[0].receipt
             ages = [max(0, round((now - item.since) * 1000)) for item in (busy[0], busy[-1])]
             full[kind] = [queues[receipt.queue], receipt.stream, receipt.entry.decode(errors="replace"), *ages]
-    return {"busy": [len(busy) for _, busy in lanes.values()], **({"full": full} if full else {})}
+    return {"busy": [len(busy) for _, busy in slots.values()], **({"full": full} if full else {})}
 
 
 # The running consumers of a supervisor, for all of its threads.
@@ -180,7 +180,7 @@ class WorkerStates:
 # Which partitions the consumers of this supervisor prefer: those that they look at first, and more often.
 #
 # Every supervisor computes it from the members of each partition, for the same consumers with the same result.
-# Nothing depends on it but the order in which partitions are looked at: whoever has a free lane takes from any of
+# Nothing depends on it but the order in which partitions are looked at: whoever has a free slot takes from any of
 # them.
 
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.machine import started
 from mq_django.consumers.shared_state import ASYNC_BATCHES, OVERTIME, Running, SharedState
-from mq_django.consumers.worker.consumer import lanes
+from mq_django.consumers.worker.consumer import slots
 from mq_django.consumers.worker.isolation import backlog_of
 from mq_django.consumers.worker.main import LaunchSpec
 from mq_django.core import clock
@@ -216,7 +216,7 @@ def spawn(
         # It fetches nothing before a heartbeat announces it, because its messages could not be reclaimed until then.
         batch = largest_batch()
         batches = threads + ASYNC_BATCHES if batch else 0
-        shared_state = SharedState.create(lanes(threads), held=False, batches=batches, batch=batch)
+        shared_state = SharedState.create(slots(threads), held=False, batches=batches, batch=batch)
         undo.callback(shared_state.close)
         their_end, our_end = os.pipe()
         undo.callback(os.close, our_end)

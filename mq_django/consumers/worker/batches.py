@@ -13,11 +13,11 @@ from mq_django.consumers.decisions import may_retry_uncharged, uncharged_retry
 from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import announce
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
-from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Lane, Member, Steps, WorkItem
+from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Member, Slot, Steps, WorkItem
 from mq_django.core.batches import HalvingPlan
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK, HandBack, Outcome
-from mq_django.core.running_handler import ReportSlot
+from mq_django.core.running_handler import HandlerRun
 from mq_django.errors import NotInHandler
 from mq_django.registry import Handler
 from mq_django.signals import handler_started
@@ -42,7 +42,7 @@ class Collector:
     """The messages of one handler that wait for their call, in its queue and all partitions of that.
 
     It puts jobs into a pool, one for each call that can be made. A job that starts takes as many messages as there are
-    then, up to the handler's limit: so calls are large while all lanes are busy.
+    then, up to the handler's limit: so calls are large while all slots are busy.
     """
 
     def __init__(self, handler: Handler, pool: Runner, state: SharedState, rows: "asyncio.Queue[int]") -> None:
@@ -131,20 +131,20 @@ class BatchPath(CallPath):
         self._opened = _refuse_reports
 
     @coroutine
-    def run(self, lane: Lane, job: WorkItem, _: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+    def run(self, slot: Slot, job: WorkItem, _: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
         """Run the messages of a job, or those that wait, until each has an outcome."""
         if self.on_loop:
-            lane.row = yield from self.collector.rows.get()
+            slot.row = yield from self.collector.rows.get()
         try:
             if members := job.together or self.collector.take():
-                yield from self._run_all(lane, members)
+                yield from self._run_all(slot, members)
             return None
         finally:
             if self.on_loop:
-                self.collector.rows.put_nowait(lane.row)
+                self.collector.rows.put_nowait(slot.row)
 
     @coroutine
-    def _run_all(self, lane: Lane, members: Sequence[Member]) -> Steps[None]:
+    def _run_all(self, slot: Slot, members: Sequence[Member]) -> Steps[None]:
         # The plan does not refer back to what it is part of: messages are freed at once, and not by the garbage
         # collector.
         plan = Plan(members, may_be_common=partial(_may_be_common, members, self.handler))
@@ -153,23 +153,23 @@ class BatchPath(CallPath):
                 if plan.calls > 1 and self.executor.reports.stopping.is_set():
                     _hand_back([*group, *plan.take_rest()])
                     break
-                lane.job = job = WorkItem(*group[0], group)
-                called = yield from super().run(lane, job, plan)
+                slot.job = job = WorkItem(*group[0], group)
+                called = yield from super().run(slot, job, plan)
                 if called is not None:
-                    self._settle(lane, called, plan)
+                    self._settle(slot, called, plan)
                 # It may have what was raised, whose traceback refers to this frame.
                 called = None
         except BaseException:
             _hand_back(plan.take_rest())
             raise
-        self.executor.state.idle(lane.number)
+        self.executor.state.idle(slot.number)
         self._settle_alone(plan)
         self._settle_common(plan.take_common())
 
-    def _begin(self, lane: Lane, job: WorkItem, started: float, plan: Plan | None) -> bool:
+    def _begin(self, slot: Slot, job: WorkItem, started: float, plan: Plan | None) -> bool:
         """See CallPath._begin()."""
         assert plan is not None
-        self.mark(lane, job, started, started + self._limit)
+        self.mark(slot, job, started, started + self._limit)
         # A list is faster than a generator.
         if any([delivery.message.expires_ms is not None for delivery, _ in job.together]):  # noqa: C419
             return False
@@ -193,12 +193,12 @@ class BatchPath(CallPath):
             logger.error("A batch of handler %s could not start", self.handler.where, exc_info=error)
             self.collector.hand_back()
 
-    def _settle(self, lane: Lane, called: Called, plan: Plan) -> None:
+    def _settle(self, slot: Slot, called: Called, plan: Plan) -> None:
         """Pass on the outcomes of a call, or note that it has failed as a whole."""
         (_, _, group), end, seconds = called
         if not end.failed:
             plan.succeeded()
-            self._settle_each(lane, group, end.outcomes, seconds / len(group), end.raised)
+            self._settle_each(slot, group, end.outcomes, seconds / len(group), end.raised)
         else:
             if len(group) > 1 and plan.calls == 1:
                 text = "Handler %s failed for %d messages of queue %s, and is called again with halves of them: %r"
@@ -208,7 +208,7 @@ class BatchPath(CallPath):
 
     def _settle_each(
         self,
-        lane: Lane,
+        slot: Slot,
         group: Sequence[Member],
         outcomes: Sequence[Outcome],
         seconds: float,
@@ -217,7 +217,7 @@ class BatchPath(CallPath):
         first = group[0][1]
         # Lists are faster than generators.
         if all([outcome is ACK for outcome in outcomes]) and all([path is first for _, path in group]):  # noqa: C419
-            first.executor.finish_acks(lane.row, [delivery for delivery, _ in group], seconds)
+            first.executor.finish_acks(slot.row, [delivery for delivery, _ in group], seconds)
             return
         for (delivery, path), outcome in zip(group, outcomes, strict=True):
             path.executor.finish(delivery, self.handler, outcome, seconds, raised, together=len(group))
@@ -259,7 +259,7 @@ def _hand_back(members: Sequence[Member]) -> None:
         path.executor.hand_back(delivery)
 
 
-def _refuse_reports(_: ReportSlot) -> NoReturn:
+def _refuse_reports(_: HandlerRun) -> NoReturn:
     """Let `progress()` and `resumable()` fail: they concern one message, and a call has several."""
     raise NotInHandler("A handler with batch= has several messages: it cannot report progress, and cannot resume")
 

@@ -13,16 +13,16 @@ from mq_django.consumers.shared_state import Running, SharedState
 from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
-from mq_django.consumers.worker.executor import Executor, Lane
+from mq_django.consumers.worker.executor import Executor, Slot
 from mq_django.consumers.worker.fetchers import Fetchers, Room
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
-from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import Settler, SettleService
-from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers, open_answers
+from mq_django.consumers.worker.slots import Grace
+from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers, open_answers
 from mq_django.consumers.worker.step_service import StepService
 from mq_django.consumers.worker.timekeeper import Canceller, Releaser, Timekeeper
 from mq_django.core.logs import get_logger
@@ -41,8 +41,8 @@ STOP_FETCHING = 1.0
 LAST_SETTLE = 5.0
 
 
-def lanes(threads: int) -> int:
-    """Return how many lanes a consumer's shared state has: its threads and its coroutines."""
+def slots(threads: int) -> int:
+    """Return how many slots a consumer's shared state has: its threads and its coroutines."""
     return threads + MAX_COROUTINES
 
 
@@ -94,7 +94,7 @@ class Consumer:
         self._services: list[Service] = [Timekeeper(self._threads, self._loop), *self._settling, *self._isolations]
         self._services += [self._steps, *([self._batches] if lingers() else [])]
         self._releasing: list[Releaser] = []
-        answers = open_answers(queues, self.id, LaneStacks(self._threads, self._loop, shared_state).take)
+        answers = open_answers(queues, self.id, SlotStacks(self._threads, self._loop, shared_state).take)
         for number, share in enumerate(self._servers.values()):
             services = list(self._services_of(share, answers))
             self._services += services
@@ -103,7 +103,7 @@ class Consumer:
 
     def _services_of(self, share: ServerQueues, answers: Sequence[StackAnswers]) -> Iterator[Service]:
         """Yield what looks at the running handlers of the queues on one server, and releases messages there."""
-        places: list[Lane] = [*self._threads.lanes, *self._loop.lanes]
+        places: list[Slot] = [*self._threads.slots, *self._loop.slots]
         cancels = {number: self._cancels[number] for number in share}
         yield Canceller(cancels, {number: answers[number] for number in share}, self._shared_state, places)
         books = {number: self._settlers[number].reports for number in share}

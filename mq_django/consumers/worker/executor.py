@@ -17,7 +17,7 @@ from mq_django.consumers.database_pools import pool_hint
 from mq_django.consumers.decisions import decide, retry_invalid, settled_as
 from mq_django.consumers.settlements import announce, send
 from mq_django.consumers.shared_state import FAILED, HANDLED, RETURNED, Receipt, SharedState
-from mq_django.consumers.worker import lanes
+from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.once_call import OnceCall
@@ -41,7 +41,7 @@ from mq_django.core.outcomes import (
     outcome_of,
     with_texts,
 )
-from mq_django.core.running_handler import Report, ReportSlot, running
+from mq_django.core.running_handler import HandlerRun, Report, running
 from mq_django.core.texts import is_a, repr_of, summary_of, traceback_of
 from mq_django.errors import InvalidOutcomes
 from mq_django.middleware import Handling, handling_chain
@@ -63,7 +63,7 @@ Steps = Generator[Any, Any, T]
 
 
 class WorkItem(NamedTuple):
-    """What a lane runs: a delivery, or the deliveries of one call, on the path of their handler."""
+    """What a slot runs: a delivery, or the deliveries of one call, on the path of their handler."""
 
     #: With a batch the first of the present call; while none has begun, of those that wait.
     delivery: Delivery
@@ -85,7 +85,7 @@ class WorkItem(NamedTuple):
 Member = tuple[Delivery, "CallPath"]
 
 
-class Lane(abc.ABC):
+class Slot(abc.ABC):
     """A thread, or a place on an event loop, that runs one job at a time."""
 
     #: The connections of the thread in which it runs database operations.
@@ -201,9 +201,9 @@ class Executor:
         """Return the receipt of a delivery in the shared state."""
         return Receipt.of(self.number, delivery.stream, delivery.entry)
 
-    def judge_error(self, lane: Lane, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
+    def judge_error(self, slot: Slot, delivery: Delivery, handler: Handler, error: BaseException) -> Outcome:
         """Return the outcome of a handler that has raised."""
-        if lane.cancelled:
+        if slot.cancelled:
             # Also if the interrupt has become another error on its way.
             return CANCEL
         if is_a(error, Postponed) or self.reports.is_interrupt(error):
@@ -339,46 +339,46 @@ class CallPath:
         self._is_single = not handler.batch and handler.once is None
         self._is_plain = self._is_single and self._handle is None
         self._ended: Callable[..., Any] | None = handler.aended if handler.on_loop else handler.ended
-        self._opened: Callable[[ReportSlot], Report] = executor.reports.opened
-        self._generation = lanes.generation
+        self._opened: Callable[[HandlerRun], Report] = executor.reports.opened
+        self._generation = slots.generation
 
     @coroutine
-    def run(self, lane: Lane, job: WorkItem, plan: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+    def run(self, slot: Slot, job: WorkItem, plan: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
         """Run a delivery until it has an outcome; or one call of a batch, which is returned unless nothing may run.
 
         Args:
-            lane: that runs it.
+            slot: that runs it.
             job: with the deliveries.
             plan: of a batch: says which call this is.
         """
         started = time.monotonic()
-        if not self._begin(lane, job, started, plan):
-            rest = yield from self._refuse(lane, job, started, plan)
+        if not self._begin(slot, job, started, plan):
+            rest = yield from self._refuse(slot, job, started, plan)
             if rest is None:
                 return None
             job = rest
-        delivery, databases = job.delivery, lane.databases
-        running.set(slot := ReportSlot(delivery, self._opened))
+        delivery, databases = job.delivery, slot.databases
+        running.set(handler_run := HandlerRun(delivery, self._opened))
         rollbacks = databases.rollbacks
         try:
             if databases.held and started - databases.checked > CONNECTION_CHECK:
                 yield from self._with_databases(databases.refresh)
             if self._is_plain:
-                called = lane.call(self._call, delivery.message, self.timeout)
+                called = slot.call(self._call, delivery.message, self.timeout)
                 returned = (yield from called) if self.on_loop else called
-                is_acked = (returned is None or returned is ACK) and lanes.generation == self._generation
+                is_acked = (returned is None or returned is ACK) and slots.generation == self._generation
                 end = _ACKED if is_acked else self._judged(job, returned)
             else:
-                end = yield from self._called(lane, job) if self._handle is None else self._in_middleware(lane, job)
-        except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the lane: it is the delivery's outcome
-            end = self._failed(lane, job, error)
+                end = yield from self._called(slot, job) if self._handle is None else self._in_middleware(slot, job)
+        except BaseException as error:  # noqa: BLE001 - not even SystemExit ends the slot: it is the delivery's outcome
+            end = self._failed(slot, job, error)
         seconds = time.monotonic() - started
         if databases.held and (databases.rollbacks != rollbacks or databases.is_disturbed()):
-            end = yield from self._cleaned_up(lane, job, end, rollbacks)
-            slot.is_undone = databases.rollbacks != rollbacks
-        slot.is_over = True
-        if slot.report is not None:
-            self.executor.reports.end(slot, end.outcomes[0])
+            end = yield from self._cleaned_up(slot, job, end, rollbacks)
+            handler_run.is_undone = databases.rollbacks != rollbacks
+        handler_run.is_over = True
+        if handler_run.report is not None:
+            self.executor.reports.end(handler_run, end.outcomes[0])
         try:
             if plan is not None:
                 return Called(job, end, seconds)
@@ -390,13 +390,13 @@ class CallPath:
             # The traceback of what was raised refers to this frame.
             end = _ACKED
 
-    def _begin(self, lane: Lane, job: WorkItem, started: float, _: HalvingPlan[Member, Any] | None) -> bool:
-        """Note what a lane runs, and return whether it may run; if not, see _refuse()."""
+    def _begin(self, slot: Slot, job: WorkItem, started: float, _: HalvingPlan[Member, Any] | None) -> bool:
+        """Note what a slot runs, and return whether it may run; if not, see _refuse()."""
         delivery, state, number, cancels = job.delivery, self._state, self._number, self.executor.cancels
         # Noted before it is checked whether this consumer holds it: the supervisor sets until when it does, then hands
         # back what a suspended process has not noted. What is not held another consumer may have. may_run() reads the
         # clock again, because this thread may have been suspended meanwhile. A hand-back is fenced.
-        state.run(lane.number, number, delivery.stream, delivery.entry, started, started + self._limit)
+        state.run(slot.number, number, delivery.stream, delivery.entry, started, started + self._limit)
         if (
             not state.may_run(number, delivery.read_at)
             or delivery.message.expires_ms is not None
@@ -407,15 +407,15 @@ class CallPath:
             announce([delivery])
         return True
 
-    def mark(self, lane: Lane, job: WorkItem, since: float, deadline: float) -> None:
-        """Note in the shared state what a lane runs. Past the deadline, its supervisor replaces the process."""
+    def mark(self, slot: Slot, job: WorkItem, since: float, deadline: float) -> None:
+        """Note in the shared state what a slot runs. Past the deadline, its supervisor replaces the process."""
         if len(job.together) > 1:
             # As plain tuples, one at a time: a receipt of each message would take longer.
             receipts = ((path.executor.number, each.stream, each.entry) for each, path in job.together)
-            self.executor.state.run_batch(lane.number, lane.row, receipts, since, deadline)
+            self.executor.state.run_batch(slot.number, slot.row, receipts, since, deadline)
         else:
             executor, delivery = job.path.executor, job.delivery
-            executor.state.run(lane.number, executor.number, delivery.stream, delivery.entry, since, deadline)
+            executor.state.run(slot.number, executor.number, delivery.stream, delivery.entry, since, deadline)
 
     def hand_back(self, job: WorkItem) -> None:
         """Hand back a job that has not started."""
@@ -429,17 +429,17 @@ class CallPath:
 
     @coroutine
     def _refuse(
-        self, lane: Lane, job: WorkItem, started: float, plan: HalvingPlan[Member, Any] | None
+        self, slot: Slot, job: WorkItem, started: float, plan: HalvingPlan[Member, Any] | None
     ) -> Steps[WorkItem | None]:
         """Pass on the outcomes of what must not run, and return the rest; None: nothing may run."""
         members = job.members
         outcomes = [path.executor.refusal(delivery) for delivery, path in members]
         rest = [member for member, outcome in zip(members, outcomes, strict=True) if outcome is None]
         if len(rest) < len(members):
-            self.executor.state.idle(lane.number)
+            self.executor.state.idle(slot.number)
             if rest:
-                lane.job = job = WorkItem(*rest[0], rest)
-                self.mark(lane, job, started, started + self._limit)
+                slot.job = job = WorkItem(*rest[0], rest)
+                self.mark(slot, job, started, started + self._limit)
         for (delivery, path), outcome in zip(members, outcomes, strict=True):
             if outcome is not None:
                 if isinstance(outcome, Cancel):
@@ -460,22 +460,22 @@ class CallPath:
         return [delivery.message for delivery, _ in job.together] if job.together else job.delivery.message
 
     @coroutine
-    def _called(self, lane: Lane, job: WorkItem) -> Steps[End]:
+    def _called(self, slot: Slot, job: WorkItem) -> Steps[End]:
         """Call the handler."""
-        returned = lane.call(self._call, self._argument(job), self.timeout)
+        returned = slot.call(self._call, self._argument(job), self.timeout)
         if self.on_loop:
             returned = yield from returned
         return self._judged(job, returned)
 
     @coroutine
-    def _in_middleware(self, lane: Lane, job: WorkItem) -> Steps[End]:
+    def _in_middleware(self, slot: Slot, job: WorkItem) -> Steps[End]:
         """Call the handler within the middleware, which gets one outcome for the call, and may return another one.
 
         If it returns the one that it gets, each message has its own.
         """
         #: How the call has ended, and the outcome that middleware gets.
         seen: list[Any] = []
-        run = partial(self._await_inside if self.on_loop else self._call_inside, lane, job, seen)
+        run = partial(self._await_inside if self.on_loop else self._call_inside, slot, job, seen)
         messages = tuple([delivery.message for delivery, _ in job.together]) if job.together else ()
         handling = Handling(self._queue, job.delivery.message, self.handler.where, run, None, messages)
         handle: Any = self._handle
@@ -500,7 +500,7 @@ class CallPath:
             raise TypeError(f"Middleware must return the outcome of handle(handling), not {repr_of(returned, 200)}")
         return End([outcome] * (count or 1), None if end is None else end.raised)
 
-    def _call_inside(self, lane: Lane, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
+    def _call_inside(self, slot: Slot, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
         """Call a function within the middleware, and return what that gets.
 
         Beside _await_inside(), because the steps of a generator, which a function of middleware cannot await, would
@@ -508,18 +508,18 @@ class CallPath:
         """
         try:
             argument = job.delivery.message if self._is_single else self._argument(job)
-            seen.append(self._judged(job, lane.call(self._call, argument, self.timeout)))
+            seen.append(self._judged(job, slot.call(self._call, argument, self.timeout)))
         except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-            seen.append(self._failed(lane, job, error))
+            seen.append(self._failed(slot, job, error))
         return self._shown(job, seen, handling)
 
     @coroutine
-    def _await_inside(self, lane: Lane, job: WorkItem, seen: list[Any], handling: Handling) -> Steps[Outcome]:
+    def _await_inside(self, slot: Slot, job: WorkItem, seen: list[Any], handling: Handling) -> Steps[Outcome]:
         """Await a coroutine function within the middleware, and return what that gets."""
         try:
-            seen.append((yield from self._called(lane, job)))
+            seen.append((yield from self._called(slot, job)))
         except BaseException as error:  # noqa: BLE001 - middleware gets the outcome
-            seen.append(self._failed(lane, job, error))
+            seen.append(self._failed(slot, job, error))
         return self._shown(job, seen, handling)
 
     def _shown(self, job: WorkItem, seen: list[Any], handling: Handling) -> Outcome:
@@ -538,19 +538,19 @@ class CallPath:
 
     def _judged(self, job: WorkItem, returned: object) -> End:
         """Return the end of a call that has returned."""
-        if lanes.generation != self._generation:
-            lanes.end_child(self.handler.where, 0)
+        if slots.generation != self._generation:
+            slots.end_child(self.handler.where, 0)
         if self.handler.batch:
             return End(outcomes_of(returned, len(job.together)))
         if returned is None or returned is ACK:
             return _ACKED
         return End((outcome_of(returned, keeps_result=self.handler.keeps_result),))
 
-    def _failed(self, lane: Lane, job: WorkItem, error: BaseException) -> End:
+    def _failed(self, slot: Slot, job: WorkItem, error: BaseException) -> End:
         """Return the end of a call that has raised."""
-        if lanes.generation != self._generation:
-            lanes.end_child(self.handler.where, 1)
-        outcome = self.executor.judge_error(lane, job.delivery, self.handler, error)
+        if slots.generation != self._generation:
+            slots.end_child(self.handler.where, 1)
+        outcome = self.executor.judge_error(slot, job.delivery, self.handler, error)
         is_outcome = is_a(error, Retry) or is_a(error, Bury)
         raised = None if is_outcome or isinstance(outcome, HandBack) else error
         # A call with a wrong return value would return it again, with whatever messages.
@@ -563,20 +563,20 @@ class CallPath:
         return (yield from sync_to_async(do)()) if self.on_loop else do()
 
     @coroutine
-    def _cleaned_up(self, lane: Lane, job: WorkItem, end: End, rollbacks: int) -> Steps[End]:
+    def _cleaned_up(self, slot: Slot, job: WorkItem, end: End, rollbacks: int) -> Steps[End]:
         """Roll back what a handler has left open, and return its end, which is no ack then: its changes are lost.
 
         Coroutines share the connection. If another one may have left it open, or another's clean-up has rolled it back,
         each message runs again alone, which shows the cause.
         """
-        databases, where = lane.databases, self.handler.where
+        databases, where = slot.databases, self.handler.where
         what = f"{len(job.together)} messages" if job.together else f"message {job.delivery.message.id}"
         # Read first: coroutines beside it may end during the clean-up.
-        is_alone = lane.is_alone()
+        is_alone = slot.is_alone()
         try:
             left = yield from self._with_databases(databases.clean_up)
         except BaseException as error:  # noqa: BLE001 - a handler may have cancelled its own task
-            end, left = self._failed(lane, job, error), ""
+            end, left = self._failed(slot, job, error), ""
         if left and is_alone:
             logger.error("Handler %s left %s, which was rolled back (%s)", where, left, what)
             if any(isinstance(each, Ack) for each in end.outcomes):

@@ -13,11 +13,11 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker import lanes
+from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Lane, WorkItem
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import place
@@ -26,11 +26,11 @@ from mq_django.errors import HandlerTimeout
 # A place of an event loop, which runs handlers that are coroutine functions, one after another.
 
 
-class CoroutineLane(Lane):
+class CoroutineSlot(Slot):
     """A place for one of the coroutines that run at once.
 
     Args:
-        number: see Lane.
+        number: see Slot.
         pool: that it belongs to.
     """
 
@@ -53,7 +53,7 @@ class CoroutineLane(Lane):
         return self._pool is None or self._pool.places()[1] == MAX_COROUTINES - 1
 
     async def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
-        """See Lane.call()."""
+        """See Slot.call()."""
         self.guards, self._is_calling = 0, True
         try:
             if timeout is None:
@@ -72,7 +72,7 @@ class CoroutineLane(Lane):
                 self.task.uncancel()
 
     def cancel(self, job: WorkItem, *, force: bool) -> None:
-        """See Lane.cancel()."""
+        """See Slot.cancel()."""
         task = self.task
         if task is not None:
             with suppress(RuntimeError):  # a handler has closed the loop
@@ -135,12 +135,12 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 class LoopPool(Pool):
     """An event loop in a thread, for handlers that are coroutine functions."""
 
-    def __init__(self, first_lane: int, shared_state: SharedState) -> None:
+    def __init__(self, first_slot: int, shared_state: SharedState) -> None:
         super().__init__()
         self._shared_state = shared_state
         self._loop = _new_event_loop()
-        self.lanes = [CoroutineLane(number, self) for number in range(first_lane, first_lane + MAX_COROUTINES)]
-        self._free = list(self.lanes)
+        self.slots = [CoroutineSlot(number, self) for number in range(first_slot, first_slot + MAX_COROUTINES)]
+        self._free = list(self.slots)
         self._jobs: deque[WorkItem] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._databases: Databases | None = None
@@ -160,7 +160,7 @@ class LoopPool(Pool):
 
     def start(self) -> None:
         """Start the loop's thread."""
-        lanes.close_in_children(self._close_in_child)
+        slots.close_in_children(self._close_in_child)
         self.thread.start()
 
     def _close_in_child(self) -> None:
@@ -214,7 +214,7 @@ class LoopPool(Pool):
 
     def receipts(self) -> Collection[Receipt]:
         """Return the receipts of the running deliveries."""
-        jobs = [lane.job for lane in self.lanes]
+        jobs = [slot.job for slot in self.slots]
         return {each for job in jobs if job is not None for each in job.receipts()}
 
     def current_task(self) -> "asyncio.Task[Any] | None":
@@ -227,18 +227,18 @@ class LoopPool(Pool):
     def _report_blocked(self) -> None:
         """Mark the delivery whose handler blocks the loop as late, so that the supervisor replaces the process."""
         task, now = self.current_task(), time.monotonic()
-        running = [(lane, lane.job) for lane in self.lanes if lane.job is not None]
-        # A task that a handler has created itself belongs to no lane.
-        blocking = [(lane, job) for lane, job in running if lane.task is task] or running
+        running = [(slot, slot.job) for slot in self.slots if slot.job is not None]
+        # A task that a handler has created itself belongs to no slot.
+        blocking = [(slot, job) for slot, job in running if slot.task is task] or running
         handlers = ", ".join(sorted({job.path.handler.where for _, job in blocking}))
         logger.error("The event loop was blocked for %.0f s by %s: coroutines must not block", self._silent, handlers)
         # A batch that waits for a row has no deliveries yet.
         if task is not None and len(blocking) == 1 and blocking[0][1].members:
-            lane, job = blocking[0]
-            job.path.mark(lane, job, now - self._silent, now)
+            slot, job = blocking[0]
+            job.path.mark(slot, job, now - self._silent, now)
 
     def _running(self) -> str:
-        jobs = [lane.job for lane in self.lanes]
+        jobs = [slot.job for slot in self.slots]
         return ", ".join(sorted({job.path.handler.where for job in jobs if job is not None})) or "nothing"
 
     def _call(self, callback: object) -> None:
@@ -278,27 +278,27 @@ class LoopPool(Pool):
                 job = self._jobs.popleft()
             except IndexError:
                 return
-            lane = self._free.pop()
-            lane.job = job
+            slot = self._free.pop()
+            slot.job = job
             # A fresh context, not a copy of that of the coroutine that has just ended.
-            lane.task = task = self._loop.create_task(self._run(lane, job), context=lane.context(self._context))
+            slot.task = task = self._loop.create_task(self._run(slot, job), context=slot.context(self._context))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, lane: CoroutineLane, job: WorkItem) -> None:
+    async def _run(self, slot: CoroutineSlot, job: WorkItem) -> None:
         try:
-            lane.databases = await self._opened()
-            await job.path.run(lane, job)
+            slot.databases = await self._opened()
+            await job.path.run(slot, job)
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt):
-            job.path.hand_back(lane.job or job)
+            job.path.hand_back(slot.job or job)
             raise
         except BaseException as error:  # noqa: BLE001 - the delivery has an outcome
             # A batch has put its present call in the place of the job.
-            job.path.rescue(lane.job or job, error)
+            job.path.rescue(slot.job or job, error)
         finally:
-            self._shared_state.idle(lane.number)
-            lane.job = lane.task = None
-            self._free.append(lane)
+            self._shared_state.idle(slot.number)
+            slot.job = slot.task = None
+            self._free.append(slot)
             self._ended_count += 1
             self._start_waiting()
             await self._leave()

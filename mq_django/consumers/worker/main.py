@@ -17,11 +17,11 @@ from mq_django.consumers.machine import is_reloaded, resident_mib
 from mq_django.consumers.outage import LOG_AGAIN, Outage
 from mq_django.consumers.settlements import send
 from mq_django.consumers.shared_state import OVERTIME, SharedState
-from mq_django.consumers.worker import lanes
+from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.consumer import Consumer
-from mq_django.consumers.worker.consumer import lanes as lanes_of
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import slots as slots_of
 from mq_django.consumers.worker.orphan_heartbeat import OrphanHeartbeat
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import listed
 from mq_django.errors import StoreError
@@ -76,7 +76,7 @@ class ChildProcess:
         config = get_config()
         self._spec = spec
         self._stop_asked = False
-        self._shared_state = SharedState(spec.board, lanes_of(spec.threads))
+        self._shared_state = SharedState(spec.board, slots_of(spec.threads))
         self._queues = [config.queue(name) for name in spec.queues]
         self._consumer = Consumer(
             spec.consumer, self._queues, threads=spec.threads, shared_state=self._shared_state, backlog=spec.line
@@ -122,7 +122,7 @@ class ChildProcess:
         signal.signal(signal.SIGHUP, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop())
         hangups.release()
-        lanes.close_in_children(self._close_in_child)
+        slots.close_in_children(self._close_in_child)
 
     def _close_in_child(self) -> None:
         os.close(self._spec.lifeline)
@@ -201,5 +201,5 @@ def run(spec: LaunchSpec) -> int:
         # A handler that still runs in any thread would prevent the interpreter from exiting.
         logging.shutdown()
         os._exit(code)
-    lanes.end_children()
+    slots.end_children()
     return code

@@ -14,8 +14,8 @@ from django.db import connections
 
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.databases import Databases
-from mq_django.consumers.worker.executor import Lane, WorkItem
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.executor import Slot, WorkItem
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
 from mq_django.core.running_handler import HandlerCancelled, place
@@ -39,7 +39,7 @@ def make_caches() -> None:
             logger.debug("Cannot create cache %s", alias, exc_info=True)
 
 
-class HandlerThread(Lane):
+class HandlerThread(Slot):
     """A thread that runs one handler at a time."""
 
     def __init__(
@@ -55,7 +55,7 @@ class HandlerThread(Lane):
         self.busy = False
         #: How many deliveries have ended here.
         self.ended = 0
-        self.thread = threading.Thread(target=self._loop, name=f"mq_django lane {number}", daemon=True)
+        self.thread = threading.Thread(target=self._loop, name=f"mq_django slot {number}", daemon=True)
 
     def _loop(self) -> None:
         get = self._jobs.get_nowait
@@ -96,7 +96,7 @@ class HandlerThread(Lane):
         return job
 
     def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
-        """See Lane.call()."""
+        """See Slot.call()."""
         returned: Any = _NOTHING
         self.guards = 0
         try:
@@ -120,13 +120,13 @@ class HandlerThread(Lane):
 
     def interrupt_if_late(self, now: float) -> None:
         """Raise HandlerTimeout in the running handler if it is past its deadline."""
-        # Under the lock, so that the error never reaches the next delivery of this lane.
+        # Under the lock, so that the error never reaches the next delivery of this slot.
         with self._lock:
             if self._is_calling and self._deadline is not None and now > self._deadline:
                 self._interrupt(HandlerTimeout)
 
     def cancel(self, job: WorkItem, *, force: bool) -> None:
-        """See Lane.cancel()."""
+        """See Slot.cancel()."""
         with self._lock:
             if not self._is_calling or self.job is not job:
                 return
@@ -243,7 +243,7 @@ class Pool(abc.ABC):
     def room_for_batches(self, queue: str, batch: int, waiting: int, in_hand: int) -> int:
         """Return how many more messages to fetch of a queue with a handler that gets up to `batch` of them in a call.
 
-        Each free lane gets a batch, and while none is free, the next one is fetched. With 0 the fetcher will be woken.
+        Each free slot gets a batch, and while none is free, the next one is fetched. With 0 the fetcher will be woken.
 
         Args:
             waiting: how many messages of the queue wait for their call.
@@ -253,7 +253,7 @@ class Pool(abc.ABC):
         self._note_wait(queue, MAX_PREFETCH)
         places, free = self.places()
         calls = free or (0 if self._slow else 1)
-        # What has ended and is not settled must be in the shared state, which has room for the batches of all lanes.
+        # What has ended and is not settled must be in the shared state, which has room for the batches of all slots.
         most = batch * (min(places, ASYNC_BATCHES) + 1) - in_hand
         room = min(MAX_PREFETCH, batch * calls - waiting) if self.waiting() <= places else 0
         if room * 100 <= min(MAX_PREFETCH, batch) * REFILL:
@@ -309,16 +309,16 @@ class ThreadPool(Pool):
         #: Runs a job as soon as a thread is free.
         self.put: Callable[[WorkItem], None] = self._jobs.put
         self._ending = False
-        self.lanes = [HandlerThread(number, self._jobs, shared_state, self.on_low) for number in range(threads)]
+        self.slots = [HandlerThread(number, self._jobs, shared_state, self.on_low) for number in range(threads)]
 
     def start(self) -> None:
         """Start the threads."""
-        for lane in self.lanes:
-            lane.thread.start()
+        for slot in self.slots:
+            slot.thread.start()
 
     def places(self) -> tuple[int, int]:
         """Return how many threads there are, and how many of them are free."""
-        return len(self.lanes), sum(not lane.busy for lane in self.lanes)
+        return len(self.slots), sum(not slot.busy for slot in self.slots)
 
     def waiting(self) -> int:
         """Return how many jobs wait for a thread."""
@@ -326,13 +326,13 @@ class ThreadPool(Pool):
 
     def ended(self) -> int:
         """Return how many deliveries have ended here."""
-        return sum(lane.ended for lane in self.lanes)
+        return sum(slot.ended for slot in self.slots)
 
     def interrupt_late(self) -> None:
         """Interrupt handlers that are past their timeout."""
         now = time.monotonic()
-        for lane in self.lanes:
-            lane.interrupt_if_late(now)
+        for slot in self.slots:
+            slot.interrupt_if_late(now)
 
     def hand_back_waiting(self) -> None:
         """Hand back the jobs that no thread has started."""
@@ -348,17 +348,17 @@ class ThreadPool(Pool):
         """Hand back the jobs that have not started, and end each thread after its running handler."""
         self.hand_back_waiting()
         self._ending = True
-        for _ in self.lanes:
+        for _ in self.slots:
             self._jobs.put(None)
 
     def progress(self) -> Mapping[str, object]:
         """Return None for each thread that has ended without being asked to; see Liveness."""
-        dead = [] if self._ending else [lane for lane in self.lanes if not lane.thread.is_alive()]
-        return {lane.thread.name: None for lane in dead}
+        dead = [] if self._ending else [slot for slot in self.slots if not slot.thread.is_alive()]
+        return {slot.thread.name: None for slot in dead}
 
     def join(self, grace: Grace) -> bool:
         """Wait for the threads within the grace period, and return whether all have ended."""
-        while any(lane.thread.is_alive() for lane in self.lanes) and not grace.over:
+        while any(slot.thread.is_alive() for slot in self.slots) and not grace.over:
             grace.on_check()
             time.sleep(JOIN_CHECK_EVERY)
-        return not any(lane.thread.is_alive() for lane in self.lanes)
+        return not any(slot.thread.is_alive() for slot in self.slots)

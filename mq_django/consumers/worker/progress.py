@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mq_django.consumers.by_server import ServerQueues
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.worker.executor import Lane
+from mq_django.consumers.worker.executor import Slot
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core import clock
 from mq_django.core.logs import get_logger
@@ -28,11 +28,11 @@ class RunningTasks:
     Args:
         queues: on that server, by their numbers. Those that keep no results are left out.
         consumer: the name of this consumer in the lines of attempts.
-        shared_state: says since when a lane runs, and whether this consumer still holds what it has read.
+        shared_state: says since when a slot runs, and whether this consumer still holds what it has read.
         places: where handlers run.
     """
 
-    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, places: Sequence[Lane]) -> None:
+    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, places: Sequence[Slot]) -> None:
         self._queues = {number: config for number, config in queues.items() if config.keeps_results}
         self._consumer = consumer
         self._shared_state = shared_state

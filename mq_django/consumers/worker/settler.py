@@ -17,7 +17,7 @@ from mq_django.core.keys import STEP_PREFIX
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, HandBack, Outcome, StepEnd
-from mq_django.core.running_handler import Interrupted, Report, ReportSlot
+from mq_django.core.running_handler import HandlerRun, Interrupted, Report
 from mq_django.core.texts import is_a
 from mq_django.errors import StoreError
 from mq_django.signals import delivery_stale, message_buried, message_cancelled, message_retried, send_signal
@@ -43,10 +43,10 @@ class ReportBook:
     def __len__(self) -> int:
         return len(self._reports)
 
-    def end(self, slot: ReportSlot, outcome: Outcome) -> None:
+    def end(self, handler_run: HandlerRun, outcome: Outcome) -> None:
         """Note that a handler has ended. What it has reported is saved when its delivery is settled."""
-        slot.is_over = True
-        report = slot.report
+        handler_run.is_over = True
+        report = handler_run.report
         if report is None:
             return
         receipt = (report.delivery.stream, report.delivery.entry)
@@ -54,7 +54,7 @@ class ReportBook:
             self._reports.pop(receipt, None)
             if not report.lost:
                 # After a rollback the positions are too far.
-                self.ended[receipt] = (report, isinstance(outcome, Ack), slot.is_undone)
+                self.ended[receipt] = (report, isinstance(outcome, Ack), handler_run.is_undone)
 
     def is_interrupt(self, error: BaseException) -> bool:
         """Return whether a handler was interrupted because the process stops."""
@@ -76,13 +76,13 @@ class ReportBook:
             for receipt in receipts:
                 self.ended.pop(receipt, None)
 
-    def opened(self, slot: ReportSlot) -> Report:
+    def opened(self, handler_run: HandlerRun) -> Report:
         """Return the report of a run, which is made when its handler reports for the first time."""
         with self._lock:
-            if slot.report is None:
-                slot.report = Report(delivery=slot.delivery, config=self.config, stopping=self.stopping)
-                self._reports[slot.delivery.stream, slot.delivery.entry] = slot.report
-            return slot.report
+            if handler_run.report is None:
+                handler_run.report = Report(delivery=handler_run.delivery, config=self.config, stopping=self.stopping)
+                self._reports[handler_run.delivery.stream, handler_run.delivery.entry] = handler_run.report
+            return handler_run.report
 
 
 # The latest acks of one queue in this process.
@@ -329,7 +329,7 @@ class Settler:
                     self._refused.append(_writable(group[0]))
 
     def _take(self) -> list[Settlement]:
-        # The fetcher and the service take batches. Lanes only append, which needs no lock.
+        # The fetcher and the service take batches. Slots only append, which needs no lock.
         with self._lock:
             unsettled = self._unsettled
             batch = [unsettled.popleft() for _ in range(min(len(unsettled), BATCH))]

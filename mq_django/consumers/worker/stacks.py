@@ -15,7 +15,7 @@ from asgiref.sync import SyncToAsync
 from mq_django.conf import QueueConfig
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.executor import WorkItem
-from mq_django.consumers.worker.loops import CoroutineLane, LoopPool
+from mq_django.consumers.worker.loops import CoroutineSlot, LoopPool
 from mq_django.consumers.worker.pools import HandlerThread, ThreadPool
 from mq_django.core.stacks import MAX_FRAMES, Frame, Stack, StackKind, redacted, stacks_text
 from mq_django.stores.control import StackRequests
@@ -52,12 +52,12 @@ class _Trace(NamedTuple):
     others: int = 0
 
 
-class LaneStacks:
-    """Takes the stacks of what the lanes of a consumer run.
+class SlotStacks:
+    """Takes the stacks of what the slots of a consumer run.
 
     Args:
         threads, loop: where handlers run.
-        shared_state: says what each lane runs, and since when.
+        shared_state: says what each slot runs, and since when.
     """
 
     def __init__(self, threads: ThreadPool, loop: LoopPool, shared_state: SharedState) -> None:
@@ -66,25 +66,25 @@ class LaneStacks:
         self._shared_state = shared_state
 
     def take(self) -> list[Stack]:
-        """Return the stack of each lane that runs something, what has run longest first.
+        """Return the stack of each slot that runs something, what has run longest first.
 
         A handler that ends meanwhile is left out. Last come a task that runs on the event loop and that no handler
         awaits, and what coroutines run in other threads.
         """
         now, found = time.monotonic(), list[Stack]()
         current, seen = self._loop.current_task(), set[Any]()
-        lanes: Sequence[HandlerThread | CoroutineLane] = [*self._threads.lanes, *self._loop.lanes]
+        slots: Sequence[HandlerThread | CoroutineSlot] = [*self._threads.slots, *self._loop.slots]
         for running in sorted(self._shared_state.running(), key=lambda item: item.since):
-            lane = lanes[running.lane]
-            job = lane.job
+            slot = slots[running.slot]
+            job = slot.job
             if job is None or running.receipt not in job.receipts():
                 continue
-            if isinstance(lane, HandlerThread):
-                trace = _Trace(_calls(_frame_of(lane.thread.ident)))
+            if isinstance(slot, HandlerThread):
+                trace = _Trace(_calls(_frame_of(slot.thread.ident)))
             else:
-                trace = self._of_task(lane.task, current, seen)
-            if lane.job is job:
-                kind: StackKind = "thread" if isinstance(lane, HandlerThread) else "coroutine"
+                trace = self._of_task(slot.task, current, seen)
+            if slot.job is job:
+                kind: StackKind = "thread" if isinstance(slot, HandlerThread) else "coroutine"
                 found.append(_stack(kind, job, max(0, round((now - running.since) * 1000)), trace))
         if current is not None and current not in seen:
             found.append(_stack("task", None, 0, self._of_task(current, current, seen)))
@@ -93,9 +93,9 @@ class LaneStacks:
 
     def _of_sync_threads(self) -> Iterator[_Trace]:
         """Yield the calls of each thread in which sync_to_async runs something for a coroutine."""
-        lanes = {lane.thread.ident for lane in self._threads.lanes}
+        slots = {slot.thread.ident for slot in self._threads.slots}
         for thread, frame in sys._current_frames().items():  # noqa: SLF001
-            calls = _calls(frame) if thread not in lanes else []
+            calls = _calls(frame) if thread not in slots else []
             inside = dropwhile(lambda spot: spot.code is not _SYNC_CALL, calls)
             if trace := list(dropwhile(lambda spot: spot.code.co_filename == _SYNC_FILE, inside)):
                 yield _Trace(trace)

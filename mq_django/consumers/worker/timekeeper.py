@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.cancels import Cancels
-from mq_django.consumers.worker.executor import Lane
+from mq_django.consumers.worker.executor import Slot
 from mq_django.consumers.worker.pools import Pool, ThreadPool
 from mq_django.consumers.worker.stacks import StackAnswers
 from mq_django.registry import names
@@ -18,7 +18,7 @@ BATCH = 500
 
 
 class Timekeeper(Service):
-    """Enforces the timeouts of the lanes."""
+    """Enforces the timeouts of the slots."""
 
     name = "timekeeper"
 
@@ -84,7 +84,7 @@ class Canceller(Service):
         cancels: Mapping[int, Cancels],
         answers: Mapping[int, StackAnswers],
         shared_state: SharedState,
-        places: Sequence[Lane],
+        places: Sequence[Slot],
     ) -> None:
         super().__init__()
         self._cancels = cancels
@@ -117,7 +117,7 @@ class Canceller(Service):
         self._seen[number] = seen
         self._answers[number].answer()
 
-    def _interrupt(self, place: Lane) -> None:
+    def _interrupt(self, place: Slot) -> None:
         job = place.running()
         # The messages of a batch are not interrupted: the others in the call would have to run again.
         if job is None or job.together or (cancels := self._cancels.get(job.path.executor.number)) is None:
@@ -129,6 +129,6 @@ class Canceller(Service):
             place.cancel(job, force=force)
 
 
-def _queue_of(place: Lane) -> str:
+def _queue_of(place: Slot) -> str:
     job = place.running()
     return "" if job is None else job.delivery.message.queue

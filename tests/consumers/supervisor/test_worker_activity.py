@@ -1,11 +1,11 @@
-"""What heartbeats tell of the lanes of a consumer."""
+"""What heartbeats tell of the slots of a consumer."""
 
 import time
 
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.worker_states import lanes_in_use, worker_activity
+from mq_django.consumers.supervisor.worker_states import slots_in_use, worker_activity
 from mq_django.stores.members import MAX_RUNNING
 
 THREADS, COROUTINES = 2, 3
@@ -19,7 +19,7 @@ def state():
 
 
 def told(state):
-    return lanes_in_use(state, THREADS, ["payments", "imports"])
+    return slots_in_use(state, THREADS, ["payments", "imports"])
 
 
 def test_it_counts_threads_and_coroutines_apart(state):
@@ -46,16 +46,16 @@ def test_it_tells_what_has_run_longest_when_all_of_one_kind_are_busy(state):
 
 
 def test_all_places_for_coroutines_are_busy(state):
-    for lane in range(THREADS, THREADS + COROUTINES):
-        state.run(lane, 1, 0, b"3-%d" % lane, time.monotonic())
+    for slot in range(THREADS, THREADS + COROUTINES):
+        state.run(slot, 1, 0, b"3-%d" % slot, time.monotonic())
 
     assert told(state)["full"].keys() == {"coroutines"}
 
 
 def test_it_lists_the_running_messages_of_each_queue_and_counts_them_if_there_are_more():
     state = SharedState.create(MAX_RUNNING + 2)
-    for lane in range(MAX_RUNNING):
-        state.run(lane, 0, 0, b"1-%d" % lane, time.monotonic() - lane)
+    for slot in range(MAX_RUNNING):
+        state.run(slot, 0, 0, b"1-%d" % slot, time.monotonic() - slot)
     state.run(MAX_RUNNING, 1, 0, b"2-1", time.monotonic())
     state.idle(0)
 
@@ -64,8 +64,8 @@ def test_it_lists_the_running_messages_of_each_queue_and_counts_them_if_there_ar
     assert len(emails["running"]) == MAX_RUNNING - 1
     assert [entry for _, entry, _ in imports["running"]] == ["2-1"]
     assert [activity.get("runs") for activity in (emails, imports, others)] == [None, None, None]
-    for lane, count in ((0, MAX_RUNNING), (MAX_RUNNING + 1, MAX_RUNNING + 1)):
-        state.run(lane, 0, 0, b"1-99", time.monotonic())
+    for slot, count in ((0, MAX_RUNNING), (MAX_RUNNING + 1, MAX_RUNNING + 1)):
+        state.run(slot, 0, 0, b"1-99", time.monotonic())
         emails, *_ = worker_activity(state, range(3))
         assert (len(emails["running"]), emails["runs"]) == (MAX_RUNNING, count)
     state.close()

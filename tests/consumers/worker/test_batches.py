@@ -121,7 +121,7 @@ def test_a_call_has_no_more_messages_than_its_handler_accepts(rig, runs):
     assert rig.settled() == dict.fromkeys("0123456", ACK)
 
 
-def test_a_call_gets_what_has_come_while_the_lane_was_busy(rig):
+def test_a_call_gets_what_has_come_while_the_slot_was_busy(rig):
     calls, busy, go = [], threading.Event(), threading.Event()
 
     def call(messages):

@@ -9,7 +9,7 @@ import pytest
 from mq_django import HandlerCancelled, is_cancelled, uninterrupted
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.consumers.worker.executor import WorkItem
-from mq_django.consumers.worker.stacks import LaneStacks, StackAnswers
+from mq_django.consumers.worker.stacks import SlotStacks, StackAnswers
 from mq_django.consumers.worker.timekeeper import Canceller
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import CANCEL, Ack, Cancel, HandBack
@@ -45,8 +45,8 @@ class Work:
         handler = Handler(name="n", queue="default", call=lambda _: call(self), is_async=is_async)
         self.item = WorkItem(delivery, rig.dispatcher.path(handler))
         self.cancels = Cancels(rig.store)
-        self.places = [*rig.threads.lanes, *rig.loop.lanes]
-        stacks = LaneStacks(rig.threads, rig.loop, rig.shared_state)
+        self.places = [*rig.threads.slots, *rig.loop.slots]
+        stacks = SlotStacks(rig.threads, rig.loop, rig.shared_state)
         answers = StackAnswers(StackRequests(rig.config, rig.session), "me", stacks.take)
         self.canceller = Canceller({0: self.cancels}, {0: answers}, rig.shared_state, self.places)
         (rig.loop if is_async else rig.threads).put(self.item)
@@ -139,7 +139,7 @@ def test_a_block_is_ended_first(rig, guard, is_async):
     steps = []
     work = Work(rig, guard(steps), is_async=is_async)
     work.cancel()
-    wait_until(lambda: any(lane.cancelled for lane in work.places))
+    wait_until(lambda: any(slot.cancelled for slot in work.places))
     assert not len(rig.settler)
     assert rig.shared_state.late(time.monotonic()) == set()
     work.go.set()
@@ -195,7 +195,7 @@ def test_a_redriven_message_is_not_interrupted(rig):
 
 def test_by_force_the_delivery_is_late(rig):
     work = Work(rig, nap)
-    (with_block,) = (lane for lane in rig.threads.lanes if lane.running())
+    (with_block,) = (slot for slot in rig.threads.slots if slot.running())
     with_block.guard()
     work.cancel(force=True)
     assert rig.shared_state.late(time.monotonic()) == {rig.executor.receipt(work.item.delivery)}

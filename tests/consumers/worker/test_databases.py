@@ -24,13 +24,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.versions]
 
 @pytest.fixture
 def rig(mq_settings):
-    # One lane, so that each message follows the last.
+    # One slot, so that each message follows the last.
     with running(threads=1) as found:
         yield found
 
 
 def run(rig, *calls):
-    """Run functions one after another in one lane, and return their outcomes."""
+    """Run functions one after another in one slot, and return their outcomes."""
     for call in calls:
         rig.threads.put(job(rig, call))
     return settled(rig, len(calls))
@@ -151,7 +151,7 @@ def test_a_coroutine_beside_one_that_leaves_a_transaction_open_runs_again_alone(
 
 
 class LeftAlone:
-    """A lane on an event loop whose databases are found disturbed; what runs beside it ends during the clean-up."""
+    """A slot on an event loop whose databases are found disturbed; what runs beside it ends during the clean-up."""
 
     number, rollbacks, held, checked, cancelled = 0, 0, ("a connection",), math.inf, False
 
@@ -263,7 +263,7 @@ def test_only_connections_of_the_settings_are_looked_at(rig):
         other.close()
 
     run(rig, *[copies] * 3)
-    assert [held.connection for held in rig.threads.lanes[0].databases.held] == own[:1]
+    assert [held.connection for held in rig.threads.slots[0].databases.held] == own[:1]
 
 
 def test_locale_and_time_zone_end_with_the_message(rig):
@@ -280,7 +280,7 @@ def test_locale_and_time_zone_end_with_the_message(rig):
     assert found[0] == found[1]
 
 
-def test_the_messages_of_a_lane_share_its_cache_client(rig):
+def test_the_messages_of_a_slot_share_its_cache_client(rig):
     found = []
     run(rig, *[lambda message: found.append(caches["default"])] * 3)
     assert found[0] is found[1] is found[2]

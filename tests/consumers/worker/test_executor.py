@@ -32,8 +32,8 @@ from tests.waiting import wait_until
 ENTRY = b"1-1"
 
 
-class Lane(working.Lane):
-    """A lane in the test's own thread, which does as told instead of calling a handler."""
+class Slot(working.Slot):
+    """A slot in the test's own thread, which does as told instead of calling a handler."""
 
     def __init__(self):
         super().__init__()
@@ -52,12 +52,12 @@ class Rig:
         store = open_store(self.config, Pooled(get_client("chores")))
         self.settler = Settler(store, "default", "me", threading.Event(), threading.Event())
         self.executor = Executor(self.config, 0, self.shared_state, self.settler)
-        self.lane = Lane()
+        self.slot = Slot()
 
     def run(self, does, what=None, by=None):
         """Run a delivery whose handler is `does`, and return its settlement."""
-        self.lane.does = does
-        working.handle(self.executor, what or delivery(), by or handler(), self.lane)
+        self.slot.does = does
+        working.handle(self.executor, what or delivery(), by or handler(), self.slot)
         return self.settled()
 
     def settled(self):
@@ -253,7 +253,7 @@ def test_a_handlers_timeout_wins_over_the_queues(mq_settings):
     mq_settings(QUEUES={"default": {"TIMEOUT": 10}})
     rig = Rig()
     rig.run(lambda message: None)
-    assert rig.lane.timeout == 10.0
+    assert rig.slot.timeout == 10.0
     rig.run(lambda message: None, by=handler(timeout=timedelta(seconds=2)))
-    assert rig.lane.timeout == 2.0
+    assert rig.slot.timeout == 2.0
     rig.shared_state.close()

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker import lanes
+from mq_django.consumers.worker import slots
 from mq_django.consumers.worker.main import ChildProcess
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Session
@@ -33,8 +33,8 @@ os.register_at_fork(before=lambda: [each() for each in before_forks])
 @pytest.fixture
 def consumer(monkeypatch, mq_settings):
     """What a consumer process has: its signal handlers, an event loop, connections, the shared state and a lifeline."""
-    monkeypatch.setattr(lanes, "_closers", [])
-    monkeypatch.setattr(lanes, "generation", 0)
+    monkeypatch.setattr(slots, "_closers", [])
+    monkeypatch.setattr(slots, "generation", 0)
     lifeline, other_end = os.pipe()
     # Both ends are the same file, and this one is its supervisor's.
     os.close(other_end)
@@ -158,7 +158,7 @@ def test_processes_that_handlers_have_left_are_ended(subtests):
             warnings.simplefilter("ignore", DeprecationWarning)
             child = get_context("fork").Process(target=pause, args=(ignored,))
             child.start()
-            lanes.end_children(patience=0.1)
+            slots.end_children(patience=0.1)
             child.join(10)
             assert not child.is_alive()
 
@@ -171,6 +171,6 @@ def pause(ignored):
 
 
 def test_a_process_that_is_no_consumer_keeps_its_signals(monkeypatch):
-    monkeypatch.setattr(lanes, "_closers", [])
+    monkeypatch.setattr(slots, "_closers", [])
     signal.signal(signal.SIGTERM, lambda *_: None)
     assert in_child(lambda: signal.getsignal(signal.SIGTERM).__name__) == "<lambda>"

@@ -7,9 +7,9 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.consumer import Consumer, lanes
+from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, backlog_of
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig
@@ -141,7 +141,7 @@ def test_a_quarantine_holds_nothing_but_what_it_runs(mq_settings, redis_client):
 
 
 def test_what_a_quarantine_without_a_supervisor_gives_back_is_its_backlog_too(mq_settings, redis_client):
-    shared_state = SharedState.create(lanes(1))
+    shared_state = SharedState.create(slots(1))
     quarantine = Consumer(
         "me", [get_config().queue("default")], threads=1, shared_state=shared_state, backlog=backlog_of("me")
     )

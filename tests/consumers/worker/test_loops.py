@@ -9,7 +9,7 @@ import time
 import pytest
 from django.utils import translation
 
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import Ack, Retry
 from tests.consumers.rig import Rig, running
 from tests.consumers.worker.test_pools import job, settled

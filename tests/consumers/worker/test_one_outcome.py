@@ -1,4 +1,4 @@
-"""Whatever a handler raises, returns or makes the log do, its delivery gets one outcome, and its lane goes on."""
+"""Whatever a handler raises, returns or makes the log do, its delivery gets one outcome, and its slot goes on."""
 
 import io
 import logging
@@ -222,7 +222,7 @@ def test_no_logging_of_a_project_ends_anything(consumer, monkeypatch):
     assert (outcome.error, neighbour) == ("ValueError: why", ACK)
 
 
-def test_a_lane_outlives_what_fails_around_the_handler(consumer, monkeypatch):
+def test_a_slot_outlives_what_fails_around_the_handler(consumer, monkeypatch):
     """Nothing known does. The delivery is charged an attempt, so that it does not come back for ever."""
 
     def fails(*_args, **_options):

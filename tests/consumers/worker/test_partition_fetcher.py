@@ -11,10 +11,10 @@ from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
 from mq_django.consumers.worker.fetchers import Fetchers, Room
-from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.settler import Settler, SettleService
+from mq_django.consumers.worker.slots import Grace
 from mq_django.errors import ConnectionLost
 from mq_django.producers import queues
 from mq_django.registry import Handler

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from mq_django.consumers.worker.executor import WorkItem
-from mq_django.consumers.worker.lanes import Grace
 from mq_django.consumers.worker.loops import MAX_COROUTINES
 from mq_django.consumers.worker.pools import HAND_BACK_AFTER
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import Ack, HandBack, Retry
 from mq_django.errors import HandlerTimeout
@@ -56,17 +56,17 @@ def raises(error):
     return handler
 
 
-def test_no_exception_and_no_outcome_ends_a_lane(rig):
+def test_no_exception_and_no_outcome_ends_a_slot(rig):
     calls = [
         *map(raises, [ValueError("x"), SystemExit(3), KeyboardInterrupt(), MemoryError(), Unprintable()]),
         lambda message: Retry(error=Unprintable()),
         lambda message: Retry(traceback=Unprintable()),
     ]
-    # More often than there are lanes.
+    # More often than there are slots.
     for call in calls * 3:
         rig.threads.put(job(rig, call))
     assert {type(outcome) for outcome in settled(rig, 3 * len(calls))} == {Retry}
-    assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
+    assert all(slot.thread.is_alive() for slot in rig.threads.slots)
 
 
 def test_a_late_handler_is_interrupted_where_it_is(rig):
@@ -109,7 +109,7 @@ def test_an_interrupt_never_hits_the_next_delivery(rig):
     finally:
         stop.set()
         interrupter.join()
-    assert all(lane.thread.is_alive() for lane in rig.threads.lanes)
+    assert all(slot.thread.is_alive() for slot in rig.threads.slots)
     retried = sum(isinstance(settlement.outcome, Retry) for settlement in outcomes)
     assert 0 < retried <= 120
     for settlement in outcomes:
@@ -138,9 +138,9 @@ def test_a_handler_that_swallows_the_interrupt_is_not_interrupted_again(rig):
 
 
 def test_room_is_what_can_be_run_soon(rig):
-    wait_until(lambda: not any(lane.busy for lane in rig.threads.lanes))
-    assert rig.threads.room("emails", 1.0) == 2  # slow handlers: the idle lanes
-    assert rig.threads.room("emails", 0.001) == 2 + 40  # 20 ms of work for two lanes
+    wait_until(lambda: not any(slot.busy for slot in rig.threads.slots))
+    assert rig.threads.room("emails", 1.0) == 2  # slow handlers: the idle slots
+    assert rig.threads.room("emails", 0.001) == 2 + 40  # 20 ms of work for two slots
     assert rig.threads.room("emails", 1e-9) == 2 + 500
 
 
@@ -150,7 +150,7 @@ def test_without_room_the_fetcher_is_woken_when_there_is(rig):
     gate = threading.Event()
     for _ in range(2):
         rig.threads.put(job(rig, lambda message: gate.wait(60)))
-    wait_until(lambda: all(lane.busy for lane in rig.threads.lanes))
+    wait_until(lambda: all(slot.busy for slot in rig.threads.slots))
     assert rig.threads.room("emails", 1.0) == 0
     # That of an idle queue, whose messages might be fast, does not wait for it in its place.
     assert rig.threads.room("idle", 0.001) > 0
@@ -173,7 +173,7 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     wait_until(lambda: rig.threads.look() or rig.threads.room("emails", 0.0001) > 2)
 
 
-def test_stopping_ends_the_lanes_after_what_they_run(rig):
+def test_stopping_ends_the_slots_after_what_they_run(rig):
     gate = threading.Event()
     rig.threads.put(job(rig, lambda message: gate.wait(60)))
     wait_until(rig.shared_state.running)

@@ -6,7 +6,7 @@ from mq_django.consumers.worker.progress import ProgressReporter, RunningTasks
 from mq_django.consumers.worker.settler import ReportBook
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK
-from mq_django.core.running_handler import Progress, ReportSlot, progress, running
+from mq_django.core.running_handler import HandlerRun, Progress, progress, running
 from mq_django.transport.connections import open_session
 from tests.commands import script_calls
 from tests.waiting import wait_until
@@ -41,29 +41,29 @@ def reporter_of(book, holding):
     return ProgressReporter({0: book}, RunningTasks({}, "me", holding, []), holding, open_session("chores"))
 
 
-def slot_of(book, delivery):
+def run_of(book, delivery):
     """Begin to handle a delivery, and return the place for its report."""
-    slot = ReportSlot(delivery, book.opened)
-    running.set(slot)
-    return slot
+    handler_run = HandlerRun(delivery, book.opened)
+    running.set(handler_run)
+    return handler_run
 
 
 def run(book, number):
     """Begin to handle a message that reports."""
     delivery = Delivery(Message(f"m{number}", "n", None, "default"), 0, b"%d-0" % number, b"null", read_at=1.0)
-    slot = slot_of(book, delivery)
+    handler_run = run_of(book, delivery)
     progress(number)
-    return slot
+    return handler_run
 
 
 def test_nothing_is_sent_for_handlers_that_do_not_report(mq_settings, redis_client):
     config = get_config().queue("default")
     book = ReportBook(config)
-    slot = slot_of(book, Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
+    handler_run = run_of(book, Delivery(Message("m1", "n", None, "default"), 0, b"1-0", b"null"))
     before = redis_client.info("stats")["total_commands_processed"]
     reporter = reporter_of(book, Holding())
     reporter.run_once()
-    book.end(slot, ACK)
+    book.end(handler_run, ACK)
     assert redis_client.info("stats")["total_commands_processed"] == before + 1
     assert (len(book), book.ended) == (0, {})
 

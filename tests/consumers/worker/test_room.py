@@ -46,7 +46,7 @@ def register(queue, *, threads=False, loop=False):
 
 def block_threads(rig):
     """Let both threads run handlers that take long, and notice it."""
-    for _ in rig.threads.lanes:
+    for _ in rig.threads.slots:
         rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
     wait_until(lambda: rig.threads.look() or rig.threads.blocked)
 
@@ -191,7 +191,7 @@ def test_messages_that_come_alone_have_room_beside_those_that_wait_for_their_bat
 
 def test_while_all_threads_run_the_next_batch_is_fetched(rig):
     handler("default", "b", batch=100)(print)
-    for _ in rig.threads.lanes:
+    for _ in rig.threads.slots:
         rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
     wait_until(lambda: not rig.threads.places()[1])
     room = Room("default", rig.threads, rig.loop, rig.batches)

@@ -24,11 +24,11 @@ def rig(mq_settings):
 
 
 class Jobs:
-    """Messages that the lanes of a rig handle until they may go on."""
+    """Messages that the slots of a rig handle until they may go on."""
 
     def __init__(self, rig):
         self.rig, self.go, self.begun = rig, threading.Event(), []
-        self.places = [*rig.threads.lanes, *rig.loop.lanes]
+        self.places = [*rig.threads.slots, *rig.loop.slots]
         self.tasks = RunningTasks({0: rig.config}, "me", rig.shared_state, self.places)
 
     def begin(self, message_id, *, seconds=AFTER + 0.01, keeps_result=True):
@@ -44,8 +44,8 @@ class Jobs:
         handler = Handler(name="n", queue="default", call=call, keeps_result=keeps_result)
         self.rig.threads.put(WorkItem(delivery, self.rig.dispatcher.path(handler)))
         wait_until(lambda: message_id in self.begun)
-        (lane,) = (each for each in self.rig.threads.lanes if (job := each.running()) and job.delivery is delivery)
-        self.rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - seconds)
+        (slot,) = (each for each in self.rig.threads.slots if (job := each.running()) and job.delivery is delivery)
+        self.rig.shared_state.run(slot.number, 0, 0, delivery.entry, time.monotonic() - seconds)
         key = self.rig.config.keys.result(message_id)
         get_client("chores", key=key).set(key, "{}")
         return key
@@ -101,7 +101,7 @@ def test_queues_that_keep_no_results_and_those_on_other_servers_are_left_out(job
     assert tasks.unnoted() == {}
 
 
-def test_the_next_task_of_a_lane_is_noted_too(jobs, redis_client):
+def test_the_next_task_of_a_slot_is_noted_too(jobs, redis_client):
     first = jobs.begin("first")
     jobs.look()
     jobs.end()
@@ -158,8 +158,8 @@ def test_a_coroutine_is_noted_too(jobs, rig, redis_client):
     handler = Handler(name="n", queue="default", call=call, is_async=True, keeps_result=True)
     rig.loop.put(WorkItem(delivery, rig.dispatcher.path(handler)))
     wait_until(lambda: jobs.begun)
-    (lane,) = (each for each in rig.loop.lanes if each.running())
-    rig.shared_state.run(lane.number, 0, 0, delivery.entry, time.monotonic() - 2)
+    (slot,) = (each for each in rig.loop.slots if each.running())
+    rig.shared_state.run(slot.number, 0, 0, delivery.entry, time.monotonic() - 2)
     redis_client.set(rig.config.keys.result("m"), "{}")
     jobs.look()
     assert len(lines(redis_client, rig.config.keys.result("m"))) == 1

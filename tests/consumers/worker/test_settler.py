@@ -7,9 +7,9 @@ import pytest
 
 from mq_django.conf import get_config
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.worker.consumer import Consumer, lanes
-from mq_django.consumers.worker.lanes import Grace
+from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.settler import FULL, Settler, SettleService
+from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import ACK, Ack, Bury, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
 from mq_django.signals import delivery_stale
@@ -183,7 +183,7 @@ def test_what_others_took_is_counted_when_no_batch_follows(settler, transport, s
 
 
 def test_a_consumer_counts_at_its_end_what_others_took(store, redis_client):
-    shared_state = SharedState.create(lanes(1))
+    shared_state = SharedState.create(slots(1))
     consumer = Consumer("me", [get_config().queue("default")], threads=1, shared_state=shared_state)
     consumer._settlers[0]._stale = 1
     consumer.start()

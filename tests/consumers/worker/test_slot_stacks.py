@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from mq_django import registry
 from mq_django.consumers.worker.executor import WorkItem
-from mq_django.consumers.worker.stacks import LaneStacks, short_path
+from mq_django.consumers.worker.stacks import SlotStacks, short_path
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.stacks import MAX_FRAMES, Frame
 from mq_django.middleware import around_handling
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.versions
 
 _entries = itertools.count(1)
 
-HERE = "tests/consumers/worker/test_lane_stacks.py"
+HERE = "tests/consumers/worker/test_slot_stacks.py"
 #: The innermost call of Event.wait().
 WAIT = "Condition.wait"
 
@@ -54,10 +54,10 @@ def take(rig, count=1, *, total=1, last="", kinds=()):
 
     Threads go on while their stacks are taken one after another: a first stack may be of the time before the handler.
     """
-    lanes = LaneStacks(rig.threads, rig.loop, rig.shared_state)
+    slots = SlotStacks(rig.threads, rig.loop, rig.shared_state)
 
     def ready():
-        found = lanes.take()
+        found = slots.take()
         there = [one for one in found if one.frames and one.frames[-1].function.endswith(last)]
         shown = sum(bool(one.frames) for one in found)
         is_whole = not kinds or [one.kind for one in found] == kinds
@@ -71,7 +71,7 @@ def functions(stack):
 
 
 def test_nothing_runs(rig):
-    assert LaneStacks(rig.threads, rig.loop, rig.shared_state).take() == []
+    assert SlotStacks(rig.threads, rig.loop, rig.shared_state).take() == []
 
 
 def test_a_thread_shows_its_handler_and_what_it_calls_and_nothing_around_it(rig, go):
@@ -219,7 +219,7 @@ def test_what_a_coroutine_runs_in_another_thread_is_shown(rig, go):
 
 
 def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
-    lanes, errors = LaneStacks(rig.threads, rig.loop, rig.shared_state), []
+    slots, errors = SlotStacks(rig.threads, rig.loop, rig.shared_state), []
 
     async def brief(message):
         await asyncio.sleep(0)
@@ -235,7 +235,7 @@ def test_many_at_once_are_taken_while_they_start_and_end(rig, go):
     feeder = threading.Thread(target=feed)
     feeder.start()
     for _ in range(300):
-        for one in lanes.take():
+        for one in slots.take():
             errors += [frame for frame in one.frames if "consumers/worker/executor" in frame.file]
     go.set()
     feeder.join(60)
