@@ -1,8 +1,8 @@
 from mq_django.core.handler_options import exactly_once as exactly_once
 from mq_django.core.messages import CancelResult as CancelResult
 from mq_django.core.messages import Lookup as Lookup
+from mq_django.core.messages import LookupState as LookupState
 from mq_django.core.messages import Message as Message
-from mq_django.core.messages import Place as Place
 from mq_django.core.outcomes import Ack as Ack
 from mq_django.core.outcomes import Bury as Bury
 from mq_django.core.outcomes import Retry as Retry

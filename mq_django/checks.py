@@ -135,14 +135,16 @@ def check_declared(**_: Any) -> list[CheckMessage]:
     config, problems = read(getattr(settings, "MQ_DJANGO", {}))
     if problems:
         return []
-    places: dict[str, list[str]] = {}
+    where_by_error: dict[str, list[str]] = {}
     for where, check_it in declared():
         try:
             check_it()
         except Exception as error:  # noqa: BLE001 - of the task API of whoever has declared it
-            places.setdefault(text_of(error).rstrip("."), []).append(where)
+            where_by_error.setdefault(text_of(error).rstrip("."), []).append(where)
     hint = "Add the queue to MQ_DJANGO['QUEUES'], or name another one in the declaration."
-    unfit = [Error(f"{_first(where)}: {text}.", hint=hint, id="mq_django.E015") for text, where in places.items()]
+    unfit = [
+        Error(f"{_first(where)}: {text}.", hint=hint, id="mq_django.E015") for text, where in where_by_error.items()
+    ]
     late = [problem_of(entry, config.queues) for entry in schedules().values() if entry.queue in config.queues]
     return [*unfit, *(Error(each.message, hint=each.hint, id="mq_django.E015") for each in late if each is not None)]
 

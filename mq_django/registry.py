@@ -184,8 +184,8 @@ def _execution_of(entry: Handler) -> object:
 
 
 def _described(entry: Handler) -> str:
-    place = "a task" if entry.queue is None else f"of queue {entry.queue!r}"
-    return f"{entry.where} (line {getattr(_code_of(entry), 'co_firstlineno', '?')}, {place})"
+    origin = "a task" if entry.queue is None else f"of queue {entry.queue!r}"
+    return f"{entry.where} (line {getattr(_code_of(entry), 'co_firstlineno', '?')}, {origin})"
 
 
 def schedule(entry: Scheduled) -> None:

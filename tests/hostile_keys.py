@@ -17,7 +17,7 @@ NESTED = '{"type":"ok","data":' + "[" * 1015 + "]" * 1015 + "}"
 #: The last second that has a date; east of Greenwich it has none.
 LAST = 253402300799000
 
-Place = Callable[[redis.Redis, Any], object]
+LookupState = Callable[[redis.Redis, Any], object]
 
 
 def _counters(keys: QueueKeys | TopicKeys) -> list[str]:
@@ -61,7 +61,7 @@ def _handled(**fields: str) -> str:
 
 
 #: What is done to any queue on streams, and to groups of topics.
-OF_STREAMS: dict[str, Place] = {
+OF_STREAMS: dict[str, LookupState] = {
     "a history of nonsense": lambda client, keys: _keep(client, keys, b"\xff"),
     "a history that is not of ours": lambda client, keys: _keep(client, keys, "[" * 1000),
     "a long history": lambda client, keys: _keep(client, keys, _handled(data='"' + "x" * 100_000 + '"')),
@@ -166,7 +166,7 @@ OF_STREAMS: dict[str, Place] = {
 }
 
 #: Adds the entry of the last day, after which nothing can be added to the stream.
-LAST_ENTRIES: dict[str, Place] = {
+LAST_ENTRIES: dict[str, LookupState] = {
     "the last ready entry": lambda client, keys: client.xadd(keys.ready, {"type": "n", "data": "1"}, id=f"{LAST}-1"),
     "the last urgent entry": lambda client, keys: client.xadd(
         keys.urgent, {"type": "n", "data": "1"}, id=f"{2**64 - 2}-1"
@@ -177,7 +177,7 @@ LAST_ENTRIES: dict[str, Place] = {
 }
 
 #: What is done to a queue in RSMQ's format.
-OF_RSMQ: dict[str, Place] = {
+OF_RSMQ: dict[str, LookupState] = {
     name: place
     for name, place in OF_STREAMS.items()
     if name in ("beat", "seen", "counters", "control", "groups of dead letters")

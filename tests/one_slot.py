@@ -11,7 +11,7 @@ _together = ContextVar("tests_trips_together", default=False)
 
 
 @lru_cache(10_000)
-def place_of(key):
+def slot_of(key):
     """Return what shares a slot with a key.
 
     RSMQ puts no braces around names: on a cluster its namespace has them, so that all its keys are in one slot.
@@ -20,9 +20,9 @@ def place_of(key):
     return hash_slot(key) if "{" in text else text.partition(":")[0]
 
 
-def places_of(commands):
+def slots_of(commands):
     """Return the slots of a pipeline."""
-    return {place_of(key) for command in commands for key in keys_of(command)}
+    return {slot_of(key) for command in commands for key in keys_of(command)}
 
 
 def watch(monkeypatch):
@@ -30,7 +30,7 @@ def watch(monkeypatch):
     found, send, pipelines = [], Session.send, Transport.pipelines
 
     def look_at(commands):
-        if len(places_of(commands)) > 1:
+        if len(slots_of(commands)) > 1:
             found.append(commands)
         found.extend(command for command in commands if command[0] in ("EVAL", "EVALSHA") and not keys_of(command))
 

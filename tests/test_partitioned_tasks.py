@@ -81,13 +81,13 @@ def asked(client):
 @pytest.mark.single_server(why="on a cluster the nodes count on their own")
 def test_a_generated_id_asks_one_partition(redis_client):
     result = tasks.note.enqueue(1)
-    named, *others, last = [place.name for place in get_config().places_of(result.id)]
+    named, *others, last = [place.name for place in get_config().partitions_for_id(result.id)]
     assert (named, last, len(others)) == (f"default.{number_in(result.id)}", "emails", PARTITIONS - 1)
     before = asked(redis_client)
     get_result(result.id)
     assert asked(redis_client) - before == 2
-    assert len(get_config().places_of("order.3")) == PARTITIONS + 1
-    assert [place.name for place in get_config().places_of("order.3", {"emails"})] == ["emails"]
+    assert len(get_config().partitions_for_id("order.3")) == PARTITIONS + 1
+    assert [place.name for place in get_config().partitions_for_id("order.3", {"emails"})] == ["emails"]
 
 
 def test_a_result_that_does_not_exist_is_refused():
@@ -118,7 +118,9 @@ def test_a_result_is_awaited_in_the_partition_to_which_it_was_moved():
     copy_results((source, transport), (target, transport), [result.id])
     get_client("produce", key=source.keys.ready).delete(source.keys.result(result.id))
     transports = open_transports("produce", [""] * PARTITIONS)
-    assert part_with(transports, get_config().queue("default").places_of(result.id), result.id).name == "default.3"
+    assert (
+        part_with(transports, get_config().queue("default").partitions_for_id(result.id), result.id).name == "default.3"
+    )
     assert find_result(transports[:1], [target], result.id).queue == "default"
     with pytest.raises(WaitTimeout):
         wait(result.id, timeout=0.1)

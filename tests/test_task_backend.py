@@ -24,7 +24,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import CANCEL, Cancel

@@ -84,7 +84,7 @@ def carts_with_reminders() -> set[int]:
     return {view.data["args"][0] for view in found if view.name == NAME and view.has_data}
 
 
-def lost_reminders(reminding: Set[int], places: Mapping[str, watch.Place]) -> list[str]:
+def lost_reminders(reminding: Set[int], places: Mapping[str, watch.LookupState]) -> list[str]:
     """Return the carts that should get a reminder and will not.
 
     A reminder has no line in the ledger, because each change of its cart replaces it. What must be true is

@@ -14,7 +14,7 @@ from mq_django.inspector.outbox_views import outboxes
 from mq_django.transport.connections import get_client
 
 #: Where a message is that is not handled yet: in the outbox, or in Redis.
-Place = MessageState | Literal["in the outbox"]
+LookupState = MessageState | Literal["in the outbox"]
 
 #: Messages of a page.
 PAGE = 500
@@ -43,10 +43,10 @@ def in_outbox() -> int:
     return sum(view.waiting for view in outboxes())
 
 
-def places(names: Iterable[str] = ()) -> dict[str, Place]:
+def places(names: Iterable[str] = ()) -> dict[str, LookupState]:
     """Return where each message of some queues is, or of all, by its id."""
     chosen = list(names) or list(queues)
-    found: dict[str, Place] = {row.message_id: "in the outbox" for queue in chosen for row in rows(queue)}
+    found: dict[str, LookupState] = {row.message_id: "in the outbox" for queue in chosen for row in rows(queue)}
     # Last: the row of a message that is in Redis may be there for a moment longer.
     for queue in chosen:
         found |= {message_id: place for place, ids in inspector.ids(queue) for message_id in ids}

@@ -17,7 +17,7 @@ from mq_django.admin.ui import filter_form, job_pages, text
 from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
 from mq_django.admin.ui.job_pages import AT_ONCE, place_of, work_at_once
 from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape

@@ -118,7 +118,7 @@ def _line_url(page: Page, name: str, found: KeyUse) -> str:
     if config.parts and not found.key:
         # Each partition has a line of messages without a key.
         return page.queue_url(name)
-    return page.url("line", config.place_of(key=found.key).name, str(found.hash))
+    return page.url("line", config.partition_for(key=found.key).name, str(found.hash))
 
 
 def _of(used: int, most: int) -> str:

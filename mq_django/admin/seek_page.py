@@ -37,30 +37,30 @@ def seek(page: Page, name: str) -> HttpResponse:
     if page.request.method != "POST":
         return _form(page, name, page.request.GET.dict())
     asked = {field: page.request.POST.get(field, "").strip()[:100] for field in (TO, MOMENT, OFFSET)}
-    place = _place(asked)
+    position = _position(asked)
     try:
-        preview = None if place is None else topics.preview(topic, group, place)
-        if place is None or preview is None:
+        preview = None if position is None else topics.preview(topic, group, position)
+        if position is None or preview is None:
             return _form(page, name, asked, error=_("Enter a position: a date and time, or the offset of a message."))
         if CONFIRMED not in page.request.POST:
-            return _confirm_seek(page, name, asked, place, preview)
+            return _confirm_seek(page, name, asked, position, preview)
         repeats = page.request.POST.get(REPEAT) == "yes" and bool(databases_of(name))
-        topics.seek(topic, group, place, repeat=repeats)
+        topics.seek(topic, group, position, repeat=repeats)
     except InvalidOffset:
         return _form(page, name, asked, error=_("An offset is two numbers with a dash, such as 1700000000000-0."))
     except UnknownGroup:
         page.say(messages.WARNING, _("The group is not subscribed, so it cannot be moved."))
         return HttpResponseRedirect(page.queue_url(name))
     done = _("The group was moved to %(place)s. %(what)s")
-    page.say(messages.SUCCESS, done % {"place": said(place), "what": _will(preview)})
+    page.say(messages.SUCCESS, done % {"place": said(position), "what": _will(preview)})
     more = "at least " if preview.more else ""
     counts = f"{more}{preview.replayed} messages again, {more}{preview.skipped} skipped"
     again = ", whose effects happen again" if repeats else ""
-    page.log(name, f"Moved the group to {place}, after {preview.after}: {counts}{again}")
+    page.log(name, f"Moved the group to {position}, after {preview.after}: {counts}{again}")
     return HttpResponseRedirect(page.queue_url(name))
 
 
-def _place(asked: dict[str, str]) -> Offset | None:
+def _position(asked: dict[str, str]) -> Offset | None:
     to = asked.get(TO)
     if to in (BEGINNING, END):
         return to
@@ -71,11 +71,11 @@ def _place(asked: dict[str, str]) -> Offset | None:
     return None
 
 
-def said(place: Offset) -> str:
+def said(position: Offset) -> str:
     """Return a position as text."""
-    if isinstance(place, datetime):
-        return place.astimezone(current_time_zone()).isoformat(sep=" ", timespec="seconds")
-    return {BEGINNING: _("the beginning"), END: _("the end")}.get(place, escape(place))
+    if isinstance(position, datetime):
+        return position.astimezone(current_time_zone()).isoformat(sep=" ", timespec="seconds")
+    return {BEGINNING: _("the beginning"), END: _("the end")}.get(position, escape(position))
 
 
 def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> HttpResponse:
@@ -87,7 +87,7 @@ def _form(page: Page, name: str, asked: dict[str, str], *, error: str = "") -> H
         _("Move the group"),
         queue=name,
         tabs=tabs(page, name, "queue"),
-        place=topic_pages.facts(view, found),
+        position=topic_pages.facts(view, found),
         subscribed=found.subscribed,
         asked={TO: MOMENT, **asked},
         error=error,
@@ -117,7 +117,7 @@ def _at_least(count: int, preview: SeekPreview) -> str:
     return _("at least %(count)s") % {"count": text.number(count)} if preview.more else text.number(count)
 
 
-def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Offset, preview: SeekPreview) -> HttpResponse:
+def _confirm_seek(page: Page, name: str, asked: dict[str, str], position: Offset, preview: SeekPreview) -> HttpResponse:
     sentences = [_will(preview)]
     if preview.pending:
         sentences.append(
@@ -135,11 +135,11 @@ def _confirm_seek(page: Page, name: str, asked: dict[str, str], place: Offset, p
         sentences.append(words % {"count": text.number(preview.given_up)})
     sentences.append(_("The group's retries and dead letters and other groups are not affected."))
     topic = name.partition(GROUP_SEPARATOR)[0]
-    heads = [] if place == END else message_lists.in_log(topic, since=place, limit=1).rows
+    heads = [] if position == END else message_lists.in_log(topic, since=position, limit=1).rows
     return confirm(
         page,
         name,
-        _("Move the group to %(place)s?") % {"place": said(place)},
+        _("Move the group to %(place)s?") % {"place": said(position)},
         tab="queue",
         sentence=" ".join(sentences),
         button=_("Yes, move it"),

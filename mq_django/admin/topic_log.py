@@ -45,8 +45,8 @@ def log(page: Page, topic: str) -> HttpResponse:
         found = message_lists.in_log(
             topic,
             criteria,
-            since=_place(asked.get("first", ""), asked.get("from", ""), BEGINNING),
-            until=_place(asked.get("last", ""), asked.get("to", ""), END),
+            since=_position(asked.get("first", ""), asked.get("from", ""), BEGINNING),
+            until=_position(asked.get("last", ""), asked.get("to", ""), END),
             newest_first=asked.get("order") != OLDEST_FIRST,
             after=page.request.GET.get("after", ""),
             limit=PER_PAGE,
@@ -75,7 +75,7 @@ def log(page: Page, topic: str) -> HttpResponse:
     )
 
 
-def _place(offset: str, moment: str, otherwise: Offset) -> Offset:
+def _position(offset: str, moment: str, otherwise: Offset) -> Offset:
     return offset or (filter_form.moment(moment) if moment else otherwise)
 
 

@@ -56,7 +56,7 @@ class Running(NamedTuple):
     since: float
     #: When its handler must have ended; infinity without a timeout.
     deadline: float
-    #: The number of the slot: threads come before the places of coroutines.
+    #: The number of the slot: threads come before the those of coroutines.
     slot: int = 0
 
 
@@ -70,19 +70,19 @@ HANDLED, FAILED, RETURNED = 1, 2, 3
 
 
 class ResultRing:
-    """The latest results, in places that are used in turn.
+    """The latest results, in slots that are used in turn.
 
     Args:
         memory: that of the shared state.
-        at: where the places begin.
+        at: where these slots begin.
         size: how many there are.
     """
 
     def __init__(self, memory: mmap.mmap, at: int, size: int) -> None:
         self._memory = memory
-        self._places = range(at, at + size * RESULT.size, RESULT.size)
-        #: Where the next results are. Threads share it: each place is taken by one.
-        self._next = itertools.cycle(self._places)
+        self._offsets = range(at, at + size * RESULT.size, RESULT.size)
+        #: Where the next results are. Threads share it: each slot is taken by one.
+        self._next = itertools.cycle(self._offsets)
 
     def add(self, state: int, queue: int, stream: int, entry: bytes) -> None:
         """Note that a delivery was HANDLED, FAILED or RETURNED."""
@@ -93,21 +93,21 @@ class ResultRing:
     def add_all(self, results: bytes) -> None:
         """Note several results, which are packed already."""
         size = RESULT.size
-        places = list(itertools.islice(self._next, len(results) // size))
+        offsets = list(itertools.islice(self._next, len(results) // size))
         start = 0
-        while start < len(places):
-            # Other threads may take places in between, and the last place is followed by the first.
-            end, first = len(places), places[start]
-            if places[-1] - first != (end - start - 1) * size:
-                end = next((n for n in range(start + 1, end) if places[n] != first + (n - start) * size), end)
+        while start < len(offsets):
+            # Other threads may take slots in between, and the last slot is followed by the first.
+            end, first = len(offsets), offsets[start]
+            if offsets[-1] - first != (end - start - 1) * size:
+                end = next((n for n in range(start + 1, end) if offsets[n] != first + (n - start) * size), end)
             self._memory[first : first + (end - start) * size] = results[start * size : end * size]
             start = end
 
     def read(self) -> dict[Receipt, int]:
         """Return how the latest deliveries ended."""
         found = {}
-        for place in self._places:
-            state, stream, queue, entry = RESULT.unpack_from(self._memory, place)
+        for offset in self._offsets:
+            state, stream, queue, entry = RESULT.unpack_from(self._memory, offset)
             if state:
                 found[Receipt(queue, stream, entry.rstrip(b"\0"))] = state
         return found

@@ -60,7 +60,7 @@ Item = TypeVar("Item")
 Failure = TypeVar("Failure")
 
 
-class HalvingPlan(Generic[Item, Failure]):
+class BatchBisection(Generic[Item, Failure]):
     """Decides what to call next, by how the calls before have ended.
 
     Args:

@@ -20,7 +20,7 @@ _counter = itertools.count()
 def token() -> str:
     """Return 64 random bits as 13 lower-case letters and digits."""
     bits = secrets.randbits(64)
-    return "".join(_ALPHABET[bits // 36**place % 36] for place in range(13))
+    return "".join(_ALPHABET[bits // 36**digit % 36] for digit in range(13))
 
 
 def new_id() -> str:

@@ -53,7 +53,7 @@ class PartitionKeys(ABC):
 
     @property
     def outbox(self) -> str:
-        """HASH: outbox of a database -> its latest claim for this place, and how much of it is published."""
+        """HASH: outbox of a database -> its latest claim for this destination, and how much of it is published."""
         return self._key("outbox")
 
     @abstractmethod

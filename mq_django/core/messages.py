@@ -86,7 +86,7 @@ class CancelResult(StrEnum):
         return self in (CancelResult.CANCELLED, CancelResult.RESCHEDULED)
 
 
-class Place(StrEnum):
+class LookupState(StrEnum):
     """Where a message waits, if it waits."""
 
     DELAYED = "delayed"
@@ -110,7 +110,7 @@ class Lookup(NamedTuple):
     """The result of looking up one message. It is true when the message waits."""
 
     #: Where it waits, or why it does not.
-    place: Place
+    state: LookupState
     #: None when it does not wait, or is not valid.
     message: Message | None = None
     #: For delayed messages: when it is due, in milliseconds since 1970 by Redis's clock.
@@ -119,4 +119,4 @@ class Lookup(NamedTuple):
     expired_ms: int | None = None
 
     def __bool__(self) -> bool:
-        return self.place not in (Place.REPLACED, Place.EXPIRED, Place.NOT_WAITING)
+        return self.state not in (LookupState.REPLACED, LookupState.EXPIRED, LookupState.NOT_WAITING)

@@ -15,7 +15,9 @@ BEGINNING, END = "beginning", "end"
 
 _ENTRY = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
 _LAST = 2**64 - 1
-_REFUSED = 'A place in a log is "beginning", "end", a datetime, or the id of an entry such as 1700000000000-0, not {}'
+_REFUSED = (
+    'A position in a log is "beginning", "end", a datetime, or the id of an entry such as 1700000000000-0, not {}'
+)
 
 
 def milliseconds(moment: datetime) -> int:
@@ -36,40 +38,40 @@ def parse(offset: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _entry(place: object) -> tuple[int, int]:
+def _entry(position: object) -> tuple[int, int]:
     """Return the two numbers of an entry id that a user gave: a number alone is rather a mistyped time or count."""
-    if not isinstance(place, str) or "-" not in place:
-        raise InvalidOffset(_REFUSED.format(repr_of(place)))
+    if not isinstance(position, str) or "-" not in position:
+        raise InvalidOffset(_REFUSED.format(repr_of(position)))
     # Lists name the entries of a topic with partitions with the number of the partition.
-    return parse(place if number_in(place) is None else place.partition(SEPARATOR)[0])
+    return parse(position if number_in(position) is None else position.partition(SEPARATOR)[0])
 
 
-def before(place: Offset) -> str:
-    """Return the id after which a group reads, so that the message at `place` is next: 0, $, or an entry id.
+def before(position: Offset) -> str:
+    """Return the id after which a group reads, so that the message at `position` is next: 0, $, or an entry id.
 
     Raises:
         InvalidOffset: it is not a position in a log.
     """
-    if place == BEGINNING:
+    if position == BEGINNING:
         return "0"
-    if place == END:
+    if position == END:
         return "$"
-    first, second = (max(0, milliseconds(place)), 0) if isinstance(place, datetime) else _entry(place)
+    first, second = (max(0, milliseconds(position)), 0) if isinstance(position, datetime) else _entry(position)
     if second:
         return f"{first}-{second - 1}"
     return f"{first - 1}-{_LAST}" if first else "0"
 
 
-def first(place: Offset) -> str:
-    """Return the start of a range for XRANGE that begins with the message at `place`."""
-    after = before(place)
+def first(position: Offset) -> str:
+    """Return the start of a range for XRANGE that begins with the message at `position`."""
+    after = before(position)
     return {"0": "-", "$": "+"}.get(after, f"({after}")
 
 
-def last(place: Offset) -> str:
-    """Return the end of a range for XRANGE that ends with the message at `place`."""
-    if place in (BEGINNING, END):
-        return "-" if place == BEGINNING else "+"
-    if isinstance(place, datetime):
-        return f"{max(0, milliseconds(place))}-{_LAST}"
-    return "{}-{}".format(*_entry(place))
+def last(position: Offset) -> str:
+    """Return the end of a range for XRANGE that ends with the message at `position`."""
+    if position in (BEGINNING, END):
+        return "-" if position == BEGINNING else "+"
+    if isinstance(position, datetime):
+        return f"{max(0, milliseconds(position))}-{_LAST}"
+    return "{}-{}".format(*_entry(position))

@@ -215,7 +215,7 @@ class Config:
         """Return the queues that have messages and consumers: in the place of a queue with partitions, these."""
         return [part for queue in self.queues.values() for part in queue.each_part]
 
-    def places_of(self, message_id: str, names: Collection[str] = ()) -> list[QueueConfig]:
+    def partitions_for_id(self, message_id: str, names: Collection[str] = ()) -> list[QueueConfig]:
         """Return where a message may be whose queue is not known: all queues, and some of their partitions.
 
         Args:
@@ -226,7 +226,7 @@ class Config:
         if not is_text(message_id):
             return []
         queues = [queue for name, queue in self.queues.items() if not names or name in names]
-        return [place for queue in queues for place in queue.places_of(message_id)]
+        return [partition for queue in queues for partition in queue.partitions_for_id(message_id)]
 
     def digests_of(self, queue: QueueConfig) -> dict[str, str]:
         """Return digests of the options of a queue, and for a group also of its topic: see option_digests()."""

@@ -209,7 +209,7 @@ def uses_outbox(destination: DeliveryOptions, wish: bool | None) -> bool:
     usual = bool(destination.outbox)
     if wish is None or wish == usual:
         return usual
-    if wish and (text := destination.lacking("outbox")) is not None:
+    if wish and (text := destination.why_unsupported("outbox")) is not None:
         raise NotSupported(text.format(config=destination))
     if getattr(destination, "ordered", False):
         raise InvalidMessage(_ORDERED.format(destination.public_name, wish, usual))
@@ -218,7 +218,7 @@ def uses_outbox(destination: DeliveryOptions, wish: bool | None) -> bool:
 
 def check_supported(destination: DeliveryOptions, option: str, value: object = None) -> None:
     """Raise NotSupported if a destination lacks an option of a publish."""
-    if (text := destination.lacking(option)) is not None:
+    if (text := destination.why_unsupported(option)) is not None:
         raise NotSupported(text.format(config=destination, value=value))
 
 
@@ -362,9 +362,9 @@ def publication(
     key = None if key is None else check_text("key", key)
     unique = None if unique is None else check_text("unique", unique)
     message_id = None if message_id is None else check_id(message_id, destination)
-    place = destination.place_of(key=key, unique=unique, message_id=message_id)
+    target = destination.partition_for(key=key, unique=unique, message_id=message_id)
     options = _options(
-        place,
+        target,
         delay,
         deliver_at,
         unique,
@@ -374,7 +374,7 @@ def publication(
         keeps_result=runs_task and destination.keeps_results,
     )
     message = Message(
-        id=place.new_id() if message_id is None else message_id,
+        id=target.new_id() if message_id is None else message_id,
         name=check_name(name),
         data=data,
         queue=destination.name,
@@ -442,7 +442,7 @@ def publications(
     ]
     if message_ids is not None:
         made = _with_ids(made, [check_id(each, destination) for each in check_iterable("message_ids", message_ids)])
-    made = _placed(made, destination, has_ids=message_ids is not None)
+    made = _assigned(made, destination, has_ids=message_ids is not None)
     if headers:
         for message, text, _ in made:
             check_whole(message, text)
@@ -474,19 +474,19 @@ def _with_ids(made: Sequence[Publication], message_ids: Sequence[str]) -> list[P
 TOGETHER = 250
 
 
-def _placed(made: list[Publication], destination: DeliveryOptions, *, has_ids: bool) -> list[Publication]:
+def _assigned(made: list[Publication], destination: DeliveryOptions, *, has_ids: bool) -> list[Publication]:
     """Return publications with the partitions that they are for, and with ids that name these."""
-    place = destination.place_of(key=made[0].message.key if made else None)
-    if place is destination:
+    target = destination.partition_for(key=made[0].message.key if made else None)
+    if target is destination:
         return made
     found = []
     for number, (message, text, options) in enumerate(made):
         if has_ids and message.key is None:
-            place = destination.place_of(key=None, message_id=message.id)
+            target = destination.partition_for(key=None, message_id=message.id)
         elif message.key is None and number and number % TOGETHER == 0:
-            place = destination.place_of(key=None)
-        placed = message if has_ids else message._replace(id=place.new_id())
-        found.append(Publication(placed, text, options._replace(destination=place)))
+            target = destination.partition_for(key=None)
+        placed = message if has_ids else message._replace(id=target.new_id())
+        found.append(Publication(placed, text, options._replace(destination=target)))
     return found
 
 
@@ -498,20 +498,20 @@ def resubmission(destination: DeliveryOptions, message: Message, data: Any) -> P
     Raises:
         InvalidMessage: the data cannot be sent.
     """
-    place = destination.place_of(key=message.key, unique=message.unique)
-    again = message._replace(id=place.new_id(), data=data, attempt=1, published_ms=None, expires_ms=None, claims=False)
-    made = Publication(again, data_text(data, destination), PublishOptions(place))
+    target = destination.partition_for(key=message.key, unique=message.unique)
+    again = message._replace(id=target.new_id(), data=data, attempt=1, published_ms=None, expires_ms=None, claims=False)
+    made = Publication(again, data_text(data, destination), PublishOptions(target))
     check_whole(again, made.data_text)
     return made
 
 
 def stored_publication(
-    place: DeliveryOptions, message: Mapping[str, Any], text: bytes, options: Mapping[str, Any]
+    target: DeliveryOptions, message: Mapping[str, Any], text: bytes, options: Mapping[str, Any]
 ) -> Publication:
     """Return a publication that was checked and stored before.
 
     Args:
-        place: where the message belongs.
+        target: where the message belongs.
         message: the fields of Message that it had, without the queue and the data.
         text: the JSON text of its data.
         options: the fields of PublishOptions that it had, without the destination.
@@ -520,8 +520,8 @@ def stored_publication(
         DecodeError: the data are not JSON.
         TypeError: there are no such fields.
     """
-    made = Message(queue=place.public_name, data=loads(text), **message)
-    return Publication(made, text, PublishOptions(place, **options))
+    made = Message(queue=target.public_name, data=loads(text), **message)
+    return Publication(made, text, PublishOptions(target, **options))
 
 
 def with_headers(publications: Sequence[Publication], headers: Mapping[str, str]) -> list[Publication]:

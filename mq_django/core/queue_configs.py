@@ -148,7 +148,7 @@ class DeliveryOptions:
     parts: tuple[Self, ...] = own_keys()
 
     #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
-    lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    unsupported: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: What has the number of partitions, and what to do about another one in Redis, as templates.
     counted_as: ClassVar[str] = "Queue {config.public_name!r}"
     other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
@@ -181,7 +181,7 @@ class DeliveryOptions:
         """Return a new id of a message. It names the partition, if this is one."""
         return ids.new_id() + self.id_end
 
-    def place_of(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> Self:
+    def partition_for(self, *, key: str | None, unique: str | None = None, message_id: str | None = None) -> Self:
         """Return where a new message belongs: this, or the one of its partitions.
 
         It is chosen by the key, else by the unique key, else by a given id, else in turn.
@@ -191,30 +191,30 @@ class DeliveryOptions:
         named = key or unique
         if named is None and message_id is not None:
             # A generated id may be given again. It is looked for where it says.
-            return self.places_of(message_id)[0]
+            return self.partitions_for_id(message_id)[0]
         return self.parts[in_turn(len(self.parts)) if named is None else partition_of(named, len(self.parts))]
 
-    def places_of(self, message_id: str) -> Sequence[Self]:
+    def partitions_for_id(self, message_id: str) -> Sequence[Self]:
         """Return the partitions in which a message may be, the likely one first: that which its id names.
 
         It may be in another one since the number of partitions was changed.
         """
-        likely, number = self.places_by(message_id), number_in_id(message_id)
+        likely, number = self.partitions_for_name(message_id), number_in_id(message_id)
         if number is None or number >= len(self.parts):
             return likely
         named = self.parts[number]
         return named, *(part for part in likely if part is not named)
 
-    def places_by(self, name: str) -> Sequence[Self]:
+    def partitions_for_name(self, name: str) -> Sequence[Self]:
         """Return the partitions in which the message with a unique key or a given id may be, the likely one first."""
         if not self.parts:
             return (self,)
         likely = partition_of(name, len(self.parts))
         return self.parts[likely], *self.parts[:likely], *self.parts[likely + 1 :]
 
-    def lacking(self, option: str) -> str | None:
+    def why_unsupported(self, option: str) -> str | None:
         """Return why an option of a publish is not supported, as a template of the error; None: it is."""
-        return self.lacks.get(option)
+        return self.unsupported.get(option)
 
     @property
     def keeps_rows(self) -> bool:
@@ -357,11 +357,11 @@ class QueueConfig(DeliveryOptions):
             fair=self.fair,
         )
 
-    def lacking(self, option: str) -> str | None:
+    def why_unsupported(self, option: str) -> str | None:
         """See DeliveryOptions.lacking()."""
         if option == "priority" and (self.ordered or self.fair is not None):
             return "Queue {config.name!r} has ORDERED or FAIR, which priorities would break"
-        return DeliveryOptions.lacking(self, option)
+        return DeliveryOptions.why_unsupported(self, option)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self._make_keys())
@@ -380,7 +380,7 @@ class QueueConfig(DeliveryOptions):
 
 
 def likely_first(configs: Sequence[QueueConfig]) -> tuple[list[int], list[int]]:
-    """Return the positions of the first partition of each queue, and of the others: see QueueConfig.places_of()."""
+    """Return the positions of each queue's first partition, and of the others: see QueueConfig.partitions_for_id()."""
     seen: set[str] = set()
     likely, others = list[int](), list[int]()
     for at, config in enumerate(configs):
@@ -438,7 +438,7 @@ class RsmqConfig(QueueConfig):
 
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "Queue {config.name!r} has RSMQ's format: only waiting messages can be cancelled"
-    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+    unsupported: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Queue {config.name!r} has RSMQ's format, which has no priorities",
             "unique": "Queue {config.name!r} has RSMQ's format, which has no unique keys",

@@ -125,7 +125,7 @@ def encode_text(text: str) -> bytes:
 def tail() -> str:
     """Return the random part of an id."""
     bits = secrets.randbits(132)
-    return "".join(_LETTERS[bits // 62**place % 62] for place in range(22))
+    return "".join(_LETTERS[bits // 62**digit % 62] for digit in range(22))
 
 
 #: Microseconds in the latest id.

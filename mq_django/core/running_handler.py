@@ -262,7 +262,7 @@ class HandlerCancelled(BaseException):
 
 
 class Interruptible(Protocol):
-    """A place in which a handler runs."""
+    """A thread or a coroutine in which a handler runs."""
 
     @property
     def cancelled(self) -> bool:
@@ -278,8 +278,8 @@ class Interruptible(Protocol):
         """Let nothing interrupt the handler from now on, not even its timeout."""
 
 
-#: The place in which the current code runs. Set once for each place, not for each message.
-place: ContextVar[Interruptible | None] = ContextVar("mq_django_place", default=None)
+#: The thread or coroutine in which the current code runs. Set once for each, not for each message.
+interruptible: ContextVar[Interruptible | None] = ContextVar("mq_django_interruptible", default=None)
 
 
 def is_cancelled() -> bool:
@@ -291,7 +291,7 @@ def is_cancelled() -> bool:
             if mq_django.is_cancelled():
                 return
     """
-    here = place.get()
+    here = interruptible.get()
     return here is not None and here.cancelled
 
 
@@ -310,7 +310,7 @@ def uninterrupted() -> Iterator[None]:
         HandlerCancelled: at the end of the block, when the handler was cancelled meanwhile. In a coroutine function it
             is asyncio.CancelledError.
     """
-    here = place.get()
+    here = interruptible.get()
     if here is None:
         yield
         return
@@ -326,7 +326,7 @@ def seal() -> None:
 
     What has interrupted it before is raised here.
     """
-    here = place.get()
+    here = interruptible.get()
     if here is not None:
         here.seal()
 

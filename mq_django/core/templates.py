@@ -9,7 +9,7 @@ from mq_django.core.texts import listing, repr_of
 from mq_django.errors import ConfigurationError, InvalidMessage
 
 #: Names of public attributes. Private ones give access to classes and from there to everything. No items, no calls.
-_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
 _JSON = (bool, int, float, str, list, dict)
 
 Arguments = Mapping[str, Any]
@@ -30,13 +30,13 @@ class Template:
             parsed = list(Formatter().parse(text))
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{repr_of(text, 200)} is not a template: {error}") from error
-        for before, place, form, conversion in parsed:
-            if form or conversion or (place is not None and not _PLACE.fullmatch(place)):
+        for before, field, form, conversion in parsed:
+            if form or conversion or (field is not None and not _FIELD.fullmatch(field)):
                 raise ConfigurationError(
                     f"{repr_of(text, 200)} is not a template: placeholders are names and attributes, such as "
                     "{instance.pk}"
                 )
-            self._parts.append((before, None if place is None else place.split(".")))
+            self._parts.append((before, None if field is None else field.split(".")))
 
     def fill(self, arguments: Arguments) -> str:
         """Return the text with every placeholder filled.

@@ -88,8 +88,8 @@ def class_name(kind: type) -> str:
 def path_of(kind: type) -> str:
     """Return the path of a class as tracebacks show it. A module that is no text is left out."""
     name, module = str.__str__(_QUALNAME(kind)), _MODULE(kind)
-    place = str.__str__(module) if issubclass(type(module), str) else "builtins"
-    return name if place == "builtins" else f"{place}.{name}"
+    module_name = str.__str__(module) if issubclass(type(module), str) else "builtins"
+    return name if module_name == "builtins" else f"{module_name}.{name}"
 
 
 def text_of(value: object) -> str:

@@ -14,7 +14,7 @@ from mq_django.core.queue_configs import DeliveryOptions, QueueConfig, own_keys
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError
 
-#: See DeliveryOptions. The entries of a log, and the places of groups in it, cannot be moved to other logs.
+#: See DeliveryOptions. The entries of a log, and the positions of groups in it, cannot be moved to other logs.
 _COUNTED_AS = "Topic {config.%s!r}"
 _OTHER_COUNT = "publish to a topic with another name, because the number of a topic does not change"
 
@@ -35,7 +35,7 @@ class GroupConfig(QueueConfig):
     other_count: ClassVar[str] = _OTHER_COUNT
     has_schedules: ClassVar[bool] = False
     keeps_running: ClassVar[str] = "{config.name!r} is a group of a topic: only waiting messages can be cancelled"
-    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+    unsupported: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Topic {config.topic!r} is read in one order, so there are no priorities",
             "outbox": "{config.name!r} is a group of a topic, and only whole topics have an outbox",
@@ -101,7 +101,7 @@ class TopicConfig(DeliveryOptions):
 
     counted_as: ClassVar[str] = _COUNTED_AS % "public_name"
     other_count: ClassVar[str] = _OTHER_COUNT
-    lacks: ClassVar[Mapping[str, str]] = MappingProxyType(
+    unsupported: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "priority": "Topic {config.name!r} is read in one order, so there are no priorities",
             "delay": "Topic {config.name!r} is read in one order, so there are no delays",

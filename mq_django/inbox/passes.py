@@ -98,17 +98,17 @@ def _note(queue: str, using: str, *, repeat: bool) -> None:
 # Move a group of a topic whose subscribers may have `@exactly_once`.
 
 
-def seek(log: Log | PartitionedLog, group: GroupConfig, place: Offset, *, repeat: bool) -> None:
+def seek(log: Log | PartitionedLog, group: GroupConfig, position: Offset, *, repeat: bool) -> None:
     """Move a group, and raise its pass before with `repeat`: see Group.seek().
 
     Raises:
         UnknownGroup: the group does not exist.
-        InvalidOffset: `place` is not a position in a log.
+        InvalidOffset: `position` is none in a log.
         ConfigurationError: `repeat` is not possible.
         DatabaseError: a database of the subscribers cannot be written. The group was not moved.
     """
-    before(place)
+    before(position)
     if databases_of(group.name) and all(found.name != group.group for found in log.groups()):
         raise UnknownGroup(f"Topic {group.topic!r} has no group {group.group!r}")
     note_return(group.name, repeat=repeat)
-    log.seek(group.group, place)
+    log.seek(group.group, position)

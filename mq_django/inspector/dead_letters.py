@@ -377,7 +377,7 @@ def resubmit_message(name: str, message_id: str, written: str) -> str | None:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    for part in get_config().queue(name).places_of(message_id):
+    for part in get_config().queue(name).partitions_for_id(message_id):
         entry = find(part.name, message_id)
         if entry is not None:
             return resubmit(part.name, entry, written)

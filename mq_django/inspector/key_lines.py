@@ -169,7 +169,7 @@ def key_line(queue: str, key: str | None) -> KeyLine:
     # An argument of a command line may have what UTF-8 cannot encode.
     text = "" if key is None else key.encode(errors="replace").decode()
     # Of a queue with partitions, each has a line of the messages without a key.
-    part = config.place_of(key=text) if text else one_queue(queue)
+    part = config.partition_for(key=text) if text else one_queue(queue)
     return line_of(part.name, line_hash(None if key is None else text), key=text)
 
 

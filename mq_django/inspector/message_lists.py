@@ -173,7 +173,7 @@ def find_handled(name: str, message_id: str) -> MessageView | None:
         UnknownQueue: the queue is not configured.
         StoreError: cannot reach Redis.
     """
-    for place in get_config().queue(name).places_of(message_id):
+    for place in get_config().queue(name).partitions_for_id(message_id):
         try:
             found = _history(place.name).find(message_id)
         except WrongKeyType:

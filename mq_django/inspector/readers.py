@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.core import clock
 from mq_django.core.filters import Filterable
-from mq_django.core.messages import Place
+from mq_django.core.messages import LookupState
 from mq_django.core.numbers import score_ms
 from mq_django.errors import StoreError, UnknownQueue
 from mq_django.inspector.message_views import MessageState, MessageView
@@ -82,7 +82,7 @@ DAY_MS = 86_400_000
 class Ended(NamedTuple):
     """What became of a message, and when, in ms since 1970."""
 
-    place: Literal[Place.EXPIRED, Place.REPLACED]
+    state: Literal[LookupState.EXPIRED, LookupState.REPLACED]
     ms: int
 
 
@@ -98,10 +98,10 @@ def ended(name: str, message_id: str) -> Ended | None:
     replies = open_transport("inspect", config.connection).pipeline([("ZSCORE", key, message_id) for key in keys])
     expired_ms, replaced_ms = (score_ms(reply_or_raise(reply)) for reply in replies)
     if expired_ms is not None:
-        return Ended(Place.EXPIRED, expired_ms)
+        return Ended(LookupState.EXPIRED, expired_ms)
     # As in lua/parts/replaced.lua: the ids are deleted later.
     if replaced_ms is not None and replaced_ms > clock.now_ms() - DAY_MS:
-        return Ended(Place.REPLACED, replaced_ms)
+        return Ended(LookupState.REPLACED, replaced_ms)
     return None
 
 

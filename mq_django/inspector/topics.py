@@ -175,25 +175,25 @@ def topic(name: str) -> TopicView:
     return view
 
 
-def preview(name: str, group: str, place: Offset) -> SeekPreview:
+def preview(name: str, group: str, position: Offset) -> SeekPreview:
     """Return how many messages would be delivered again or skipped if a group were moved.
 
     Raises:
         UnknownTopic, UnknownGroup: it does not exist.
-        InvalidOffset: `place` is invalid.
+        InvalidOffset: `position` is invalid.
         StoreError: cannot reach Redis.
     """
     config = get_config().topic(name)
-    return seek_preview(config, group, before(place), open_transport("inspect", config.connection))
+    return seek_preview(config, group, before(position), open_transport("inspect", config.connection))
 
 
-def seek(name: str, group: str, place: Offset, *, repeat: bool = False) -> None:
+def seek(name: str, group: str, position: Offset, *, repeat: bool = False) -> None:
     """Move a group; consumers may be running. Raises the same errors as preview().
 
     With `repeat` the effects of subscribers with `@exactly_once` happen again; it raises ConfigurationError if there is
     none.
     """
-    move_group(_log(name), get_config().topic(name).group(group), place, repeat=repeat)
+    move_group(_log(name), get_config().topic(name).group(group), position, repeat=repeat)
 
 
 def unsubscribe(name: str, group: str) -> bool:

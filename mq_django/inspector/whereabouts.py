@@ -145,7 +145,7 @@ def _in_indexes(config: QueueConfig, message_id: str) -> Iterator[FoundMessageIn
         yield FoundMessageIn(queue=name, place=view.state, view=view)
     gone = ended(name, message_id)
     if gone is not None:
-        yield FoundMessageIn(queue=name, place=_ENDED[gone.place.value], view=gone)
+        yield FoundMessageIn(queue=name, place=_ENDED[gone.state.value], view=gone)
     if not is_handled and (task := _task(config, message_id)) is not None:
         yield FoundMessageIn(queue=name, place="result", view=task)
 

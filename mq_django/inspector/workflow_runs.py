@@ -506,13 +506,13 @@ def dead_letters_of(steps: Sequence[StepLine]) -> Mapping[int, str]:
     Raises:
         StoreError: Redis cannot be reached.
     """
-    by_place: dict[str, list[StepLine]] = defaultdict(list)
+    by_partition: dict[str, list[StepLine]] = defaultdict(list)
     for one in steps:
         if one.state == "failed" and one.message_id:
             with suppress(UnknownQueue):
-                for place in get_config().queue(one.queue).places_of(one.message_id):
-                    by_place[place.name].append(one)
-    configs, asked = [get_config().queue(place) for place in by_place], list(by_place.values())
+                for place in get_config().queue(one.queue).partitions_for_id(one.message_id):
+                    by_partition[place.name].append(one)
+    configs, asked = [get_config().queue(place) for place in by_partition], list(by_partition.values())
     transports = open_transports("inspect", [config.connection for config in configs])
     pipelines = [
         [("HMGET", config.keys.dead_ids, *[one.message_id for one in group])]

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from mq_django import inspect
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import NOTHING
 from mq_django.core.ids import token
 from mq_django.core.texts import escape

@@ -12,7 +12,7 @@ from mq_django.conf import get_config
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.jsontext import loads
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.messages import Place
+from mq_django.core.messages import LookupState
 from mq_django.core.redaction import redact_forms
 from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
@@ -50,8 +50,8 @@ SELECTING = ("name", "key", "since", "until", "error", "group")
 
 #: What became of a message, as a sentence with the time.
 _ENDS = {
-    Place.EXPIRED: "It was discarded at {}, because it had expired.",
-    Place.REPLACED: "It was replaced at {} by another message with its unique key.",
+    LookupState.EXPIRED: "It was discarded at {}, because it had expired.",
+    LookupState.REPLACED: "It was replaced at {} by another message with its unique key.",
 }
 
 
@@ -183,10 +183,10 @@ def _found_in(queue: str, message_id: str) -> Whereabouts:
     """
     config, is_unique = get_config().queue(queue), message_id.startswith(UNIQUE_PREFIX)
     key = message_id.removeprefix(UNIQUE_PREFIX)
-    for part in config.places_by(key) if is_unique else config.places_of(message_id):
+    for part in config.partitions_for_name(key) if is_unique else config.partitions_for_id(message_id):
         found = find_message(part.name, message_id) or ended(part.name, message_id)
         if found is not None:
-            place: Any = found.place.value if isinstance(found, Ended) else found.state
+            place: Any = found.state.value if isinstance(found, Ended) else found.state
             one = FoundMessageIn(queue=part.name, place=place, view=found)
             return Whereabouts(found=[one], not_searched=[], errors={})
     if is_unique:
@@ -216,7 +216,7 @@ def _row(message_id: str, one: FoundMessageIn) -> dict[str, Any]:
                 **row,
                 "id": message_id,
                 "at": at,
-                "why": {"kind": one.place, "sentence": _ENDS[gone.place].format(at)},
+                "why": {"kind": one.place, "sentence": _ENDS[gone.state].format(at)},
             }
         case TaskEnding() as task:
             return {**row, "id": message_id, "name": task.name, "status": task.status, "at": moment_text(task.ms)}

@@ -52,7 +52,7 @@ def _group(group: GroupStats) -> dict[str, Any]:
 
 def log(options: Options, _: Terminal) -> VerbResult:
     """Show messages of a topic's log, with secrets replaced."""
-    since, until = place(options["since"]), place(options["until"])
+    since, until = position(options["since"]), position(options["until"])
     read = partial(
         message_lists.in_log,
         options["topic"],
@@ -67,7 +67,7 @@ def log(options: Options, _: Terminal) -> VerbResult:
 def seek(options: Options, _: Terminal) -> VerbResult:
     """Move a group of a topic to another position, while consumers run."""
     topic, group = _topic_and_group(options)
-    where = place(options["place"])
+    where = position(options["place"])
     preview, is_dry = inspected.preview(topic, group, where), options["dry_run"]
     if not is_dry:
         inspected.seek(topic, group, where, repeat=options["repeat"])
@@ -89,7 +89,7 @@ def unsubscribe(options: Options, _: Terminal) -> VerbResult:
 def replay(options: Options, _: Terminal) -> VerbResult:
     """Run a part of a log through a handler in this process, without moving the group."""
     topic, group = _topic_and_group(options)
-    since, until = place(options["since"]), place(options["until"])
+    since, until = position(options["since"]), position(options["until"])
     handler = None
     if options["handler"]:
         try:
@@ -105,7 +105,7 @@ def replay(options: Options, _: Terminal) -> VerbResult:
     return VerbResult(output, [*lines, *table(failed)])
 
 
-def place(text: str) -> Offset:
+def position(text: str) -> Offset:
     """Parse a position in a log: a date or a time, or else a word or an entry id."""
     if not _DATE.match(text):
         return text

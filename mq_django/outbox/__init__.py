@@ -7,10 +7,10 @@ publishes it:
                                       | cannot be published: set aside with its error, for an operator
 
 A relay is a service of each supervisor, or `manage.py mq outbox --relay`. `relay.DatabaseRelay` looks for rows, and
-`place_relay.PlaceRelay` publishes those of one queue or topic in the order in which they were claimed. Rows commit
-out of their order, so the last number that was published says nothing: each claim gets a number (`claims`), and Redis
-notes which rows of a claim are published (`stores/outbox_marks`). A relay that is killed therefore loses and doubles
-nothing.
+`partition_relay.PartitionRelay` publishes those of a queue or topic in the order in which they were claimed. Rows
+commit out of their order, so the last number that was published says nothing: each claim gets a number (`claims`), and
+Redis notes which rows of a claim are published (`stores/outbox_marks`). A relay that is killed therefore loses and
+doubles nothing.
 
 With KEEP_UNTIL "handled" a row stays until its message has ended, so that messages survive the loss of Redis.
 

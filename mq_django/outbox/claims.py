@@ -19,7 +19,7 @@ from mq_django.core.options import MAX_PARTITIONS
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.texts import summary_of
 from mq_django.models import OutboxIdentity, OutboxMessage, OutboxState
-from mq_django.outbox.rows import place_for, sizes_fit
+from mq_django.outbox.rows import partition_for_row, sizes_fit
 from mq_django.stores.outbox_marks import ClaimName, Mark
 
 # The statements between the look for rows and their publish, written out.
@@ -138,7 +138,7 @@ class ClaimStatements:
         return self._change(_TAKE, [state.number + 1, token, *state]) > 0
 
     def candidates(self, destination: str, part: int, parts: int, most: int, *, is_ordered: bool) -> list[Candidate]:
-        """Return the next unclaimed rows of a place, in their order.
+        """Return the next unclaimed rows of a partition, in their order.
 
         Args:
             destination: the name of the queue or topic.
@@ -148,11 +148,11 @@ class ClaimStatements:
             is_ordered: rows with the key of one that was set aside are left out.
         """
         others = [destination, parts] * 3
-        place: list[Any] = [destination, parts, part]
+        partition: list[Any] = [destination, parts, part]
         if is_ordered:
-            place.append(destination)
+            partition.append(destination)
         statement = self._in_order if is_ordered else self._candidates
-        return [Candidate(*row) for row in self._select(statement, [*others, *place, most])]
+        return [Candidate(*row) for row in self._select(statement, [*others, *partition, most])]
 
     def unlocked(self, ids: Sequence[int]) -> list[OutboxMessage]:
         """Lock those of some unclaimed rows that no other transaction has locked, and return them in any order."""
@@ -164,8 +164,8 @@ class ClaimStatements:
 
     def claimed(self, state: OutboxState) -> list[OutboxMessage]:
         """Return the rows of the latest claim of a state, in their order."""
-        place = [state.number, state.destination, state.parts, state.part]
-        return self._messages(_CLAIMED.format(columns=self._columns), place)
+        partition = [state.number, state.destination, state.parts, state.part]
+        return self._messages(_CLAIMED.format(columns=self._columns), partition)
 
     def _messages(self, statement: str, values: Sequence[Any]) -> list[OutboxMessage]:
         return [OutboxMessage.from_db(self._alias, _FIELDS, row) for row in self._select(statement, values)]
@@ -273,12 +273,12 @@ class OutboxTables:
         """
         likely = self._states.exclude(token="", number__range=(0, LAST))
         found = likely.values_list("pk", "part", "parts", "number")
-        wrong = [pk for pk, *place, number in found if whole(number, LAST) is None or not is_place(*place)]
+        wrong = [pk for pk, *partition, number in found if whole(number, LAST) is None or not is_partition(*partition)]
         if wrong:
             # No relay counts as fast as the clock, so Redis knows no later claim.
             self._states.filter(pk__in=wrong).update(number=clock.now_ms(), token="")
-        place = {name: OuterRef(name) for name in ("destination", "part", "parts")}
-        claims = self._states.filter(**place, number=OuterRef("batch")).exclude(token="")
+        partition = {name: OuterRef(name) for name in ("destination", "part", "parts")}
+        claims = self._states.filter(**partition, number=OuterRef("batch")).exclude(token="")
         strays = self._messages.filter(_IN_CLAIM, ~Exists(claims))
         ids = list(strays.values_list("pk", flat=True)[:ROWS])
         if ids:
@@ -386,10 +386,10 @@ class OutboxTables:
             self._set_aside(claim, mark.refused)
             published = [row.pk for row in claim.rows if row.pk <= mark.done]
             self._end_rows(claim, published, keeps=destination.keeps_rows, dropped=dropped)
-            self._place(list(self._rows_of(claim)), destination)
+            self._assign(list(self._rows_of(claim)), destination)
         return True
 
-    def place_again(self, destination: DeliveryOptions) -> int:
+    def reassign(self, destination: DeliveryOptions) -> int:
         """Choose the partitions of unclaimed rows that are in none, or in one of another number of partitions.
 
         Returns the number of rows. One whose partition cannot be chosen is set aside.
@@ -399,7 +399,7 @@ class OutboxTables:
             rows = [row for found in self._misplaced(destination) for row in found.order_by("batch")[:ROWS]]
             free = self._unlocked([row.pk for row in rows])
             rows = [row for row in rows if row.pk in free]
-            self._place(rows, destination)
+            self._assign(rows, destination)
         return len(rows)
 
     def raise_number(self, claim: Claim, number: int) -> bool:
@@ -411,7 +411,7 @@ class OutboxTables:
         return True
 
     def stop(self, claim: Claim, problem: str) -> bool:
-        """Stop the place of a claim, and return whether it was not stopped before."""
+        """Stop the partition of a claim, and return whether it was not stopped before."""
         return bool(self._state_of(claim).filter(problem="").update(problem=problem, problem_ms=clock.now_ms()))
 
     def _next_rows(self, destination: DeliveryOptions, part: int, parts: int) -> dict[int, OutboxMessage | None]:
@@ -466,15 +466,15 @@ class OutboxTables:
         own = self._unclaimed(destination.name).filter(parts=parts)
         return [*self._others(destination.name, parts), own.filter(part__lt=first), own.filter(part__gt=last)]
 
-    def _place(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
-        by_place: dict[tuple[int, int], list[int]] = {}
+    def _assign(self, rows: Sequence[OutboxMessage], destination: DeliveryOptions) -> None:
+        by_partition: dict[tuple[int, int], list[int]] = {}
         for row in rows:
             try:
-                by_place.setdefault(place_for(row, destination), []).append(row.pk)
+                by_partition.setdefault(partition_for_row(row, destination), []).append(row.pk)
             except Exception as error:  # noqa: BLE001 - the columns may have anything
                 aside = self._messages.filter(pk=row.pk)
                 aside.update(batch=0, error=summary_of(error), failed_ms=clock.now_ms())
-        for (part, parts), ids in by_place.items():
+        for (part, parts), ids in by_partition.items():
             self._messages.filter(pk__in=ids).update(part=part, parts=parts, batch=None)
 
     def _set_aside(self, claim: Claim, refused: Mapping[int, str]) -> None:
@@ -510,7 +510,7 @@ class OutboxTables:
             self._states.get_or_create(destination=destination, part=-1, parts=LOCK)
 
     def _number_of(self, destination: str, part: int, parts: int) -> StateNumber:
-        """Return the state of a place by the latest look, if that has found it and this is the first claim since."""
+        """Return the state of a partition by the latest look, if it was found and this is the first claim since."""
         known = self._numbers.pop((destination, part, parts), None)
         if known is None:
             state, _ = self._states.get_or_create(destination=destination, part=part, parts=parts)
@@ -518,7 +518,7 @@ class OutboxTables:
         return known
 
     def _note(self, found: Found) -> str:
-        self._numbers = {(found.destination, *place): number for place, number in found.numbers.items()}
+        self._numbers = {(found.destination, *partition): number for partition, number in found.numbers.items()}
         return found.destination
 
     def _unclaimed(self, destination: str) -> QuerySet[OutboxMessage]:
@@ -532,7 +532,7 @@ class OutboxTables:
         return self._states.filter(pk=claim.state_id, number=claim.name.number, token=claim.name.token)
 
 
-def is_place(part: object, parts: object) -> bool:
+def is_partition(part: object, parts: object) -> bool:
     """Return whether there may be a partition of this number among so many, whoever has written them."""
     number = whole(parts, MAX_PARTITIONS)
     return whole(part, number - 1) is not None if number and number > 1 else (part, number) == (-1, 1)

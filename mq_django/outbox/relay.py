@@ -17,10 +17,10 @@ from mq_django.core.publication import Publication
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.errors import DecodeError, NotPermitted, WrongKeyType
 from mq_django.models import OutboxMessage, OutboxState
-from mq_django.outbox.claims import RETAINED, OutboxTables, is_place
+from mq_django.outbox.claims import RETAINED, OutboxTables, is_partition
 from mq_django.outbox.databases import aliases_with_rows
 from mq_django.outbox.insertion import database_of, table_needed
-from mq_django.outbox.place_relay import Announce, PlaceRelay, with_parts
+from mq_django.outbox.partition_relay import Announce, PartitionRelay, with_parts
 from mq_django.outbox.rows import publication_of, publication_unique
 from mq_django.stores.outbox_marks import EndedMessages
 from mq_django.transport.connections import open_transport
@@ -178,7 +178,7 @@ class DatabaseRelay:
         self._announce = announce
         self._take_over = take_over
         #: By destination, number of partitions, and partition.
-        self._places: dict[tuple[str, int, int], PlaceRelay] = {}
+        self._partitions: dict[tuple[str, int, int], PartitionRelay] = {}
         #: By queue.
         self._retained: dict[str, RetainedRows] = {}
         #: State -> its open claim of another process, and since when it is known, on the monotonic clock.
@@ -189,7 +189,7 @@ class DatabaseRelay:
         self._next_repair = 0.0
 
     def steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
-        """Yield what there is to do: the place, and a function that does it and returns whether there may be more.
+        """Yield what there is to do: the partition, and a function that does it and returns whether there may be more.
 
         Without rows it takes one query. The next queue or topic is looked for when all steps of one are done.
 
@@ -202,18 +202,18 @@ class DatabaseRelay:
         yield from self._retained_steps()
         open_states, first = self.tables.look()
         known_states = [state for state in open_states if state.destination in self._destinations]
-        states = [state for state in known_states if is_place(state.part, state.parts)]
+        states = [state for state in known_states if is_partition(state.part, state.parts)]
         for state in states:
-            place = self._place(state.destination, state.parts, state.part)
-            yield place.place, partial(self._continue, state, place)
-        open_places = {(state.destination, state.parts, state.part) for state in states}
-        for key, known in self._places.items():
-            if key not in open_places:
+            partition = self._partition(state.destination, state.parts, state.part)
+            yield partition.partition, partial(self._continue, state, partition)
+        open_partitions = {(state.destination, state.parts, state.part) for state in states}
+        for key, known in self._partitions.items():
+            if key not in open_partitions:
                 # Another process may have finished it.
                 known.claim = None
         for name in self.tables.destinations(first):
             if name in self._destinations:
-                yield from self._waiting_steps(name, open_places)
+                yield from self._waiting_steps(name, open_partitions)
 
     def _retained_steps(self) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         """Yield the queues whose rows are kept until their messages are handled."""
@@ -228,49 +228,49 @@ class DatabaseRelay:
     @property
     def is_waiting(self) -> bool:
         """Return whether a claim of this process is open, because a queue is full or a replica is slow."""
-        return any(place.claim is not None for place in self._places.values())
+        return any(partition.claim is not None for partition in self._partitions.values())
 
     def _waiting_steps(
-        self, name: str, open_places: Container[tuple[str, int, int]]
+        self, name: str, open_partitions: Container[tuple[str, int, int]]
     ) -> Iterator[tuple[DeliveryOptions, Callable[[], bool]]]:
         whole = self._destinations[name]
         parts = len(whole.parts) or 1
         if parts == 1:
-            place = self._place(name, 1, whole.number)
-            if (name, 1, whole.number) not in open_places:
-                yield place.place, partial(self._advance_only, place)
+            partition = self._partition(name, 1, whole.number)
+            if (name, 1, whole.number) not in open_partitions:
+                yield partition.partition, partial(self._advance_only, partition)
             return
         found = self.tables.parts(name, parts)
-        if self.tables.has_others(name, parts) or not all(is_place(part, parts) for part in found):
-            yield whole, partial(self._place_again, whole)
+        if self.tables.has_others(name, parts) or not all(is_partition(part, parts) for part in found):
+            yield whole, partial(self._reassign, whole)
         for part in found:
-            if is_place(part, parts) and (name, parts, part) not in open_places:
-                place = self._place(name, parts, part)
-                yield place.place, partial(self._advance, place)
+            if is_partition(part, parts) and (name, parts, part) not in open_partitions:
+                partition = self._partition(name, parts, part)
+                yield partition.partition, partial(self._advance, partition)
 
-    def _advance_only(self, place: PlaceRelay) -> bool:
-        """Advance the only place of a destination; without rows there, look for those that are placed elsewhere."""
-        return place.advance() or (place.claim is None and self._place_again(place.destination, only=True))
+    def _advance_only(self, partition: PartitionRelay) -> bool:
+        """Advance a destination without partitions; if it has no rows, look for rows of other partitions."""
+        return partition.advance() or (partition.claim is None and self._reassign(partition.destination, only=True))
 
-    def _advance(self, place: PlaceRelay) -> bool:
-        if place.destination.parts and place.destination.name not in self._checked:
-            place.check_count()
-            self._checked.add(place.destination.name)
-        return place.advance()
+    def _advance(self, partition: PartitionRelay) -> bool:
+        if partition.destination.parts and partition.destination.name not in self._checked:
+            partition.check_count()
+            self._checked.add(partition.destination.name)
+        return partition.advance()
 
-    def _continue(self, state: OutboxState, place: PlaceRelay) -> bool:
+    def _continue(self, state: OutboxState, partition: PartitionRelay) -> bool:
         """Go on with an open claim: with that of this process, or with one that nobody seems to go on with."""
-        name = None if place.claim is None else place.claim.name
+        name = None if partition.claim is None else partition.claim.name
         if name is None or (name.number, name.token) != (state.number, state.token):
-            place.claim = None
+            partition.claim = None
             if not self._may_take_over(state):
                 return False
-            place.resume(self.tables.read(state))
-        if place.parts == (len(self._destinations[state.destination].parts) or 1):
-            return place.advance()
+            partition.resume(self.tables.read(state))
+        if partition.parts == (len(self._destinations[state.destination].parts) or 1):
+            return partition.advance()
         whole = self._destinations[state.destination]
-        self._place(state.destination, len(whole.parts) or 1, whole.each_part[0].number).check_count()
-        place.end(whole)
+        self._partition(state.destination, len(whole.parts) or 1, whole.each_part[0].number).check_count()
+        partition.end(whole)
         return True
 
     def _may_take_over(self, state: OutboxState) -> bool:
@@ -280,17 +280,17 @@ class DatabaseRelay:
             self._seen[state.pk] = (state.number, state.token, since)
         return time.monotonic() - since >= self._take_over
 
-    def _place_again(self, whole: DeliveryOptions, *, only: bool = False) -> bool:
+    def _reassign(self, whole: DeliveryOptions, *, only: bool = False) -> bool:
         if only and not self.tables.is_misplaced(whole):
             return False
-        self._place(whole.name, len(whole.parts) or 1, whole.each_part[0].number).check_count()
-        return self.tables.place_again(whole) > 0
+        self._partition(whole.name, len(whole.parts) or 1, whole.each_part[0].number).check_count()
+        return self.tables.reassign(whole) > 0
 
-    def _place(self, name: str, parts: int, part: int) -> PlaceRelay:
-        found = self._places.get((name, parts, part))
+    def _partition(self, name: str, parts: int, part: int) -> PartitionRelay:
+        found = self._partitions.get((name, parts, part))
         if found is None:
             whole = with_parts(self._destinations[name], parts)
-            found = self._places[name, parts, part] = PlaceRelay(self.tables, whole, part, self._announce)
+            found = self._partitions[name, parts, part] = PartitionRelay(self.tables, whole, part, self._announce)
         return found
 
 

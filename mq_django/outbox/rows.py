@@ -34,7 +34,7 @@ _ELSEWHERE = {"id", "name", "data", "queue", "attempt", "key", "headers", "desti
 
 
 def _others(names: Sequence[str], defaults: Mapping[str, Any]) -> list[tuple[int, str, Any]]:
-    """Return the fields of a named tuple that are in the body: each place, name and default."""
+    """Return the fields of a named tuple that are in the body: each index, name and default."""
     return [(at, name, defaults[name]) for at, name in enumerate(names) if name not in _ELSEWHERE]
 
 
@@ -46,21 +46,21 @@ def values_of(publications: Sequence[Publication]) -> list[tuple[Any, ...]]:
     """Return the values of COLUMNS for each publication. A delay counts from now."""
     found, now_ms = list[tuple[Any, ...]](), clock.now_ms()
     latest: PublishOptions | None = None
-    place, options_text, due_ms = ("", -1, 1), b"", None
+    partition, options_text, due_ms = ("", -1, 1), b"", None
     for message, text, options in publications:
         if options is not latest:
             # The messages of one call share them.
             latest, options_text = options, dumps(_changed(options, _OPTIONS))
             due_ms = options.due_ms if options.delay_ms is None else now_ms + options.delay_ms
             to = options.destination
-            place = (to.public_name, to.number, to.partitions if to.is_partition else 1)
+            partition = (to.public_name, to.number, to.partitions if to.is_partition else 1)
         attributes = _changed(message, _MESSAGE)
         if message.headers:
             attributes["headers"] = dict(message.headers)
         body = b'{"message":%b,"options":%b%b%b}' % (dumps(attributes), options_text, _DATA.encode(), text)
         published_ms = now_ms if message.published_ms is None else message.published_ms
         named = (message.id, message.name, message.key)
-        found.append((*place, *named, body.decode(), len(body), due_ms, published_ms, ""))
+        found.append((*partition, *named, body.decode(), len(body), due_ms, published_ms, ""))
     return found
 
 
@@ -78,20 +78,20 @@ def publication_of(row: OutboxMessage, whole: DeliveryOptions) -> Publication:
         head, _, tail = row.body.partition(_DATA)
         text = tail[:-1].encode()
         found = loads(head.encode() + b"}")
-        place = whole.parts[row.part] if whole.parts else whole
+        partition = whole.parts[row.part] if whole.parts else whole
         if row.due_ms is not None and numbers.whole(row.due_ms, LAST_MS) is None:
             raise ValueError(f"no time: {repr_of(row.due_ms)}")  # noqa: TRY301 - as what the body has
         known = {"id": row.message_id, "name": row.name, "key": row.key, "headers": NO_HEADERS}
-        return stored_publication(place, known | found["message"], text, {"due_ms": row.due_ms, **found["options"]})
+        return stored_publication(partition, known | found["message"], text, {"due_ms": row.due_ms, **found["options"]})
     except (DecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DecodeError(f"Row {row.pk} of the outbox has no message: {repr_of(error, 200)}") from error
 
 
-def place_for(row: OutboxMessage, whole: DeliveryOptions) -> tuple[int, int]:
+def partition_for_row(row: OutboxMessage, whole: DeliveryOptions) -> tuple[int, int]:
     """Return `part` and `parts` of a row by the number of partitions that there is now. The message keeps its id."""
     unique = publication_unique(row)
-    place = whole.place_of(key=row.key, unique=unique, message_id=row.message_id)
-    return place.number, len(whole.each_part) if whole.parts else 1
+    partition = whole.partition_for(key=row.key, unique=unique, message_id=row.message_id)
+    return partition.number, len(whole.each_part) if whole.parts else 1
 
 
 def publication_unique(row: OutboxMessage) -> str | None:

@@ -10,7 +10,7 @@ from django.utils.module_loading import import_string
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core.clock import Duration
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, Place
+from mq_django.core.messages import NO_HEADERS, CancelResult, Lookup, LookupState
 from mq_django.core.publication import Publication, check_text, due, publication, publications, unknown_options
 from mq_django.core.queue_configs import DeliveryOptions
 from mq_django.core.running_handler import Progress
@@ -48,7 +48,7 @@ class ProgressReader:
             StoreError: Redis cannot be reached, or refuses the command.
             ConfigurationError: CONNECTION cannot be used.
         """
-        return read_progress_in(self.config.places_of(check_text("message_id", message_id)), message_id)
+        return read_progress_in(self.config.partitions_for_id(check_text("message_id", message_id)), message_id)
 
     aprogress = asynchronous(progress)
 
@@ -76,7 +76,7 @@ def get_progress(task: object) -> Progress | None:
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
     message_id = check_text("task", task if isinstance(task, str) else getattr(task, "id", task))
-    return read_progress_in(get_config().places_of(message_id), message_id)
+    return read_progress_in(get_config().partitions_for_id(message_id), message_id)
 
 
 aget_progress = asynchronous(get_progress)
@@ -221,7 +221,7 @@ class WaitingMessages(ProgressReader):
         row: Publication | None = import_string(FIND_ROW)(self.config, named) if has_rows(self.config) else None
         if row is None:
             return self._access(key).find(named)
-        waits = Lookup(Place.OUTBOX, row.message, row.options.due_ms)
+        waits = Lookup(LookupState.OUTBOX, row.message, row.options.due_ms)
         if message_id is not None:
             return waits
         # An earlier message with the unique key may be there, which this one will replace, or not.

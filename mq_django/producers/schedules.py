@@ -143,7 +143,7 @@ class ScheduleLookup:
         found = self._existing(config, name)
         if found.origin is not Origin.RUNTIME:
             raise ScheduleInCode(
-                f"Schedule {name!r} of queue {config.name!r} is in {place_of(found)}: change it there, or pause it"
+                f"Schedule {name!r} of queue {config.name!r} is in {origin_text(found)}: change it there, or pause it"
             )
         return found
 
@@ -176,7 +176,7 @@ def checked_text(by: object) -> str:
     return by
 
 
-def place_of(found: ScheduleStatus) -> str:
+def origin_text(found: ScheduleStatus) -> str:
     """Return where a schedule is defined, for error messages."""
     return "Redis, created at run time" if found.origin is Origin.RUNTIME else found.origin.value
 
@@ -295,7 +295,7 @@ class ScheduleCollection(ScheduleLookup):
         found = self._find(config, name)
         if found is not None and found.origin is not Origin.REMOVED:
             raise ScheduleExists(
-                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it is in {place_of(found)}"
+                f"Queue {repr_of(queue)} has a schedule {repr_of(name)} already: it is in {origin_text(found)}"
             )
         definition, entry = checked(config, name, options)
         home = home_of(config, entry)

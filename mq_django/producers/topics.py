@@ -353,8 +353,8 @@ class Group:
         Raises:
             InvalidOffset: `start` is not a position in a log.
         """
-        place = start_of(self.config.name) if start is None else start
-        return self._log("produce").subscribe(self.name, place)
+        position = start_of(self.config.name) if start is None else start
+        return self._log("produce").subscribe(self.name, position)
 
     def unsubscribe(self) -> bool:
         """Remove the group with its retries, dead letters, counters and alarm, and return whether it existed.
@@ -364,24 +364,24 @@ class Group:
         """
         return self._log("produce").unsubscribe(self.name, now=clock.now())
 
-    def seek(self, place: Offset, *, repeat: bool = False) -> None:
-        """Move the group: the next message that it reads is the one at `place`, in all partitions.
+    def seek(self, position: Offset, *, repeat: bool = False) -> None:
+        """Move the group: the next message that it reads is the one at `position`, in all partitions.
 
         Consumers may run meanwhile. Outcomes of messages that they have read from the log before are ignored. Messages
         that wait for a retry still wait, because they are no longer read from the log.
 
         Args:
-            place: "beginning", "end", a datetime (the first message since then), or the id of an entry. In partitions
-                that do not have this entry it stands for its time.
+            position: "beginning", "end", a datetime (the first message since then), or the id of an entry. In
+                partitions that do not have this entry it stands for its time.
             repeat: let the effects of subscribers with `@exactly_once` happen again. Otherwise these subscribers do not
                 run for messages that they have handled.
 
         Raises:
             UnknownGroup: the group does not exist.
-            InvalidOffset: `place` is not a position in a log.
+            InvalidOffset: `position` is no position in a log.
             ConfigurationError: `repeat` is True, and no subscriber of the group has `@exactly_once`.
         """
-        seek(self._log("produce"), self.config, place, repeat=repeat)
+        seek(self._log("produce"), self.config, position, repeat=repeat)
 
     def status(self) -> GroupStatus:
         """Return the group's offset, its lag, and its share of the retention.

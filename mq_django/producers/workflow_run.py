@@ -172,7 +172,7 @@ def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict
         try:
             fields = loads(body)
             config, message_id = get_config().queue(fields["queue"]), message_id_of(run_id, step.number, step.round)
-            found[step] = config.place_of(key=fields.get("key"), message_id=message_id).name
+            found[step] = config.partition_for(key=fields.get("key"), message_id=message_id).name
         except (DecodeError, LookupError, TypeError, UnknownQueue):
             continue
     return found

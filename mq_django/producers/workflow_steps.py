@@ -76,7 +76,7 @@ def failure_of(home: WorkflowHome, run_id: str, *, is_past: bool = False) -> Run
 
 def _error_of(fields: Mapping[str, Any], message_id: str) -> str:
     """Return the error of a step's dead letter; "" if there is none."""
-    config = get_config().queue(fields["queue"]).place_of(key=fields.get("key"), message_id=message_id)
+    config = get_config().queue(fields["queue"]).partition_for(key=fields.get("key"), message_id=message_id)
     letters = open_dead_letters(config, open_transport("produce", config.connection))
     (entry,) = letters.find([message_id])
     found = letters.traits(limit=1, first=entry, last=entry) if entry else []
@@ -133,17 +133,17 @@ def publish_starts(home: WorkflowHome, run_id: str, starts: Sequence[Start]) -> 
     Raises:
         StoreError: the server of the project cannot be reached.
     """
-    by_place: dict[str, list[tuple[Start, Publication]]] = defaultdict(list)
+    by_partition: dict[str, list[tuple[Start, Publication]]] = defaultdict(list)
     published = [start.entry for start in starts if not start.body]
     errors: list[MQError] = []
     for start in starts:
         try:
             if start.body:
                 made = _publication(home, run_id, start)
-                by_place[made.options.destination.name].append((start, made))
+                by_partition[made.options.destination.name].append((start, made))
         except MQError as error:
             errors.append(error)
-    for name, pairs in by_place.items():
+    for name, pairs in by_partition.items():
         try:
             published.extend(_publish(name, pairs))
         except MQError as error:
@@ -204,8 +204,8 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
             f"Another program has changed step {start.step} of run {run_id}: {repr_of(error, 200)}"
         ) from error
     # Whoever starts it again chooses the same partition, which knows that it is published.
-    place = queues[made.message.queue].config.place_of(key=made.message.key, message_id=message_id)
-    message, options = made.message._replace(id=message_id), made.options._replace(destination=place)
+    target = queues[made.message.queue].config.partition_for(key=made.message.key, message_id=message_id)
+    message, options = made.message._replace(id=message_id), made.options._replace(destination=target)
     return made._replace(message=message, options=options)
 
 

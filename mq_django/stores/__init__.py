@@ -1,6 +1,6 @@
 """The Redis data structures of queues: all reads and writes of messages and members.
 
-A message of a queue is in exactly one of these places, and one script moves it from one to the next:
+A message of a queue is in exactly one of these states, and one script moves it from one to the next:
 
     delayed --due--> ready --fetched--> pending --acked--> (history, if the queue keeps one)
        ^                                   |
@@ -57,8 +57,8 @@ def open_access(config: QueueConfig, transport: Transport, *, key: str | None = 
     if not config.parts:
         return open_store(config, transport)
     if key is not None:
-        place = config.place_of(key=key)
-        return open_store(place, transport)
+        destination = config.partition_for(key=key)
+        return open_store(destination, transport)
     return PartitionedStore(config, {part.name: open_store(part, transport) for part in config.parts}, transport)
 
 
@@ -71,12 +71,12 @@ def open_log(config: TopicConfig, transport: Transport) -> Log | PartitionedLog:
     )
 
 
-def open_publisher(place: DeliveryOptions, transport: Transport) -> Publishes:
+def open_publisher(destination: DeliveryOptions, transport: Transport) -> Publishes:
     """Return what publishes to a queue, a topic or one of their partitions."""
-    if isinstance(place, TopicConfig):
-        return open_log(place, transport)
-    assert isinstance(place, QueueConfig)
-    return open_store(place, transport)
+    if isinstance(destination, TopicConfig):
+        return open_log(destination, transport)
+    assert isinstance(destination, QueueConfig)
+    return open_store(destination, transport)
 
 
 def open_members(config: QueueConfig, transport: Transport) -> Members:

@@ -47,7 +47,7 @@ NOTHING = Also()
 
 
 class Depths(NamedTuple):
-    """The number of messages of a queue by place."""
+    """The number of messages of a queue by state."""
 
     ready: int
     delayed: int
@@ -84,7 +84,7 @@ class QueueAccess(Protocol):
 class Store(Protocol):
     """The Redis form of a queue.
 
-    A message is always in exactly one place: each method that moves one is one script. Methods raise `StoreError` and
+    A message is always in exactly one state: each method that moves one is one script. Methods raise `StoreError` and
     its subclasses, never errors of redis-py.
     """
 
@@ -169,7 +169,7 @@ class Store(Protocol):
         """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
 
     def depths(self) -> Depths:
-        """Count the queue's messages by place."""
+        """Count the queue's messages by state."""
 
 
 class Fetched(NamedTuple):

@@ -36,14 +36,14 @@ WHAT = ("published", *dict.fromkeys(ENDS.values()))
 RECOVERED = "recovered"
 
 #: Handling times and latencies by bucket; also by name and in total.
-TOOK = tuple(f"t{place}" for place in range(BUCKETS))
-WAITED = tuple(f"w{place}" for place in range(BUCKETS))
+TOOK = tuple(f"t{number}" for number in range(BUCKETS))
+WAITED = tuple(f"w{number}" for number in range(BUCKETS))
 
 _IN_ALL = frozenset((*WHAT, *TOOK, *WAITED))
 
 
 class Slot(NamedTuple):
-    """The place of the counters of a minute."""
+    """The keys and the field of the counters of a minute."""
 
     #: Key of the minutes, key of the hours.
     keys: tuple[str, str]
@@ -123,9 +123,9 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
     outcome = type(settlements[0].outcome)
     ordered: list[Settlement] = []
     counters: list[Argument] = [where.minute, where.hour]
-    for (name, place), run in runs.items():
+    for (name, number), run in runs.items():
         ordered += run
-        kinds = f"{ENDS[outcome]} t{place}" if place >= 0 else ENDS[outcome]
+        kinds = f"{ENDS[outcome]} t{number}" if number >= 0 else ENDS[outcome]
         # An entry that is not a message counts when it is buried. One that was deleted is only acked.
         counters += (len(run), name or "-", kinds if name or outcome is Bury else "")
     return ordered, counters
@@ -195,15 +195,15 @@ def read_totals(
     for _ in range(2 * KEPT // DAYS):
         if not days:
             break
-        pipelines = [[_command(keys[place], day, today - KEPT)] for place, day in days.items()]
-        replies = fan_out([transports[place] for place in days], pipelines)
+        pipelines = [[_command(keys[number], day, today - KEPT)] for number, day in days.items()]
+        replies = fan_out([transports[number] for number in days], pipelines)
         behind = {}
-        for place, (reply,) in zip(days, replies, strict=True):
+        for number, (reply,) in zip(days, replies, strict=True):
             read = _read(reply)
             if isinstance(read, int):
-                behind[place] = read // 24
+                behind[number] = read // 24
             else:
-                found[place] = read
+                found[number] = read
         days = behind
     return found
 

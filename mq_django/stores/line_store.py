@@ -109,8 +109,8 @@ class LineStore(StreamStore):
         gone = [item for item, score in zip(asked, scores, strict=True) if score is None]
         if gone:
             self.settle(consumer, [Settlement(item, HandBack()) for item in gone])
-        places = {(item.stream, item.entry) for item in gone}
-        return [item for item in deliveries if (item.stream, item.entry) not in places]
+        receipts = {(item.stream, item.entry) for item in gone}
+        return [item for item in deliveries if (item.stream, item.entry) not in receipts]
 
     def line_up(self, consumer: str) -> bool:
         """See Store.line_up()."""

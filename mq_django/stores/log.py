@@ -67,7 +67,7 @@ class Log:
         ]
 
     def subscribe(self, group: str, start: Offset) -> bool:
-        """Create a group that starts at a place, and return whether it did not exist."""
+        """Create a group that starts at a position, and return whether it did not exist."""
         keys = self.keys.group(group)
         command = scripts.command(
             "topic_subscribe",
@@ -76,18 +76,18 @@ class Log:
         )
         return bool(reply_or_raise(self._transport.pipeline([command])[0])[0] != b"EXISTS")
 
-    def seek(self, group: str, place: Offset) -> None:
+    def seek(self, group: str, position: Offset) -> None:
         """Move a group: see move().
 
         Raises:
             UnknownGroup: the group does not exist.
         """
-        if not self.move(group, place):
+        if not self.move(group, position):
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {repr_of(group)}")
 
-    def move(self, group: str, place: Offset) -> bool:
+    def move(self, group: str, position: Offset) -> bool:
         """Move a group, drop its pending entries of the log, and raise its generation; False: it does not exist."""
-        keys, after = self.keys.group(group), before(place)
+        keys, after = self.keys.group(group), before(position)
         args = [group, after, *self._counted_up_to(after)]
         command = scripts.command("topic_seek", keys=[self.keys.log, keys.control], args=args)
         return bool(reply_or_raise(self._transport.pipeline([command])[0]) != b"MISSING")
@@ -99,7 +99,7 @@ class Log:
         return bool(reply_or_raise(self._transport.pipeline([command])[0]) == b"REMOVED")
 
     def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
-        """Yield the entries of the log between two places, both included. They do not become pending."""
+        """Yield the entries of the log between two positions, both included. They do not become pending."""
         begins, ends, name, id_end = first(since), last(until), self.config.public_name, self.config.id_end
         while True:
             found = reply_or_raise(
@@ -187,19 +187,19 @@ class PartitionedLog(PartitionedPublisher[TopicConfig, Log]):
         created = [log.subscribe(group, start) for log in self._stores.values()]
         return any(created)
 
-    def seek(self, group: str, place: Offset) -> None:
-        """See Log.seek() and subscribe(). Partitions that do not have the group get it at this place.
+    def seek(self, group: str, position: Offset) -> None:
+        """See Log.seek() and subscribe(). Partitions that do not have the group get it at this position.
 
         If a node fails, the group has been moved in some partitions. Repeat it then.
 
         Raises:
             UnknownGroup: the group exists in no partition.
         """
-        missing = [log for log in self._stores.values() if not log.move(group, place)]
+        missing = [log for log in self._stores.values() if not log.move(group, position)]
         if len(missing) == len(self._stores):
             raise UnknownGroup(f"Topic {self.config.name!r} has no group {repr_of(group)}")
         for log in missing:
-            log.subscribe(group, place)
+            log.subscribe(group, position)
 
     def unsubscribe(self, group: str, *, now: float) -> bool:
         """See Log.unsubscribe()."""
@@ -207,7 +207,7 @@ class PartitionedLog(PartitionedPublisher[TopicConfig, Log]):
         return any(removed)
 
     def read(self, since: Offset, until: Offset, *, batch: int = 100) -> Iterator[Delivery | Undecodable]:
-        """Yield the entries of all logs between two places, both included, by the time of their publication."""
+        """Yield the entries of all logs between two positions, both included, by the time of their publication."""
         logs = [log.read(since, until, batch=batch) for log in self._stores.values()]
         return heapq.merge(*logs, key=lambda found: parse(found.entry.decode()))
 

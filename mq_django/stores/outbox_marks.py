@@ -29,7 +29,7 @@ class ClaimName(NamedTuple):
 
     #: The UUID of the outbox, and the number of partitions.
     field: str
-    #: The number of the claim for its place, from 1.
+    #: The number of the claim for its destination, from 1.
     number: int
     token: str
 
@@ -62,10 +62,10 @@ class NotNext(Exception):
 
 
 class OutboxMarks:
-    """The marks of one outbox in the slot of a place: of a queue, a topic or a partition."""
+    """The marks of one outbox in the hash slot of a destination: of a queue, a topic or a partition."""
 
-    def __init__(self, place: DeliveryOptions, transport: Transport) -> None:
-        self._key = place.keys.outbox
+    def __init__(self, destination: DeliveryOptions, transport: Transport) -> None:
+        self._key = destination.keys.outbox
         self._transport = transport
 
     def refuse(self, name: ClaimName, after: int, refused: Sequence[tuple[int, str]] = ()) -> Mark:
@@ -101,12 +101,12 @@ class OutboxTransport(Transport):
     """Sends what a store publishes of the rows of claims: the same script notes it in the mark.
 
     Args:
-        place: the queue, topic or partition of the store.
+        destination: the queue, topic or partition of the store.
         transport: sends the commands.
     """
 
-    def __init__(self, place: DeliveryOptions, transport: Transport) -> None:
-        self._key = place.keys.outbox
+    def __init__(self, destination: DeliveryOptions, transport: Transport) -> None:
+        self._key = destination.keys.outbox
         self._transport = transport
         #: The arguments of the next publish.
         self._chunk: list[Argument] = []

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from mq_django.conf import DeliveryOptions, QueueConfig
 from mq_django.core.keys import READY, UNIQUE_PREFIX
 from mq_django.core.message_format import decode_body, decode_entry, message_of
-from mq_django.core.messages import CancelResult, Delivery, Lookup, Message, Place
+from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Message
 from mq_django.core.partitions import partition_of
 from mq_django.core.publication import Publication
 from mq_django.errors import DecodeError
@@ -65,9 +65,9 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
         for at, each in enumerate(publications):
             by_part.setdefault(each.options.destination.name, []).append(at)
         found: list[Any] = [None] * len(publications)
-        for name, places in by_part.items():
-            ids = self._stores[name].publish([publications[at] for at in places])
-            for at, message_id in zip(places, ids, strict=True):
+        for name, numbers in by_part.items():
+            ids = self._stores[name].publish([publications[at] for at in numbers])
+            for at, message_id in zip(numbers, ids, strict=True):
                 found[at] = message_id
         return found
 
@@ -96,10 +96,10 @@ class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
 
     def find(self, id_or_unique: str) -> Lookup:
         """See Store.find()."""
-        found = Lookup(Place.NOT_WAITING)
+        found = Lookup(LookupState.NOT_WAITING)
         for store in self._stores_of(id_or_unique):
             found = store.find(id_or_unique)
-            if found.place is not Place.NOT_WAITING:
+            if found.state is not LookupState.NOT_WAITING:
                 break
         return found
 
@@ -114,8 +114,12 @@ class PartitionedStore(PartitionedPublisher[QueueConfig, Store]):
         """Yield the partitions in which a message may be, the likely one first."""
         text = id_or_unique.decode(errors="replace") if isinstance(id_or_unique, bytes) else id_or_unique
         is_unique = text.startswith(UNIQUE_PREFIX)
-        places = self.config.places_by(text.removeprefix(UNIQUE_PREFIX)) if is_unique else self.config.places_of(text)
-        return (self._stores[place.name] for place in places)
+        numbers = (
+            self.config.partitions_for_name(text.removeprefix(UNIQUE_PREFIX))
+            if is_unique
+            else self.config.partitions_for_id(text)
+        )
+        return (self._stores[state.name] for state in numbers)
 
 
 # What is on its way to another partition, while the number of partitions of a queue changes, and where it goes.
@@ -162,13 +166,13 @@ def moving_of(entry: bytes, flat: Sequence[bytes], source: QueueConfig, old: Que
     """
     texts = [value.decode(errors="surrogateescape") for value in flat[:HEAD]]
     head = dict(zip(texts[::2], texts[1::2], strict=True))
-    place, name = head["place"], head["name"]
-    if place == NOTE:
-        return Moving(entry, flat, new.place_of(key=None, message_id=name), "")
-    if place == CLAIM:
+    state, name = head["place"], head["name"]
+    if state == NOTE:
+        return Moving(entry, flat, new.partition_for(key=None, message_id=name), "")
+    if state == CLAIM:
         # Its message is gone. Without a key the unique key has chosen the partition. A key would not be known.
         is_chosen = not old.parts or old.parts[partition_of(name, len(old.parts))].keys == source.keys
-        return Moving(entry, flat, new.place_of(key=None, unique=name) if is_chosen else None, "")
+        return Moving(entry, flat, new.partition_for(key=None, unique=name) if is_chosen else None, "")
     message = _message(head, flat[HEAD:], source)
     message_id, claim = head["id"], head["claim"] or None
     if message is not None and message.id != _NO_ID.decode():
@@ -176,7 +180,7 @@ def moving_of(entry: bytes, flat: Sequence[bytes], source: QueueConfig, old: Que
     # Of a message without an id, its place in the queue is unique.
     known = message_id or f"{source.keys.queue} {name}"
     key, unique = (None, None) if message is None else (message.key, message.unique)
-    return Moving(entry, flat, new.place_of(key=key, unique=unique or claim, message_id=known), message_id)
+    return Moving(entry, flat, new.partition_for(key=key, unique=unique or claim, message_id=known), message_id)
 
 
 def _message(head: Mapping[str, str], fields: Sequence[bytes], source: QueueConfig) -> Message | None:

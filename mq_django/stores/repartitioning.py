@@ -66,7 +66,7 @@ def copy_ended(transport: Transport, old: QueueConfig, new: QueueConfig) -> int:
         for key in keys:
             match = form.fullmatch(key)
             if match is not None and match[1] in sources:
-                target = new.places_of(match[2])[0].keys
+                target = new.partitions_for_id(match[2])[0].keys
                 if target.queue != match[1]:
                     pairs.append((key, target.result(match[2])))
         found += _move_results(transport, pairs)
@@ -141,7 +141,7 @@ def _home(new: QueueConfig, name: str, state: Mapping[str, bytes]) -> QueueConfi
     """Return the partition of a schedule: by the key of its messages, if that is known, else by its name."""
     own = next((entry for entry in scheduled() if (entry.queue, entry.name) == (new.name, name)), None)
     entry = parse(new, name, state["definition"]).entry if "definition" in state else own
-    return new.place_of(key=None, unique=name) if entry is None else home_of(new, entry)
+    return new.partition_for(key=None, unique=name) if entry is None else home_of(new, entry)
 
 
 def _move_schedules(transport: Transport, source: str, target: str, fields: Sequence[tuple[bytes, bytes]]) -> None:
@@ -494,17 +494,17 @@ def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
 
 def _take(part: QueueConfig, cursor: bytes) -> Command:
     keys = part.keys
-    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked]
+    lists = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
-    key_names = [keys.control, keys.moving, *places, *index, keys.permits, keys.step_notes]
+    key_names = [keys.control, keys.moving, *lists, *index, keys.permits, keys.step_notes]
     return scripts.command("repartition_take", keys=key_names, args=[keys.group, BATCH, BYTES, cursor])
 
 
 def _put(source: QueueConfig, target: QueueConfig, ones: Sequence[Moving]) -> Command:
     keys = target.keys
-    places = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled]
+    lists = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
-    key_names = [keys.control, keys.arrived, *places, *index, keys.permits, keys.step_notes]
+    key_names = [keys.control, keys.arrived, *lists, *index, keys.permits, keys.step_notes]
     args: list[Argument] = [keys.group, source.keys.queue]
     for one in ones:
         args += (one.entry, len(one.flat), *one.flat)

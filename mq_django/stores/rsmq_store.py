@@ -12,7 +12,7 @@ from typing import Any
 
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import QueueKeys
-from mq_django.core.messages import CancelResult, Delivery, Lookup, Place, Undecodable
+from mq_django.core.messages import CancelResult, Delivery, Lookup, LookupState, Undecodable
 from mq_django.core.numbers import LAST_MS, score_ms, whole
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import Publication
@@ -239,10 +239,10 @@ class RsmqStore:
         if reply == b"MISSING":
             return not_waiting(expired)
         word, score, body, count, free = reply
-        place = Place.DELAYED if word == b"DELAYED" else Place.UNHANDLED
+        state = LookupState.DELAYED if word == b"DELAYED" else LookupState.UNHANDLED
         found = self._decoded(id_or_unique.encode(), body, count, 0, (whole(free) or 0) - 1, b"")
         message = found.message if isinstance(found, Delivery) else None
-        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(state, message, score_ms(score) if state is LookupState.DELAYED else None)
 
     def held_by(self, consumer: str, *, limit: int) -> list[Delivery | Undecodable]:
         """See Store.held_by()."""
@@ -284,8 +284,8 @@ class RsmqStore:
     def depths(self) -> Depths:
         """See Store.depths(); messages that other programs hold count as delayed."""
         keys = self._keys
-        places = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
-        reply = self._run("rsmq_stats", [*places, keys.minutes(0), keys.minutes(0)], [0])
+        lists = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
+        reply = self._run("rsmq_stats", [*lists, keys.minutes(0), keys.minutes(0)], [0])
         _, deliverable, pending, delayed, unhandled, _parked, dead, *_ = reply
         return Depths(deliverable - pending, delayed, unhandled, pending, dead)
 

@@ -75,7 +75,7 @@ def home_of(config: QueueConfig, entry: Scheduled) -> QueueConfig:
 
     It is the partition of the key of its messages, whose order and limits are there; without a key that of its name.
     """
-    return config.place_of(key=entry.key, unique=entry.name)
+    return config.partition_for(key=entry.key, unique=entry.name)
 
 
 class Schedules:

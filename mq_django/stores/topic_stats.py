@@ -124,7 +124,7 @@ def _groups(topic: str, found: Sequence[GroupStats]) -> Sequence[GroupStats]:
 
 
 def _group_of_partitions(topic: str, name: str, parts: Sequence[GroupStats]) -> GroupStats:
-    # The place of a group is an entry in each partition. The one that is furthest behind stands for them.
+    # The position of a group is an entry in each partition. The one that is furthest behind stands for them.
     last = max(parts, key=lambda part: (part.behind_ms, parse(part.offset)))
     return GroupStats(
         topic=topic,

@@ -7,7 +7,7 @@ from typing import Any
 from mq_django.conf import QueueConfig
 from mq_django.core.keys import STEP_PREFIX, UNIQUE_PREFIX
 from mq_django.core.message_format import decode_body, encode_body, message_of
-from mq_django.core.messages import CancelResult, Lookup, Message, Place
+from mq_django.core.messages import CancelResult, Lookup, LookupState, Message
 from mq_django.core.numbers import score_ms
 from mq_django.core.publication import Publication, PublishOptions
 from mq_django.errors import AlreadyPublished, DecodeError, QueueFull
@@ -32,7 +32,7 @@ _CANCEL_RESULTS = {
     b"MISSING": CancelResult.NOT_WAITING,
 }
 #: By their index in the script's KEYS.
-_PLACES = (Place.DELAYED, Place.UNHANDLED, Place.PRIORITY, Place.PARKED)
+_STATES = (LookupState.DELAYED, LookupState.UNHANDLED, LookupState.PRIORITY, LookupState.PARKED)
 
 
 def member_of(message: Message) -> str:
@@ -62,7 +62,7 @@ def not_waiting(expired: object) -> Lookup:
     If that key is of another type, no message that has expired is known.
     """
     known = isinstance(expired, bytes)
-    return Lookup(Place.EXPIRED, expired_ms=score_ms(expired)) if known else Lookup(Place.NOT_WAITING)
+    return Lookup(LookupState.EXPIRED, expired_ms=score_ms(expired)) if known else Lookup(LookupState.NOT_WAITING)
 
 
 class WaitingRoom:
@@ -190,14 +190,14 @@ class WaitingRoom:
         answer, expired = self._transport.pipeline([command, ("ZSCORE", keys.expired, id_or_unique)])
         reply = reply_or_raise(answer)
         if not isinstance(reply, list):
-            return Lookup(Place.REPLACED) if reply == b"REPLACED" else not_waiting(expired)
+            return Lookup(LookupState.REPLACED) if reply == b"REPLACED" else not_waiting(expired)
         number, score, body, member = reply
-        place = _PLACES[number - 1]
+        state = _STATES[number - 1]
         try:
             message = message_of(decode_body(body), queue=self._config.public_name, entry=member)
         except (DecodeError, UnicodeDecodeError):
             message = None
-        return Lookup(place, message, score_ms(score) if place is Place.DELAYED else None)
+        return Lookup(state, message, score_ms(score) if state is LookupState.DELAYED else None)
 
     def release(self, names: Iterable[str] | None, *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""

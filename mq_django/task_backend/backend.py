@@ -226,7 +226,7 @@ class TaskBackend(Base):
             ConfigurationError: `MQ_DJANGO` cannot be used.
         """
         text = text_of(result_id)
-        stored = _find_stored(text, get_config().places_of(text, self.queues))
+        stored = _find_stored(text, get_config().partitions_for_id(text, self.queues))
         if stored is None:
             raise self._api.no_result(line(text[:300]))
         found, task = stored
@@ -268,7 +268,7 @@ def _find_stored(result_id: str, configs: Sequence[QueueConfig]) -> tuple[Result
 
 def find_anywhere(result_id: str) -> AnyResult | None:
     """Return the stored result of a task of any queue, whatever its backend; None if there is none."""
-    stored = _find_stored(result_id, get_config().places_of(result_id))
+    stored = _find_stored(result_id, get_config().partitions_for_id(result_id))
     if stored is None:
         return None
     found, task = stored

@@ -70,7 +70,7 @@ aget_result = asynchronous(get_result)
 MAX_NAMED = 10
 
 IN_HANDLER = (
-    "Waiting inside a handler can block a consumer for ever: the task that is waited for may need the place of the "
+    "Waiting inside a handler can block a consumer for ever: the task that is waited for may need the slot of the "
     "handler that waits. Publish what comes next from the other task, or pass in_handler=True if other consumers run it"
 )
 NOT_COMMITTED = (
@@ -148,12 +148,12 @@ class Awaited:
         """
         if test_mode.handle_ready is not None and self._open:
             return self._handle(test_mode.handle_ready)
-        places: dict[str, tuple[QueueConfig, list[str]]] = {}
+        partitions: dict[str, tuple[QueueConfig, list[str]]] = {}
         for message_id, result in self._open.items():
-            place = _place_of(get_config().queues[result.task.queue_name], message_id)
-            places.setdefault(place.name, (place, []))[1].append(message_id)
-        for place, ids in places.values():
-            self._watch(place, ids, on_end)
+            partition = _partition_of(get_config().queues[result.task.queue_name], message_id)
+            partitions.setdefault(partition.name, (partition, []))[1].append(message_id)
+        for partition, ids in partitions.values():
+            self._watch(partition, ids, on_end)
         return []
 
     def ended(self, message_id: str, found: Result) -> AnyResult:
@@ -179,12 +179,12 @@ class Awaited:
         if result.is_finished:
             del self._open[message_id]
             return result
-        place = _place_with(_queue_of(result), message_id)
-        if any(place.name == config.name and message_id in ids for _, config, ids in self._watched):
+        partition = _partition_with(_queue_of(result), message_id)
+        if any(partition.name == config.name and message_id in ids for _, config, ids in self._watched):
             # It would be missing there again.
             raise TaskResultDoesNotExist(message_id)
         self._open[message_id] = result
-        self._watch(place, [message_id], on_end)
+        self._watch(partition, [message_id], on_end)
         return None
 
     def stop(self, on_end: Ended) -> None:
@@ -258,15 +258,21 @@ def _queue_of(result: AnyResult) -> QueueConfig:
     return config
 
 
-def _place_of(config: QueueConfig, message_id: str) -> QueueConfig:
+def _partition_of(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that the id names; if it is not there, it is looked for later."""
-    return _place_with(config, message_id) if number_in_id(message_id) is None else config.places_of(message_id)[0]
+    return (
+        _partition_with(config, message_id)
+        if number_in_id(message_id) is None
+        else config.partitions_for_id(message_id)[0]
+    )
 
 
-def _place_with(config: QueueConfig, message_id: str) -> QueueConfig:
+def _partition_with(config: QueueConfig, message_id: str) -> QueueConfig:
     """Return the queue, or the one of its partitions that has a result."""
-    places = config.places_of(message_id)
-    return part_with(open_transports("produce", [place.connection for place in places]), places, message_id)
+    partitions = config.partitions_for_id(message_id)
+    return part_with(
+        open_transports("produce", [partition.connection for partition in partitions]), partitions, message_id
+    )
 
 
 _Ended = tuple[str, Result | None]
@@ -284,7 +290,7 @@ def wait(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False
     Args:
         result: what `enqueue()` has returned, or its `id`.
         timeout: a timedelta or seconds. 0: look once.
-        in_handler: allow it inside a handler, where it blocks a place of the consumer. If all places wait for tasks
+        in_handler: allow it inside a handler, where it blocks a slot of the consumer. If all slots wait for tasks
             that need one of them, they wait until the timeout.
 
     Returns:

@@ -150,10 +150,10 @@ def message_for(function: Any, given: Any) -> FunctionMessage:
             published_ms=given.published_ms,
         )
         made = made._replace(message=made.message._replace(expires_ms=given.expires_ms))
-    return FunctionMessage(entry.where, _place(config.queue(entry.queue), made), made)
+    return FunctionMessage(entry.where, _partition_for(config.queue(entry.queue), made), made)
 
 
-def _place(config: QueueConfig, made: Publication) -> QueueConfig:
+def _partition_for(config: QueueConfig, made: Publication) -> QueueConfig:
     """Return the queue or group, or the partition that a message is for."""
     destination = made.options.destination
     return config.parts[destination.number] if destination.is_partition else config
@@ -174,7 +174,7 @@ def _for_task(task: Any, path: str, given: Any) -> FunctionMessage:
     config = get_config().queue(task.queue_name)
     data = {"args": list(args), "kwargs": dict(kwargs)}
     made = publication(config, path, data, priority=task.priority, runs_task=True)
-    return FunctionMessage(path, _place(config, made), made)
+    return FunctionMessage(path, _partition_for(config, made), made)
 
 
 def _entry(function: Any, given: Any) -> Handler:

@@ -11,7 +11,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.publication import Publication
 from mq_django.errors import DecodeError, MQError
 from mq_django.models import OutboxMessage
-from mq_django.outbox.place_relay import with_parts
+from mq_django.outbox.partition_relay import with_parts
 from mq_django.outbox.relay import DatabaseRelay
 from mq_django.outbox.rows import publication_of
 from mq_django.testing.published import Published, published_of
@@ -64,7 +64,7 @@ def relay() -> int:
     for alias in sorted(test_mode.outboxes):
         found = DatabaseRelay(alias, destinations, announce, take_over=0)
         with _without_uncommitted(alias):
-            # Claims of all places, until nobody makes progress.
+            # Claims of all partitions, until nobody makes progress.
             while any([step() for _, step in found.steps()]):  # noqa: C419 - each step is made
                 pass
     return published

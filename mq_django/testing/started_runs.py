@@ -91,7 +91,7 @@ def run_supervised() -> int:
         return 0
     done = 0
     for queue in get_config().each_part():
-        if "step" not in queue.lacks:
+        if "step" not in queue.unsupported:
             done += StepCourier(queue, open_transport("consume", queue.connection)).deliver_left(age_ms=AGE_MS)
     for home, left in found:
         for work in by_run(left):

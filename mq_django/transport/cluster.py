@@ -242,8 +242,8 @@ def read_cluster_url(
     """
     scheme, _, rest = url.partition("+cluster://")
     rest, _, query = rest.partition("?")
-    places, _, database = rest.partition("/")
-    login, at, hosts = places.rpartition("@")
+    hosts_and_login, _, database = rest.partition("/")
+    login, at, hosts = hosts_and_login.rpartition("@")
     if database not in ("", "0"):
         raise ConfigurationError(f"{setting}: a Redis Cluster has only database 0, not {database!r}.")
     nodes: list[Address] = []

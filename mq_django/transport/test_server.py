@@ -190,11 +190,11 @@ def _pool(config: Config, ours: Mapping[str, Any]) -> redis.ConnectionPool:
 def _claim(config: Config) -> None:
     """Refuse a database that is configured for the queues, or has messages that no test has published."""
     pool = _pool(config, _CONTROL)
-    place, number = address(pool), pool.connection_kwargs.get("db") or 0
+    node, number = address(pool), pool.connection_kwargs.get("db") or 0
     for connection in config.connections():
         if _is_same(pool, config, connection):
             raise ConfigurationError(
-                f"Tests would use database {number} of {place}, which {config.where_is(connection)} names for the "
+                f"Tests would use database {number} of {node}, which {config.where_is(connection)} names for the "
                 f"project's own messages. {OTHER_SERVER}"
             )
     with redis.Redis(connection_pool=pool) as client:
@@ -204,14 +204,14 @@ def _claim(config: Config) -> None:
                 for key in client.scan_iter(match=pattern, count=1000):
                     if not is_ours:
                         raise ConfigurationError(
-                            f"Database {number} of {place} has messages that no test has published: the key "
+                            f"Database {number} of {node} has messages that no test has published: the key "
                             f"{key.decode(errors='replace')!r}. Tests would handle and delete them. {OTHER_SERVER}"
                         )
                     # A test run that was killed has left it.
                     client.unlink(key)
             client.set(MARK, "1")
         except (redis.RedisError, OSError) as error:
-            raise ConnectionLost(f"Database {number} of {place} cannot be used for tests: {error}") from error
+            raise ConnectionLost(f"Database {number} of {node} cannot be used for tests: {error}") from error
 
 
 def _is_same(pool: redis.ConnectionPool, config: Config, connection: str) -> bool:
@@ -221,14 +221,14 @@ def _is_same(pool: redis.ConnectionPool, config: Config, connection: str) -> boo
     try:
         if is_cluster(connection or config.connection):
             nodes = make_cluster(config, {}, connection).nodes
-            return any(_place(pool)[1] == ("localhost" if host == "127.0.0.1" else host, port) for host, port in nodes)
+            return any(_node(pool)[1] == ("localhost" if host == "127.0.0.1" else host, port) for host, port in nodes)
         other = make_pool(config, {}, connection)
     except ConfigurationError:
         return False
-    return _place(pool) == _place(other)
+    return _node(pool) == _node(other)
 
 
-def _place(pool: redis.ConnectionPool) -> tuple[object, ...]:
+def _node(pool: redis.ConnectionPool) -> tuple[object, ...]:
     options = pool.connection_kwargs
     host = options.get("host") or "localhost"
     at = options.get("path") or ("localhost" if host == "127.0.0.1" else host, options.get("port") or 6379)

@@ -9,7 +9,7 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Fetcher, QueueReader, Room
+from mq_django.consumers.worker.fetchers import Demand, Fetcher, QueueReader
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.settler import Settler, SettleService
@@ -59,7 +59,7 @@ class Rig:
         self.fetcher = Fetcher(
             self.reader,
             self.session,
-            room=Room("default", self.threads, self.loop, self.batches),
+            demand=Demand("default", self.threads, self.loop, self.batches),
             may_fetch=lambda: self.may_fetch,
             share=1,
         )

@@ -41,7 +41,7 @@ def test_a_queue_that_others_handle_is_kept_and_not_fetched(trees, publish, hist
     a = opened("a")
     wait_until(lambda: a.depths().ready == 1)
     assert history.counts() == {ours: 1}
-    assert queues["a"].find(delayed).place.name == "NOT_WAITING"
+    assert queues["a"].find(delayed).state.name == "NOT_WAITING"
     assert membership("a") == {"beat", "seen", "supervisor"}
     assert "consumer" in membership("default")
     wait_until(lambda: "Handling default. Housekeeping only for a, b." in tree.logged())

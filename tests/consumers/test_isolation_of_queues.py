@@ -18,9 +18,9 @@ from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Receipt, Running, SharedState
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.consumers.supervisor.promoter import Promoter
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
-from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.services import AnnouncedReleaser, Extender
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer, Trimmer
@@ -89,9 +89,9 @@ def case(cls):
     return note
 
 
-@case(Redriver)
-def redriver(queues, both):
-    service = Redriver(by_number(queues), "w")
+@case(JobRunner)
+def job_runner(queues, both):
+    service = JobRunner(by_number(queues), "w")
     service._jobs = by_number(both)
     return service
 

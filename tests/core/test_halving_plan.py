@@ -2,12 +2,12 @@
 
 import math
 
-from mq_django.core.batches import HalvingPlan
+from mq_django.core.batches import BatchBisection
 
 
 def carried_out(items, fails, *, may_be_common=True):
     """Follow a plan in which a call fails if `fails` says so; return its calls, the causes and the common failures."""
-    plan = HalvingPlan(items, may_be_common=lambda: may_be_common)
+    plan = BatchBisection(items, may_be_common=lambda: may_be_common)
     calls, alone = [], []
     while group := plan.next_group():
         calls.append(list(group))
@@ -65,7 +65,7 @@ def test_a_single_message_has_no_common_failure():
 
 
 def test_a_message_that_fails_beside_one_that_was_left_out_is_the_cause():
-    plan = HalvingPlan(["a", "b"], may_be_common=lambda: True)
+    plan = BatchBisection(["a", "b"], may_be_common=lambda: True)
     plan.failed(plan.next_group(), "failure")
     assert plan.next_group() == ["a"]
     # Cancelled meanwhile.
@@ -77,7 +77,7 @@ def test_a_message_that_fails_beside_one_that_was_left_out_is_the_cause():
 
 
 def test_what_has_not_ended_can_be_taken_back():
-    plan = HalvingPlan(range(8), may_be_common=lambda: True)
+    plan = BatchBisection(range(8), may_be_common=lambda: True)
     plan.failed(plan.next_group(), "failure")
     plan.failed(plan.next_group(), "failure")
     assert sorted(plan.take_rest()) == list(range(8))

@@ -13,7 +13,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, CANCEL, Retry
-from mq_django.core.running_handler import is_cancelled, place, uninterrupted
+from mq_django.core.running_handler import interruptible, is_cancelled, uninterrupted
 from mq_django.registry import Handler
 from tests.inbox.conftest import on_each_database
 from tests.waiting import wait_until
@@ -196,7 +196,7 @@ class TestCoroutines:
     def test_outside_of_a_consumer_nothing_watches(self, effects, using, mq_settings):
         async def add(message):
             await sync_to_async(effects.add)(message)
-            assert place.get() is None
+            assert interruptible.get() is None
 
         entry = Handler(name="n", queue="default", call=add, is_async=True, once=using)
         message = Message("m", "n", 1, "default")

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
 from mq_django.inspector import dead_letters, jobs, message_lists

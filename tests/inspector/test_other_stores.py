@@ -32,7 +32,7 @@ def settle(store, delivery, outcome):
     return delivery.message.id
 
 
-def by_place(name):
+def by_partition(name):
     found = defaultdict(list)
     for place, ids in inspector.ids(name):
         found[place] += ids
@@ -45,7 +45,7 @@ def test_every_message_of_an_rsmq_queue_is_in_one_place(jobs, ns):
     delayed = [jobs.publish("welcome", n, delay=100 + n) for n in range(3)]
     taken = store.take(ME, count=4)
     dead, aside = settle(store, taken[0], Bury("no")), settle(store, taken[1], SetAside())
-    assert by_place("jobs") == {
+    assert by_partition("jobs") == {
         "delayed": delayed,
         "unhandled": [aside],
         "pending": ids[2:4],
@@ -79,7 +79,7 @@ def test_every_message_of_a_group_is_in_one_place(jobs):
     back = settle(store, taken[1], HandBack())
     delayed, dead = settle(store, taken[2], Retry()), settle(store, taken[3], Bury("no"))
     aside = settle(store, taken[4], SetAside())
-    assert by_place("orders:billing") == {
+    assert by_partition("orders:billing") == {
         "delayed": [delayed],
         "unhandled": [aside],
         "pending": ids[5:7],

@@ -4,7 +4,7 @@ import pytest
 
 from mq_django import inspector, subscriber
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of

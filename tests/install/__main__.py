@@ -57,7 +57,7 @@ ENVIRONMENTS = [
 
 
 @dataclass(frozen=True)
-class Place:
+class LookupState:
     """A value of CONNECTION, and the caches that it may name."""
 
     name: str
@@ -67,7 +67,7 @@ class Place:
     refusal: str = ""
 
 
-def places(stack: ExitStack, folder: Path, binary: ServerBinary) -> Iterator[Place]:
+def places(stack: ExitStack, folder: Path, binary: ServerBinary) -> Iterator[LookupState]:
     """Start the servers, and yield each way to connect."""
     tcp = stack.enter_context(PrivateServer(binary=binary, tcp=True))
     unix = stack.enter_context(PrivateServer(binary=binary))
@@ -77,15 +77,15 @@ def places(stack: ExitStack, folder: Path, binary: ServerBinary) -> Iterator[Pla
     # A cache with choices that a queue must not take over.
     options = {"CONNECTION_POOL_KWARGS": {"max_connections": 1, "protocol": 3}, "SOCKET_TIMEOUT": 0.001}
     alias = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": f"{tcp.url}/1", "OPTIONS": options}
-    yield Place("url", tcp.url, {})
-    yield Place("alias", "mq", {"mq": alias})
-    yield Place("unix", unix.url, {})
-    yield Place("embedded", "embedded", {})
-    yield Place("wrong password", locked.url.replace("//", "//:wrong@"), {}, refusal="refuses the log-in")
+    yield LookupState("url", tcp.url, {})
+    yield LookupState("alias", "mq", {"mq": alias})
+    yield LookupState("unix", unix.url, {})
+    yield LookupState("embedded", "embedded", {})
+    yield LookupState("wrong password", locked.url.replace("//", "//:wrong@"), {}, refusal="refuses the log-in")
     tls = tls_server(stack, folder)
     if tls is not None:
-        yield Place("rediss", tls.trusted_url, {})
-        yield Place("unknown CA", tls.url, {}, refusal="cannot be verified")
+        yield LookupState("rediss", tls.trusted_url, {})
+        yield LookupState("unknown CA", tls.url, {}, refusal="cannot be verified")
 
 
 def tls_server(stack: ExitStack, folder: Path) -> TLSServer | None:
@@ -103,7 +103,9 @@ def tls_server(stack: ExitStack, folder: Path) -> TLSServer | None:
 class Trial:
     """A project of its own in an environment, with one way to connect."""
 
-    def __init__(self, python: str, folder: Path, place: Place, environment: Environment, binary: ServerBinary) -> None:
+    def __init__(
+        self, python: str, folder: Path, place: LookupState, environment: Environment, binary: ServerBinary
+    ) -> None:
         self._python = python
         self._folder = folder
         self._place = place

@@ -26,11 +26,11 @@ def main() -> None:
     )
     django.setup()
     # Their modules need the settings.
-    from mq_django.outbox import place_relay  # noqa: PLC0415
+    from mq_django.outbox import partition_relay  # noqa: PLC0415
     from mq_django.outbox.claims import OutboxTables  # noqa: PLC0415
     from tests.outbox.relays import relay, run  # noqa: PLC0415
 
-    place_relay.ROWS = 40
+    partition_relay.ROWS = 40
     OutboxTables._end_rows = die  # type: ignore[method-assign]
     run(relay("default"))
 

@@ -10,7 +10,7 @@ from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.publication import Publication
 from mq_django.models import OutboxMessage, OutboxState
-from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.partition_relay import PartitionRelay
 from mq_django.outbox.relay import DatabaseRelay
 from mq_django.outbox.rows import COLUMNS, values_of
 
@@ -27,12 +27,12 @@ def run(found: DatabaseRelay) -> None:
         pass
 
 
-def place(alias: str, queue: str, part: int = -1) -> PlaceRelay:
+def partition(alias: str, queue: str, part: int = -1) -> PartitionRelay:
     """Return the relay of one queue, or of one of its partitions."""
-    return PlaceRelay(relay(alias).tables, get_config().queues[queue], part, lambda *_: None)
+    return PartitionRelay(relay(alias).tables, get_config().queues[queue], part, lambda *_: None)
 
 
-def claimed(found: PlaceRelay) -> PlaceRelay:
+def claimed(found: PartitionRelay) -> PartitionRelay:
     """Return a relay that has claimed rows, and has published nothing."""
     claim = found._tables.claim(found.destination, found.part, found.parts)
     assert claim is not None

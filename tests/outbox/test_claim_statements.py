@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from mq_django import queues
 from mq_django.models import OutboxMessage
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.partition_relay import PartitionRelay
 from tests.outbox.conftest import on_each_database
-from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
+from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -33,13 +33,13 @@ def test_before_a_publish_there_are_six_statements_and_a_commit(alias, monkeypat
     found = relay(alias)
     run(found)
     publish(alias, "mails", 1)
-    before, send = [], PlaceRelay._send
+    before, send = [], PartitionRelay._send
 
     def count(*args):
         before.append([query["sql"] for query in queries.captured_queries])
         send(*args)
 
-    monkeypatch.setattr(PlaceRelay, "_send", count)
+    monkeypatch.setattr(PartitionRelay, "_send", count)
     with CaptureQueriesContext(connections[alias]) as queries:
         run(found)
 
@@ -97,7 +97,7 @@ def test_a_look_finds_open_claims_and_the_first_destination(alias):
     assert tables.look() == ([], "mails")
     assert list(tables.destinations("mails")) == ["mails", "orders"]
 
-    claimed(place(alias, "mails"))
+    claimed(partition(alias, "mails"))
 
     opened, first = tables.look()
     assert [(state.destination, state.number, bool(state.token)) for state in opened] == [("mails", 1, True)]
@@ -107,7 +107,7 @@ def test_a_look_finds_open_claims_and_the_first_destination(alias):
 @on_each_database
 def test_a_stopped_place_is_no_open_claim(alias):
     publish(alias, "mails", 1)
-    claimed(place(alias, "mails"))
+    claimed(partition(alias, "mails"))
     states(alias).update(problem="a copy")
     publish(alias, "mails", 1)
     tables = OutboxTables(alias)
@@ -123,7 +123,7 @@ def test_rows_of_another_number_of_partitions_go_first(alias, mq_settings, redis
         mq_settings(QUEUES={name: {"OUTBOX": True, "ORDERED": True, "PARTITIONS": parts}})
         first = publish(alias, name, 1, key="a")
         if is_claimed:
-            claimed(place(alias, name, rows(alias).get().part))
+            claimed(partition(alias, name, rows(alias).get().part))
         mq_settings(QUEUES={name: {"OUTBOX": True, "ORDERED": True, "PARTITIONS": 3}})
         second = publish(alias, name, 1, key="a")
         part = rows(alias).last().part

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import DatabaseError, connections
 
-from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.partition_relay import PartitionRelay
 from mq_django.outbox.relay import DatabaseRelay
 from tests.outbox.relays import publish, ready, relay, rows, run, states
 
@@ -20,11 +20,11 @@ class Stopped(Exception):
 def begin_anew(alias: str, seed: int) -> DatabaseRelay:
     """Return a relay that stops at random chunks, before or after they are published."""
     chance, found = random.Random(seed), relay(alias)
-    make = found._place
+    make = found._partition
 
-    def place(name: str, parts: int, part: int) -> PlaceRelay:
+    def partition(name: str, parts: int, part: int) -> PartitionRelay:
         one = make(name, parts, part)
-        send = PlaceRelay._send
+        send = PartitionRelay._send
 
         def stop_sometimes(*args):
             if chance.random() < 0.1:
@@ -36,7 +36,7 @@ def begin_anew(alias: str, seed: int) -> DatabaseRelay:
         one._send = stop_sometimes
         return one
 
-    found._place = place
+    found._partition = partition
     return found
 
 
@@ -50,7 +50,7 @@ IN_PARTITIONS = {"PARTITIONS": 3, "ORDERED": True}
 )
 def test_relays_in_each_others_way_publish_each_row_once(alias, mq_settings, redis_client, monkeypatch, options):
     mq_settings(QUEUES={"mails": {"OUTBOX": True, **options}})
-    monkeypatch.setattr("mq_django.outbox.place_relay.ROWS", 20)
+    monkeypatch.setattr("mq_django.outbox.partition_relay.ROWS", 20)
     monkeypatch.setattr("mq_django.outbox.claims.ROWS", 70)
     ids = {key: publish(alias, "mails", 200, key=key) for key in ("a", "b", "c")}
 

@@ -11,7 +11,7 @@ from mq_django.inspector.outbox_views import outboxes
 from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.claims import NO_CLAIM
 from tests.outbox.conftest import TABLES, on_each_database
-from tests.outbox.relays import claimed, place, publish, ready, relay, rolled_back, rows, run, states
+from tests.outbox.relays import claimed, partition, publish, ready, relay, rolled_back, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -105,7 +105,7 @@ def test_rows_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, r
 def test_rows_in_no_open_claim_are_set_aside(alias, mq_settings, redis_client):
     mq_settings(QUEUES={name: {"OUTBOX": True} for name in ("mails", "others")})
     publish(alias, "others", 3)
-    claimed(place(alias, "others"))
+    claimed(partition(alias, "others"))
     first, second = publish(alias, "mails", 2)
     rows(alias).filter(message_id=first).update(batch=7)
     run(relay(alias, take_over=1000.0))
@@ -140,7 +140,7 @@ def test_states_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings,
                     if is_open:
                         before = publish(sqlite, name, 1, key="k")
                         parts, part = rows(sqlite).values_list("parts", "part").last()
-                        relay(sqlite)._place(name, parts, part)._tables.claim(queues[name].config, part, parts)
+                        relay(sqlite)._partition(name, parts, part)._tables.claim(queues[name].config, part, parts)
                     with connections[sqlite].cursor() as cursor:
                         kind = "parts = 0" if lock else "parts > 0"
                         cursor.execute(f"UPDATE mq_django_outbox_state SET {column} = %s WHERE {kind}", [value])
@@ -163,7 +163,7 @@ def test_an_open_claim_of_another_process_is_continued_only_after_a_time(sqlite,
     ids = publish(sqlite, "mails", 5)
     ended = relay(sqlite)
     for _ in ended.steps():
-        ended._place("mails", 1, -1)._tables.claim(queues["mails"].config, -1, 1)
+        ended._partition("mails", 1, -1)._tables.claim(queues["mails"].config, -1, 1)
 
     patient = relay(sqlite, take_over=1000.0)
     run(patient)
@@ -191,10 +191,10 @@ def test_places_are_made_once(sqlite, mq_settings):
     found = relay(sqlite)
     publish(sqlite, "mails", 1)
     run(found)
-    before = dict(found._places)
+    before = dict(found._partitions)
     publish(sqlite, "mails", 1)
     run(found)
-    assert found._places == before
+    assert found._partitions == before
     assert len(before) == 1
 
 
@@ -253,8 +253,8 @@ def test_an_open_claim_is_split_by_its_mark_after_repartitioning(alias, mq_setti
     ids = publish(alias, "pay", 40, key="a")
     ended = relay(alias)
     (_, step), *_ = ended.steps()
-    monkeypatch.setattr("mq_django.outbox.place_relay.ROWS", 10)
-    ended._place("pay", 2, rows(alias)[0].part)._most = 10
+    monkeypatch.setattr("mq_django.outbox.partition_relay.ROWS", 10)
+    ended._partition("pay", 2, rows(alias)[0].part)._most = 10
     calls = []
 
     def fail(self, claim, refused):
@@ -262,7 +262,7 @@ def test_an_open_claim_is_split_by_its_mark_after_repartitioning(alias, mq_setti
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mq_django.outbox.claims.OutboxTables.finish", fail)
-    real, count = ended._place("pay", 2, rows(alias)[0].part)._send, []
+    real, count = ended._partition("pay", 2, rows(alias)[0].part)._send, []
 
     def send_two(claim, chunk):
         if len(count) == 2:
@@ -270,7 +270,7 @@ def test_an_open_claim_is_split_by_its_mark_after_repartitioning(alias, mq_setti
         count.append(chunk)
         real(claim, chunk)
 
-    ended._place("pay", 2, rows(alias)[0].part)._send = send_two
+    ended._partition("pay", 2, rows(alias)[0].part)._send = send_two
     with pytest.raises(KeyboardInterrupt):
         step()
     monkeypatch.undo()
@@ -306,7 +306,7 @@ def test_a_relay_that_was_frozen_does_not_publish_a_claim_that_was_split(alias, 
     """Not even when the queue has its old number of partitions again."""
     mq_settings(QUEUES={"pay": {"OUTBOX": True, "PARTITIONS": 2}})
     ids = publish(alias, "pay", 5, key="a")
-    frozen = claimed(place(alias, "pay", rows(alias)[0].part))
+    frozen = claimed(partition(alias, "pay", rows(alias)[0].part))
     recorded = queues["pay"].config.keys.recorded
     redis_client.hset(recorded, "partitions", 5)
     mq_settings(QUEUES={"pay": {"OUTBOX": True, "PARTITIONS": 5}})

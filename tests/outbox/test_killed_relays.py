@@ -1,4 +1,4 @@
-"""A relay whose process is killed: no message is lost, and none is there twice. Other points: test_place_relay.py."""
+"""A killed relay: no message is lost, and none is there twice. Other points: test_partition_relay.py."""
 
 import json
 import os

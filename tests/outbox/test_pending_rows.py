@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connections
 
-from mq_django import CancelResult, Place, get_result, queues, wait
+from mq_django import CancelResult, LookupState, get_result, queues, wait
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox
 from mq_django.inspector import outbox_rows
@@ -92,12 +92,12 @@ def test_a_unique_key_is_cancelled_in_the_outbox_and_in_redis(sqlite):
     emails.publish("welcome", 1, delay=60, unique="k", using=sqlite)
     run(relay(sqlite))
     emails.publish("welcome", 2, delay=60, unique="k", using=sqlite)
-    assert emails.find(unique="k").place is Place.DELAYED
+    assert emails.find(unique="k").state is LookupState.DELAYED
 
     assert emails.cancel(unique="k", using=sqlite) is CancelResult.CANCELLED
 
     assert not rows(sqlite).exists()
-    assert emails.find(unique="k").place is Place.NOT_WAITING
+    assert emails.find(unique="k").state is LookupState.NOT_WAITING
 
 
 def test_a_row_is_rescheduled_while_it_is_delayed_and_unclaimed(alias, redis_client):
@@ -137,11 +137,11 @@ def test_a_message_in_the_outbox_is_found(sqlite):
 
     found = queues["emails"].find(message_id)
 
-    assert found.place is Place.OUTBOX
+    assert found.state is LookupState.OUTBOX
     assert found.message.data == {"n": 1}
     assert found.due_ms == rows(sqlite).get().due_ms
     run(relay(sqlite))
-    assert queues["emails"].find(message_id).place is Place.DELAYED
+    assert queues["emails"].find(message_id).state is LookupState.DELAYED
 
 
 def test_the_result_of_a_task_in_the_outbox_is_ready(sqlite):

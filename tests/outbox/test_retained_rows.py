@@ -14,7 +14,7 @@ from mq_django.outbox.claims import RETAINED
 from mq_django.outbox.relay import forget, republish, retained_count
 from mq_django.stores.base import Settlement
 from tests.outbox.conftest import on_each_database
-from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run
+from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run
 from tests.purging import purge
 from tests.seeding import opened
 
@@ -83,7 +83,7 @@ def test_a_retry_keeps_it_and_its_last_attempt_does_not(sqlite):
 
 def test_what_is_handled_before_its_claim_is_finished_is_deleted_after_it(alias, monkeypatch):
     publish(alias, "mails", 1)
-    found = claimed(place(alias, "mails"))
+    found = claimed(partition(alias, "mails"))
     with monkeypatch.context() as patch:
         patch.setattr(found._tables, "finish", lambda *_, **__: False)
         found.advance()
@@ -223,7 +223,7 @@ def test_a_key_of_another_type_stops_neither_consumers_nor_relays(sqlite, redis_
     keys = get_config().queue("mails").keys
     redis_client.set(keys.ended, "mine")
     ids = publish(sqlite, "mails", 1)
-    found = place(sqlite, "mails")
+    found = partition(sqlite, "mails")
     found.advance()
     assert ready(redis_client, "mails") == ids
     handle()

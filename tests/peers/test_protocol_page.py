@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from mq_django import Place, queues, topics
+from mq_django import LookupState, queues, topics
 from mq_django.consumers.settlements import settle_for
 from mq_django.core.keys import KINDS, QueueKeys, TopicKeys
 from mq_django.core.outcomes import ACK, Ack, Bury, Retry, SetAside
@@ -381,7 +381,7 @@ def test_a_consumer_settles_in_every_way(type_in, emails, redis_client, keys):
     letter = dead_letters.get("emails", *letters.find(["5f2d"]))
     assert (letter.reason, letter.error, letter.tries) == ("attempts", "NoSuchUser: 7", 25)
     assert redis_client.hkeys(keys.dead_groups) == [b"NoSuchUser|welcome"]
-    assert (emails.find("5f2f").place, emails.find("5f2f").message.data) == (Place.UNHANDLED, {"user_id": 9})
+    assert (emails.find("5f2f").state, emails.find("5f2f").message.data) == (LookupState.UNHANDLED, {"user_id": 9})
     (again,) = opened(emails.config).take("python", count=5)
     assert (again.message.attempt, again.message.data) == (1, {"user_id": 7})
     assert [line for line in type_in("settle", given) if line] == [one, one, two, three]

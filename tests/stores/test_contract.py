@@ -8,7 +8,7 @@ import pytest
 from mq_django.consumers import decisions
 from mq_django.consumers.decisions import Evidence
 from mq_django.consumers.shared_state import Receipt
-from mq_django.core.messages import Delivery, Place, Undecodable
+from mq_django.core.messages import Delivery, LookupState, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.core.publication import publication
 from mq_django.core.retries import read_history
@@ -216,10 +216,10 @@ def test_a_full_queue_refuses_and_writes_nothing(case, mq_settings, namespace):
 
 def test_what_has_expired_is_gone_and_its_id_is_known(store, publish):
     (message_id,) = publish(outgoing())
-    assert store.find(message_id).place is Place.NOT_WAITING
+    assert store.find(message_id).state is LookupState.NOT_WAITING
     assert settled(store, take_one(store), Expire())
     assert empty(store)
-    assert store.find(message_id).place is Place.EXPIRED
+    assert store.find(message_id).state is LookupState.EXPIRED
 
 
 def test_who_does_not_hold_a_delivery_changes_nothing(store, publish):
@@ -322,7 +322,7 @@ def test_what_nobody_here_can_handle_waits_for_who_can(store, publish):
     new1, known, new2 = store.take(ME, count=10)
     assert store.settle(ME, [Settlement(new1, SetAside()), Settlement(known, ACK), Settlement(new2, SetAside())]) == []
     assert store.depths() == Depths(ready=0, delayed=0, unhandled=2, pending=0, dead=0)
-    assert store.find(new1.message.id).place is Place.UNHANDLED
+    assert store.find(new1.message.id).state is LookupState.UNHANDLED
     assert store.take(ME, count=10) == []
     assert store.promote(limit=10).unhandled == 2
     assert store.release_unhandled(["known", "other"], limit=10) == 0
@@ -505,7 +505,7 @@ def test_a_unique_message_is_there_once(case, store):
 def test_a_delayed_message_is_found_and_rescheduled(store):
     (message_id,) = store.publish([outgoing("welcome", {"n": [1]}, delay_ms=50_000, key="k")])
     found = store.find(message_id)
-    assert (found.place, found.message.id, found.message.data) == (Place.DELAYED, message_id, {"n": [1]})
+    assert (found.state, found.message.id, found.message.data) == (LookupState.DELAYED, message_id, {"n": [1]})
     assert (found.message.name, found.message.key) == ("welcome", "k")
     assert 40_000 < found.due_ms - time.time() * 1000 < 60_000
     assert store.reschedule(message_id, due_ms=4_000_000_000_000)
@@ -524,7 +524,7 @@ def test_a_retry_is_not_early_and_can_come_at_once_or_be_cancelled(store, publis
     assert (result.moved, store.take(ME, count=1)) == (0, [])
     assert 0 < result.next_us <= 60_001_000
     found = store.find(message_id)
-    assert (found.place, found.message.attempt, found.message.data) == (Place.DELAYED, 2, 7)
+    assert (found.state, found.message.attempt, found.message.data) == (LookupState.DELAYED, 2, 7)
     assert store.reschedule(message_id, delay_ms=0)
     again = promoted(store)
     assert again.message.attempt == 2

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mq_django import handler, queues, registry
-from mq_django.core.messages import Place
+from mq_django.core.messages import LookupState
 from mq_django.inspector import dead_letters
 from mq_django.inspector.readers import ended
 from tests import places
@@ -45,10 +45,10 @@ def test_what_has_expired_is_found_by_its_id(emails, keys, redis_client, ran):
     message_id = emails.publish("code", "old", expires=PAST)
     work("emails")
     found = emails.find(message_id)
-    assert (found.place, found.message, bool(found)) == (Place.EXPIRED, None, False)
+    assert (found.state, found.message, bool(found)) == (LookupState.EXPIRED, None, False)
     assert before <= found.expired_ms <= places.now_ms(redis_client)
-    assert ended("emails", message_id) == (Place.EXPIRED, found.expired_ms)
-    assert emails.find("other").place is Place.NOT_WAITING
+    assert ended("emails", message_id) == (LookupState.EXPIRED, found.expired_ms)
+    assert emails.find("other").state is LookupState.NOT_WAITING
 
 
 @pytest.mark.parametrize("options", [{}, {"STORE": "rsmq"}])
@@ -59,8 +59,8 @@ def test_a_key_of_another_type_in_place_of_expired_messages_hides_no_message(
     emails = queues["emails"]
     redis_client.set(emails.config.keys.expired, "text")
     message_id = emails.publish("code", 1, delay=60)
-    assert emails.find(message_id).place is Place.DELAYED
-    assert emails.find("other").place is Place.NOT_WAITING
+    assert emails.find(message_id).state is LookupState.DELAYED
+    assert emails.find("other").state is LookupState.NOT_WAITING
 
 
 def test_the_ids_of_expired_messages_are_bounded_in_number_and_time(emails, keys, redis_client, ran):
@@ -83,7 +83,7 @@ def test_expired_messages_are_buried_where_the_queue_says_so(mq_settings, redis_
     assert (letter.reason, letter.data) == ("expired", "old")
     assert letter.error == "mq_django.errors.MessageExpired: expired before it was handled"
     assert f"Message {message_id} (code) of queue emails will be buried after attempt 1" in caplog.text
-    assert queues["emails"].find(message_id).place is Place.NOT_WAITING
+    assert queues["emails"].find(message_id).state is LookupState.NOT_WAITING
     # A redriven message does not expire again.
     assert dead_letters.redrive("emails", [entry]).done == 1
     work("emails")
@@ -94,7 +94,7 @@ def test_a_message_can_be_too_old_by_the_time_it_is_due(emails, keys, redis_clie
     published = time.time()
     (message_id,) = emails.publish_many([("code", "old")], delay=0.01, expires=0.02)
     wait_until(lambda: time.time() > published + 0.05)
-    assert emails.find(message_id).place is Place.DELAYED
+    assert emails.find(message_id).state is LookupState.DELAYED
     work("emails")
     assert ran == []
     assert counted(redis_client, keys, "expired") == 1

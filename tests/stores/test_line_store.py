@@ -8,7 +8,7 @@ import pytest
 from mq_django import queues
 from mq_django.conf import get_config
 from mq_django.core.limits import key_hash
-from mq_django.core.messages import CancelResult, Place
+from mq_django.core.messages import CancelResult, LookupState
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry
 from mq_django.errors import AlreadyPublished
 from mq_django.inspector.plans import limit_use
@@ -191,7 +191,7 @@ def test_over_the_limit_of_its_key_a_message_is_parked_once_and_others_go_on(ope
     held = store.take("c1", count=10)
     assert data(held) == ["a", "b", "c"]
     assert store.depths().parked == 2
-    assert queues["emails"].find(ids[1]).place is Place.PARKED
+    assert queues["emails"].find(ids[1]).state is LookupState.PARKED
     assert queues["emails"].find(ids[1]).message.attempt == 1
     redis_client.config_resetstat()
     for _ in range(3):

@@ -192,7 +192,7 @@ def be_partitioned(client, mq_settings):
 def be_repartitioned(client, mq_settings):
     """Change the number of partitions, with messages in every place."""
     mq_settings(QUEUES={"emails": {"PARTITIONS": 2, "ORDERED": True, "ON_DEAD_LETTER": "hold"}})
-    queue, part = queues["emails"], get_config().queue("emails").place_of(key="k")
+    queue, part = queues["emails"], get_config().queue("emails").partition_for(key="k")
     store = open_store(part, Session(get_client("inspect")))
     store.create_groups()
     for number, outcome in enumerate((Retry(), Bury("no"), SetAside(), HandBack())):

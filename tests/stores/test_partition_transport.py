@@ -99,7 +99,7 @@ def opened(part, *, sleeps=False):
 def key_of(part):
     """Return a key whose messages are in a partition."""
     whole = get_config().queue("default")
-    return next(str(number) for number in range(1000) if whole.place_of(key=str(number)) == part)
+    return next(str(number) for number in range(1000) if whole.partition_for(key=str(number)) == part)
 
 
 def publish(part, **options):

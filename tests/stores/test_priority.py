@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from mq_django import queues
-from mq_django.core.messages import CancelResult, Place
+from mq_django.core.messages import CancelResult, LookupState
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -83,7 +83,7 @@ def test_delayed_messages_keep_their_priority_when_they_are_due(emails, keys, st
     unique = emails.publish("remind", 6, delay=60, priority=6, unique="cart:7")
     make_due(redis_client, keys, *ids, "u:cart:7")
     assert store.promote(limit=500).moved == 5
-    assert emails.find(unique).place is Place.PRIORITY
+    assert emails.find(unique).state is LookupState.PRIORITY
     assert order(store) == [7, 6, 5, "ready", 0, -5]
 
 
@@ -128,7 +128,7 @@ def test_a_message_with_a_priority_can_be_found_and_cancelled(emails, keys, stor
     emails.publish("welcome", "plain")
     emails.publish("welcome", 1, priority=5)
     other = emails.publish("welcome", 2, priority=5)
-    assert emails.find(other).place is Place.PRIORITY
+    assert emails.find(other).state is LookupState.PRIORITY
     assert emails.find(other).message.priority == 5
     assert emails.cancel(other) is CancelResult.CANCELLED
     assert order(store) == [1, "plain"]
@@ -271,7 +271,7 @@ def test_the_priority_of_another_program_stands_anywhere_as_number_or_text(
             emails.publish("welcome", "plain")
             wait_under(redis_client, keys, a1=body)
             store.promote(limit=500)
-            assert emails.find("a1").place is Place.PRIORITY
+            assert emails.find("a1").state is LookupState.PRIORITY
             taken = take_all(store)
             assert [(item.message.id, item.message.priority) for item in taken][:1] == [("a1", 5)]
 

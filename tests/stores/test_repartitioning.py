@@ -82,7 +82,7 @@ def test_every_message_is_in_its_new_partition_and_keys_keep_their_order(seeded,
             for _, fields in client_of(part).xrange(getattr(part.keys, place)):
                 flat = [each for pair in fields.items() for each in pair]
                 message = decode_entry(flat, queue="", stream=0, entry=b"1-1").message
-                assert seeded.whole.place_of(key=message.key, unique=message.unique, message_id=message.id) == part
+                assert seeded.whole.partition_for(key=message.key, unique=message.unique, message_id=message.id) == part
     handled = seeded.handle_all()
     if options == ORDERED:
         check_order(handled, sent)
@@ -159,7 +159,7 @@ def test_while_it_goes_on_nothing_is_published_and_another_number_is_refused(see
 def test_it_waits_for_handlers_and_says_who_they_are(seeded):
     seeded.with_number(4)
     queues["emails"].publish("sms", 1, key="a")
-    part = seeded.whole.place_of(key="a")
+    part = seeded.whole.partition_for(key="a")
     (store,) = [store for store in seeded.stores() if store.keys == part.keys]
     held = store.take("worker-7", count=1)
     with pytest.raises(CommandError, match=f"consumers still hold 1 messages .{part.name}: 1 by worker-7.") as found:
@@ -215,7 +215,7 @@ def test_ids_unique_keys_and_dead_letters_are_found_afterwards(seeded):
         store.settle("c1", [Settlement(item, ACK) for item in take(store)])
     assert queues["emails"].publish("sms", 5, unique="shop", unique_for=3600)
     assert [place for place, found in seeded.contents() if found == buried.encode()] == ["dead"]
-    part = seeded.whole.place_of(key=None, message_id=buried)
+    part = seeded.whole.partition_for(key=None, message_id=buried)
     assert client_of(part).hlen(part.keys.dead_ids) == 1
     assert client_of(part).hlen(part.keys.dead_groups) == 1
 
@@ -231,7 +231,7 @@ def test_claims_without_a_message_follow_their_unique_key_unless_a_key_may_have_
         )
     assert "1 claims of unique keys were forgotten" in repartition(5)
     seeded.with_number(5)
-    part = seeded.whole.place_of(key=None, unique="u")
+    part = seeded.whole.partition_for(key=None, unique="u")
     assert client_of(part).hgetall(part.keys.claims) == {b"k:u": b"9999999999999:of-u", b"i:of-u": b"u"}
 
 
@@ -266,7 +266,7 @@ def test_all_claims_notes_and_messages_are_moved_however_many_there_are(seeded):
 def test_results_and_progress_follow_their_messages(seeded):
     seeded.with_number(2)
     waiting, ended = (queues["emails"].publish("sms", n, key="order:7", delay=60) for n in range(2))
-    part = seeded.whole.place_of(key="order:7")
+    part = seeded.whole.partition_for(key="order:7")
     for each in (waiting, ended):
         client_of(part).set(part.keys.result(each), f"result of {each}", px=60_000)
     client_of(part).hset(part.keys.progress(waiting), mapping={"done": 3, "run": "r"})
@@ -275,11 +275,11 @@ def test_results_and_progress_follow_their_messages(seeded):
     client_of(part).set(part.keys.result(ended), f"result of {ended}", px=60_000)
     assert "results: 1" in repartition(9)
     seeded.with_number(9)
-    new = seeded.whole.place_of(key="order:7")
+    new = seeded.whole.partition_for(key="order:7")
     assert client_of(new).get(new.keys.result(waiting)) == f"result of {waiting}".encode()
     assert client_of(new).hgetall(new.keys.progress(waiting)) == {b"done": b"3", b"run": b"r"}
     assert 0 < client_of(new).pttl(new.keys.progress(waiting)) <= 60_000
-    likely = seeded.whole.places_of(ended)[0]
+    likely = seeded.whole.partitions_for_id(ended)[0]
     assert client_of(likely).get(likely.keys.result(ended)) == f"result of {ended}".encode()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import CancelResult, Place, Undecodable
+from mq_django.core.messages import CancelResult, LookupState, Undecodable
 from mq_django.core.outcomes import ACK, Bury, HandBack, Retry, SetAside
 from mq_django.core.rsmq_format import MESSAGE_ID, TEXT, new_id, sent_micros
 from mq_django.errors import (
@@ -266,7 +266,7 @@ def test_a_message_held_by_another_program_is_left_alone(store, rsmq):
     rsmq.receive("jobs", vt=60)
     assert store.cancel(message_id) is CancelResult.NOT_WAITING
     assert store.reschedule(message_id, delay_ms=5) is CancelResult.NOT_WAITING
-    assert store.find(message_id).place is Place.NOT_WAITING
+    assert store.find(message_id).state is LookupState.NOT_WAITING
     assert purge(store.config) == []
     assert rsmq.delete("jobs", message_id)
 
@@ -275,7 +275,7 @@ def test_what_is_unhandled_stays_where_others_can_have_it(store, rsmq, show):
     message_id = queues["jobs"].publish("new", 1)
     settle(store, *store.take(ME, count=1), outcome=SetAside())
     assert (store.depths().unhandled, store.depths().ready) == (1, 0)
-    assert store.find(message_id).place is Place.UNHANDLED
+    assert store.find(message_id).state is LookupState.UNHANDLED
     show(message_id)
     assert rsmq.receive("jobs").id == message_id
     assert store.release_unhandled(["new"], limit=10) == 1

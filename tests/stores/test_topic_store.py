@@ -61,7 +61,7 @@ def settle(store, *deliveries, outcome=ACK, delay_ms=0):
     return store.settle(ME, [Settlement(delivery, outcome, delay_ms) for delivery in deliveries])
 
 
-def place_of(log, name="billing"):
+def partition_for(log, name="billing"):
     return next(found for found in log.groups() if found.name == name)
 
 
@@ -181,11 +181,11 @@ def test_after_a_seek_redis_tells_the_lag_where_it_can(log, redis_client):
     redis_client.xtrim(log.keys.log, maxlen=45, approximate=False)
     log.seek("billing", entries[20].decode())
     (seen,) = redis_client.xinfo_groups(log.keys.log)
-    assert seen["lag"] == place_of(log).lag == 30
+    assert seen["lag"] == partition_for(log).lag == 30
     settle(store, *store.take(ME, count=10))
     publish(log, 1)
     (seen,) = redis_client.xinfo_groups(log.keys.log)
-    assert seen["lag"] == place_of(log).lag == 21
+    assert seen["lag"] == partition_for(log).lag == 21
 
 
 def test_a_seek_of_a_group_that_is_not_there_is_an_error(log):
@@ -252,7 +252,7 @@ def test_seeks_while_consumers_work_leave_each_pass_whole(log):
         passed = len(seen)
         wait_until(lambda passed=passed: len(seen) > passed, message="a pass has begun")
         log.seek("billing", "beginning")
-    wait_until(lambda: place_of(log).lag == 0 and place_of(log).pending == 0, timeout=20)
+    wait_until(lambda: partition_for(log).lag == 0 and partition_for(log).pending == 0, timeout=20)
     end.set()
     for consumer in consumers:
         consumer.join(20)
@@ -260,7 +260,7 @@ def test_seeks_while_consumers_work_leave_each_pass_whole(log):
     # Nothing was settled twice in one pass, and some of each earlier one was too late.
     assert max(settled.values()) == 1
     assert any(not held for _, held in seen)
-    generation = str(place_of(log).generation).encode()
+    generation = str(partition_for(log).generation).encode()
     last = [entry for entry in settled if entry.endswith(b"@" + generation)]
     assert len(last) == 200
     assert store.depths() == (0, 0, 0, 0, 0, 0)
@@ -309,27 +309,27 @@ def test_the_same_message_is_published_once_within_the_window(topic, redis_clien
 
 def test_lag_is_true_after_deletions_seeks_and_trims(log, redis_client):
     store = group()
-    found = place_of(log)
+    found = partition_for(log)
     assert (found.pending, found.lag, found.lag_ms) == (0, 0, 0)
     publish(log, *range(10))
-    assert place_of(log).lag == 10
+    assert partition_for(log).lag == 10
     entries = [entry for entry, _ in redis_client.xrange(log.keys.log)]
     settle(store, *store.take(ME, count=4))
-    assert place_of(log).lag == 6
+    assert partition_for(log).lag == 6
     redis_client.xdel(log.keys.log, entries[0], entries[6])
-    assert place_of(log).lag == 5
+    assert partition_for(log).lag == 5
     log.seek("billing", entries[2].decode())
-    assert place_of(log).lag == 7
+    assert partition_for(log).lag == 7
     settle(store, *store.take(ME, count=1))
-    assert place_of(log).lag == 6
+    assert partition_for(log).lag == 6
     redis_client.xtrim(log.keys.log, maxlen=4, approximate=False)
-    assert place_of(log).lag == 4
+    assert partition_for(log).lag == 4
     log.seek("billing", "end")
-    assert place_of(log).lag == 0
+    assert partition_for(log).lag == 0
     publish(log, 1)
-    assert place_of(log).lag == 1
+    assert partition_for(log).lag == 1
     log.seek("billing", "beginning")
-    assert place_of(log).lag == 5
+    assert partition_for(log).lag == 5
 
 
 def test_after_a_restart_the_lag_is_not_by_a_count_of_an_earlier_time(mq_settings, tmp_path):
@@ -343,17 +343,17 @@ def test_after_a_restart_the_lag_is_not_by_a_count_of_an_earlier_time(mq_setting
         log.seek("billing", [*log.read("beginning", "end")][10].entry.decode())
         settle(store, *store.take(ME, count=30))
         log.recount()
-        assert place_of(log).lag == 60
+        assert partition_for(log).lag == 60
         server.kill()
         server.start()
         get_client("produce").connection_pool.disconnect()
         log = Log(get_config().topic("orders"), Session(get_client("produce")))
-        assert place_of(log).lag == 90
+        assert partition_for(log).lag == 90
         log.recount()
-        assert place_of(log).lag == 60
+        assert partition_for(log).lag == 60
         settle(group(), *group().take(ME, count=60))
         publish(log, 1)
-        assert place_of(log).lag == 1
+        assert partition_for(log).lag == 1
 
 
 def test_a_long_lag_is_counted_in_pages(log, redis_client):
@@ -362,17 +362,17 @@ def test_a_long_lag_is_counted_in_pages(log, redis_client):
         log.publish([outgoing(data=n) for n in range(at, at + 1000)])
     settle(store, *store.take(ME, count=10))
     redis_client.xdel(log.keys.log, redis_client.xrange(log.keys.log, count=20)[-1][0])
-    assert place_of(log).lag == 12_000 - 10 - 1
+    assert partition_for(log).lag == 12_000 - 10 - 1
 
 
 def test_lag_in_time_is_the_age_of_the_oldest_unread_message(log, redis_client):
     store = group()
     old_entries(redis_client, log, 3, age=100)
-    assert 99_000 < place_of(log).lag_ms < 105_000
+    assert 99_000 < partition_for(log).lag_ms < 105_000
     settle(store, *store.take(ME, count=3))
-    assert place_of(log).lag_ms == 0
+    assert partition_for(log).lag_ms == 0
     publish(log, 1)
-    assert place_of(log).lag_ms < 5000
+    assert partition_for(log).lag_ms < 5000
 
 
 def test_retention_by_age_takes_what_is_too_old(topic, redis_client):
@@ -440,22 +440,22 @@ def test_what_a_group_lost_unread_is_counted_and_told(topic, redis_client):
     assert lost == {"slow": 750 - left}
     assert int(redis_client.hget(slow.keys.control, "lost")) == 750 - left
     assert redis_client.hget(fast.keys.control, "lost") is None
-    assert place_of(log, "slow").lag == left
+    assert partition_for(log, "slow").lag == left
     settle(slow, *slow.take(ME, count=10))
-    assert place_of(log, "slow").lag == left - 10
+    assert partition_for(log, "slow").lag == left - 10
 
 
 def test_the_share_of_the_retention_is_the_worst_of_the_three(topic, redis_client):
     log = topic(RETENTION=1000, RETENTION_COUNT=100)
     group()
     publish(log, *range(50))
-    assert place_of(log).share == pytest.approx(0.5, abs=0.01)
+    assert partition_for(log).share == pytest.approx(0.5, abs=0.01)
     log = topic(RETENTION=200, RETENTION_COUNT=1_000_000)
     redis_client.delete(log.keys.log)
     old_entries(redis_client, log, 1, age=100)
     group()
-    assert place_of(log).share == pytest.approx(0.5, abs=0.05)
-    assert place_of(topic(RETENTION=None)).share is None
+    assert partition_for(log).share == pytest.approx(0.5, abs=0.05)
+    assert partition_for(topic(RETENTION=None)).share is None
 
 
 def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_trimming(topic, redis_client):
@@ -465,12 +465,12 @@ def test_what_is_pending_counts_against_the_retention_because_it_holds_up_the_tr
     publish(log, *range(70))
     taken = store.take(ME, count=71)
     settle(store, *taken[1:])
-    found = place_of(log)
+    found = partition_for(log)
     assert (found.lag, found.pending, found.behind) == (1, 1, 72)
     assert 149_000 < found.behind_ms < 160_000
     assert found.share == pytest.approx(0.75, abs=0.05)
     settle(store, taken[0])
-    found = place_of(log)
+    found = partition_for(log)
     assert (found.behind, found.share) == (1, pytest.approx(0.01, abs=0.05))
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mq_django.core.keys import GROUP
-from mq_django.core.messages import CancelResult, Place, Undecodable
+from mq_django.core.messages import CancelResult, LookupState, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
 from mq_django.errors import AlreadyPublished
 from mq_django.stores.base import Settlement
@@ -22,7 +22,7 @@ def test_adding_again_replaces_data_and_due_time_under_a_new_id(emails, keys, re
     assert redis_client.zcard(keys.due) == redis_client.hlen(keys.waiting) == 1
     assert emails.find(unique="cart:7").message.data == emails.find(second).message.data == 2
     assert emails.find(second).due_ms >= places.now_ms(redis_client) + 500_000
-    assert emails.find(first).place is Place.REPLACED
+    assert emails.find(first).state is LookupState.REPLACED
     assert emails.cancel(first) is CancelResult.REPLACED
     assert emails.reschedule(first, delay=1) is CancelResult.REPLACED
     assert emails.cancel(second) is CancelResult.CANCELLED
@@ -35,7 +35,7 @@ def test_who_was_replaced_is_forgotten_after_a_day(emails, keys, redis_client):
     emails.publish("remind", 2, delay=60, unique="cart:7")
     assert 0 < redis_client.ttl(keys.replaced) <= 86_400
     redis_client.zadd(keys.replaced, {first: places.now_ms(redis_client) - 86_400_001})
-    assert emails.find(first).place is Place.NOT_WAITING
+    assert emails.find(first).state is LookupState.NOT_WAITING
 
 
 def test_the_memory_of_who_was_replaced_is_bounded(emails, keys, redis_client):
@@ -98,7 +98,7 @@ def test_many_that_add_at_once_leave_one(emails, keys, redis_client, subtests, f
                 assert body["data"] == 0
             if policy == "replace":
                 assert len(set(ids)) == ADDERS
-                replaced = [message_id for message_id in ids if emails.find(message_id).place is Place.REPLACED]
+                replaced = [message_id for message_id in ids if emails.find(message_id).state is LookupState.REPLACED]
                 assert len(replaced) == ADDERS - 1
 
 
@@ -106,7 +106,7 @@ def test_a_promoted_message_leaves_its_unique_key_free(emails, keys, store, redi
     first = emails.publish("remind", 1, delay=0, unique="cart:7")
     store.promote(limit=500)
     second = emails.publish("remind", 2, delay=60, unique="cart:7", on_conflict="error")
-    assert emails.find(first).place is Place.NOT_WAITING
+    assert emails.find(first).state is LookupState.NOT_WAITING
     assert [message["id"] for message in places.ready(redis_client, keys)] == [first]
     assert emails.find(unique="cart:7").message.id == second
 

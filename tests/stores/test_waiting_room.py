@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mq_django.core.messages import CancelResult, Lookup, Place
+from mq_django.core.messages import CancelResult, Lookup, LookupState
 from mq_django.core.outcomes import Retry, SetAside
 from mq_django.errors import WrongKeyType
 from mq_django.stores import open_store
@@ -118,7 +118,7 @@ def test_no_place_to_wait_costs_a_message_whose_id_another_has(emails, keys, sto
     first, second = store.take("c1", count=2)
     assert store.settle("c1", [Settlement(first, Retry(), 60_000), Settlement(second, SetAside())]) == []
     assert len(places.delayed(redis_client, keys)) == 3
-    assert emails.find("same").place is Place.DELAYED
+    assert emails.find("same").state is LookupState.DELAYED
     assert emails.reschedule("same", delay=1)
     make_due(redis_client, keys, *redis_client.zrange(keys.due, 0, -1))
     assert store.promote(limit=10).moved == 3
@@ -167,13 +167,13 @@ def test_a_key_that_holds_something_else_stops_a_promotion_before_it_moves_anyth
 def test_a_message_is_found_cancelled_and_then_found_no_more(emails, keys, redis_client):
     message_id = emails.publish("remind", {"n": 1}, delay=60, key="user:7")
     found = emails.find(message_id)
-    assert (found.place, found.message.id, found.message.data, found.message.key) == (
-        *(Place.DELAYED, message_id, {"n": 1}, "user:7"),
+    assert (found.state, found.message.id, found.message.data, found.message.key) == (
+        *(LookupState.DELAYED, message_id, {"n": 1}, "user:7"),
     )
     assert found.due_ms == redis_client.zscore(keys.due, message_id)
     assert emails.cancel(message_id) is CancelResult.CANCELLED
     assert emails.cancel(message_id) is CancelResult.NOT_WAITING
-    assert emails.find(message_id) == Lookup(Place.NOT_WAITING)
+    assert emails.find(message_id) == Lookup(LookupState.NOT_WAITING)
     assert not emails.find(message_id)
     assert not redis_client.exists(keys.due, keys.waiting, keys.unique)
 
@@ -265,6 +265,6 @@ def test_a_retry_can_be_cancelled_by_its_id(emails, keys, store, redis_client):
 def test_an_unhandled_message_can_be_found_and_cancelled(emails, keys, store, redis_client):
     redis_client.zadd(keys.unhandled, {"a1": 7})
     redis_client.hset(keys.waiting, "a1", '{"type":"remind","data":1}')
-    assert emails.find("a1").place is Place.UNHANDLED
+    assert emails.find("a1").state is LookupState.UNHANDLED
     assert emails.cancel("a1") is CancelResult.CANCELLED
     assert not redis_client.exists(keys.unhandled, keys.waiting)

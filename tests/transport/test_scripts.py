@@ -9,7 +9,7 @@ from redis.retry import Retry
 
 from mq_django import queues
 from mq_django.conf import get_config
-from mq_django.core.messages import Place
+from mq_django.core.messages import LookupState
 from mq_django.stores.log import Log
 from mq_django.transport import scripts
 from mq_django.transport.connections import get_client
@@ -86,7 +86,7 @@ def test_a_delayed_message_is_due_after_the_clock_was_moved(advance):
     message_id = queues["emails"].publish("welcome", 1, delay=3600)
     advance(HOUR - 60_000)
     assert take("emails") == []
-    assert queues["emails"].find(message_id).place is Place.DELAYED
+    assert queues["emails"].find(message_id).state is LookupState.DELAYED
     advance(HOUR + 1000)
     assert [message.id for message in take("emails")] == [message_id]
 

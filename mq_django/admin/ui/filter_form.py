@@ -19,7 +19,7 @@ from mq_django.admin.ui.page import SEE_DATA, Page
 from mq_django.admin.ui.references import HIDDEN
 from mq_django.core.clock import aware
 from mq_django.core.filters import FailureGroup, Filter, is_exception
-from mq_django.core.messages import Place
+from mq_django.core.messages import LookupState
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import message_lists, readers
@@ -206,9 +206,11 @@ def found_at_once(page: Page, name: str, message_id: str, *, first: MessageState
     ended = readers.ended(name, message_id)
     if ended is not None:
         sentences = {
-            Place.EXPIRED: _("Message “%(id)s” was discarded %(time)s ago: it had expired before it was handled."),
-            Place.REPLACED: _("Message “%(id)s” was replaced %(time)s ago by another one with its unique key."),
+            LookupState.EXPIRED: _(
+                "Message “%(id)s” was discarded %(time)s ago: it had expired before it was handled."
+            ),
+            LookupState.REPLACED: _("Message “%(id)s” was replaced %(time)s ago by another one with its unique key."),
         }
-        sentence, ago = sentences[ended.place], text.duration(max(0, text.now_ms() - ended.ms))
+        sentence, ago = sentences[ended.state], text.duration(max(0, text.now_ms() - ended.ms))
         page.say(messages.WARNING, sentence % {"id": escape(message_id)[:200], "time": ago})
     return ""

@@ -52,13 +52,13 @@ class OutboxService(Service):
         self.listener: Listener | None = None
         self._relays: dict[str, DatabaseRelay] = {}
         self._next_look = 0.0
-        #: Server or place that has failed -> when it is tried again on the monotonic clock, and the seconds until then.
+        #: Server or destination that has failed -> when it is tried again on the monotonic clock, and after how long.
         self._failed: dict[str, tuple[float, float]] = {}
         #: Alias -> when its connection was first used.
         self._connected: dict[str, float] = {}
 
     def run_once(self) -> float:
-        """Publish what there is, at most one claim for each place, and return the seconds until the next round."""
+        """Publish at most one claim for each destination, and return the seconds until the next round."""
         self._find_databases()
         results = [self._relay(relay) for relay in self._relays.values()]
         self._end_old_connections()
@@ -112,9 +112,9 @@ class OutboxService(Service):
         alias, is_busy = relay.tables.alias, False
         self._connected.setdefault(alias, time.monotonic())
         try:
-            for place, step in relay.steps():
+            for destination, step in relay.steps():
                 self.progressed = time.monotonic()
-                is_busy = self._do(alias, place, step) or is_busy
+                is_busy = self._do(alias, destination, step) or is_busy
                 if self.stopping:
                     return False
         except DatabaseError as error:
@@ -123,26 +123,26 @@ class OutboxService(Service):
             return False
         return is_busy
 
-    def _do(self, alias: str, place: DeliveryOptions, step: Callable[[], bool]) -> bool:
-        """Do one step, unless its server or its place has failed just now. An error affects no other place."""
-        server = server_of(place.connection, place.keys.outbox) or "Redis"
-        if any(time.monotonic() < self._failed.get(name, (0.0, 0.0))[0] for name in (server, place.name)):
+    def _do(self, alias: str, destination: DeliveryOptions, step: Callable[[], bool]) -> bool:
+        """Do one step, unless its server or its destination has just failed. An error affects no other destination."""
+        server = server_of(destination.connection, destination.keys.outbox) or "Redis"
+        if any(time.monotonic() < self._failed.get(name, (0.0, 0.0))[0] for name in (server, destination.name)):
             return False
         try:
             result = step()
         except SERVER_ERRORS as error:
             self._back_off_from(server)
             # Not the name of the server, which may be a URL with a password.
-            self._log_failure(f"to Redis at {address_of(place.connection)}", error)
+            self._log_failure(f"to Redis at {address_of(destination.connection)}", error)
             return False
         except BaseException as error:  # noqa: BLE001 - as in Service.each()
-            self._back_off_from(place.name)
-            self._log_failure(f"to {place.name}", error)
+            self._back_off_from(destination.name)
+            self._log_failure(f"to {destination.name}", error)
             if isinstance(error, DatabaseError):
                 connections[alias].close_if_unusable_or_obsolete()
             return False
         self._failed.pop(server, None)
-        self._failed.pop(place.name, None)
+        self._failed.pop(destination.name, None)
         return result
 
     def _back_off_from(self, name: str) -> None:
@@ -179,7 +179,7 @@ def outbox_services() -> list[Service]:
 def destinations_of(config: Config) -> list[DeliveryOptions]:
     """Return the queues and topics that may have rows."""
     found: Sequence[DeliveryOptions] = [*config.queues.values(), *config.topics.values()]
-    return [each for each in found if each.lacking("outbox") is None]
+    return [each for each in found if each.why_unsupported("outbox") is None]
 
 
 def announce_published(destination: DeliveryOptions, publication: Publication, message_id: str) -> None:

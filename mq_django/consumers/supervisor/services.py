@@ -9,9 +9,9 @@ from mq_django.consumers.by_server import ServerQueues, connection_of, open_sess
 from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import Running
 from mq_django.consumers.supervisor.heartbeat import Announcement, Heartbeat, HeartbeatCallbacks
+from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.consumers.supervisor.promoter import Promoter, measured_promotions
 from mq_django.consumers.supervisor.reclaimer import Reclaimer
-from mq_django.consumers.supervisor.redriver import Redriver
 from mq_django.consumers.supervisor.scheduler import Scheduler
 from mq_django.consumers.supervisor.trimmers import HistoryTrimmer
 from mq_django.consumers.supervisor.worker_states import Preferences, WorkerStates
@@ -245,9 +245,9 @@ class ServerServices:
             is_subscribed=lambda: self._listener.is_subscribed,
             seen=self._seen,
         )
-        self._redriver = Redriver(queues, supervisor)
+        self._job_runner = JobRunner(queues, supervisor)
         self._scheduler = Scheduler.of(queues)
-        others = (self._promoter, Extender(queues, states), self._scheduler, self._redriver)
+        others = (self._promoter, Extender(queues, states), self._scheduler, self._job_runner)
         self.services: tuple[Service, ...] = (
             *(self.heartbeat, self.reclaimer, self._listener),
             *others,
@@ -283,7 +283,7 @@ class ServerServices:
         if text in ("asked", SUBSCRIBED):
             self.heartbeat.wake()
         if text in ("job", SUBSCRIBED):
-            self._redriver.expect(number)
+            self._job_runner.expect(number)
         if text in ("schedules", SUBSCRIBED):
             self._scheduler.expect(self.queues[number].name)
         if text not in ("asked", "job", "schedules", "cancels", "stacks"):

@@ -34,7 +34,7 @@ class WorkflowService(Service):
         #: By server: its queues.
         self._queues: dict[str, list[QueueConfig]] = {}
         for config in queues:
-            if "step" not in config.lacks:
+            if "step" not in config.unsupported:
                 self._queues.setdefault(config.connection, []).append(config)
         self._couriers = {
             config.name: StepCourier(config, open_transport("consume", server))

@@ -14,7 +14,7 @@ from mq_django.consumers.service import Service
 from mq_django.consumers.settlements import announce
 from mq_django.consumers.shared_state import ASYNC_BATCHES, SharedState
 from mq_django.consumers.worker.executor import Called, CallPath, End, Executor, Member, Slot, Steps, WorkItem
-from mq_django.core.batches import HalvingPlan
+from mq_django.core.batches import BatchBisection
 from mq_django.core.logs import get_logger
 from mq_django.core.outcomes import ACK, HandBack, Outcome
 from mq_django.core.running_handler import HandlerRun
@@ -113,7 +113,7 @@ class Collector:
 
 
 #: Which messages are called next; a failure is the last call that had a message.
-Plan = HalvingPlan[Member, Called]
+Plan = BatchBisection[Member, Called]
 
 
 class BatchPath(CallPath):
@@ -131,7 +131,7 @@ class BatchPath(CallPath):
         self._opened = _refuse_reports
 
     @coroutine
-    def run(self, slot: Slot, job: WorkItem, _: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+    def run(self, slot: Slot, job: WorkItem, _: BatchBisection[Member, Any] | None = None) -> Steps[Called | None]:
         """Run the messages of a job, or those that wait, until each has an outcome."""
         if self.on_loop:
             slot.row = yield from self.collector.rows.get()

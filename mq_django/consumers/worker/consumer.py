@@ -14,7 +14,7 @@ from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.cancels import open_cancels
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor, Slot
-from mq_django.consumers.worker.fetchers import Fetchers, Room
+from mq_django.consumers.worker.fetchers import Demand, Fetchers
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher
 from mq_django.consumers.worker.loops import MAX_COROUTINES, LoopPool
 from mq_django.consumers.worker.measured_store import measured
@@ -103,11 +103,11 @@ class Consumer:
 
     def _services_of(self, share: ServerQueues, answers: Sequence[StackAnswers]) -> Iterator[Service]:
         """Yield what looks at the running handlers of the queues on one server, and releases messages there."""
-        places: list[Slot] = [*self._threads.slots, *self._loop.slots]
+        slots: list[Slot] = [*self._threads.slots, *self._loop.slots]
         cancels = {number: self._cancels[number] for number in share}
-        yield Canceller(cancels, {number: answers[number] for number in share}, self._shared_state, places)
+        yield Canceller(cancels, {number: answers[number] for number in share}, self._shared_state, slots)
         books = {number: self._settlers[number].reports for number in share}
-        tasks = RunningTasks(share, self.id, self._shared_state, places)
+        tasks = RunningTasks(share, self.id, self._shared_state, slots)
         yield ProgressReporter(books, tasks, self._shared_state, open_session_to(share))
         if not self._backlog:
             self._releasing.append(Releaser(open_stores(share), self._shared_state))
@@ -142,8 +142,8 @@ class Consumer:
 
     def _make_fetchers(self) -> Iterator[Service]:
         dispatchers = list(self._dispatchers(isolate=True))
-        room = partial(Room, threads=self._threads, loop=self._loop, batches=self._batches)
-        return Fetchers(self.id, self._queues, dispatchers, self._shared_state, room).open()
+        demand = partial(Demand, threads=self._threads, loop=self._loop, batches=self._batches)
+        return Fetchers(self.id, self._queues, dispatchers, self._shared_state, demand).open()
 
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers:

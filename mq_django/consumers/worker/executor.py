@@ -23,7 +23,7 @@ from mq_django.consumers.worker.databases import CONNECTION_CHECK, Databases
 from mq_django.consumers.worker.once_call import OnceCall
 from mq_django.consumers.worker.settler import Settler
 from mq_django.core import clock
-from mq_django.core.batches import HalvingPlan, outcomes_of, worst_of
+from mq_django.core.batches import BatchBisection, outcomes_of, worst_of
 from mq_django.core.handler_options import Postponed
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
@@ -86,7 +86,7 @@ Member = tuple[Delivery, "CallPath"]
 
 
 class Slot(abc.ABC):
-    """A thread, or a place on an event loop, that runs one job at a time."""
+    """A thread, or a slot of an event loop, that runs one job at a time."""
 
     #: The connections of the thread in which it runs database operations.
     databases: Databases
@@ -343,7 +343,7 @@ class CallPath:
         self._generation = slots.generation
 
     @coroutine
-    def run(self, slot: Slot, job: WorkItem, plan: HalvingPlan[Member, Any] | None = None) -> Steps[Called | None]:
+    def run(self, slot: Slot, job: WorkItem, plan: BatchBisection[Member, Any] | None = None) -> Steps[Called | None]:
         """Run a delivery until it has an outcome; or one call of a batch, which is returned unless nothing may run.
 
         Args:
@@ -390,7 +390,7 @@ class CallPath:
             # The traceback of what was raised refers to this frame.
             end = _ACKED
 
-    def _begin(self, slot: Slot, job: WorkItem, started: float, _: HalvingPlan[Member, Any] | None) -> bool:
+    def _begin(self, slot: Slot, job: WorkItem, started: float, _: BatchBisection[Member, Any] | None) -> bool:
         """Note what a slot runs, and return whether it may run; if not, see _refuse()."""
         delivery, state, number, cancels = job.delivery, self._state, self._number, self.executor.cancels
         # Noted before it is checked whether this consumer holds it: the supervisor sets until when it does, then hands
@@ -429,7 +429,7 @@ class CallPath:
 
     @coroutine
     def _refuse(
-        self, slot: Slot, job: WorkItem, started: float, plan: HalvingPlan[Member, Any] | None
+        self, slot: Slot, job: WorkItem, started: float, plan: BatchBisection[Member, Any] | None
     ) -> Steps[WorkItem | None]:
         """Pass on the outcomes of what must not run, and return the rest; None: nothing may run."""
         members = job.members

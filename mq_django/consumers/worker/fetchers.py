@@ -87,9 +87,9 @@ class QueueReader:
         """Return whether it is known how large messages are."""
         return self._bytes_each > 0
 
-    def at_once(self, room: int) -> int:
-        """Return how many messages to fetch at once, if there is room for so many."""
-        return room if self.ahead == MAX_PREFETCH else min(room, max(1, self.ahead))
+    def at_once(self, demand: int) -> int:
+        """Return how many messages to fetch at once, if its pool can start so many."""
+        return demand if self.ahead == MAX_PREFETCH else min(demand, max(1, self.ahead))
 
     def check_if_due(self) -> bool:
         """Run deliveries whose reply was lost, if it is time to look for them, and return whether it was."""
@@ -158,11 +158,11 @@ class QueueReader:
 MAX_WAITING = 500
 
 
-class Room:
+class Demand:
     """The free capacity for one queue in the pools of its consumer.
 
     Before a message is fetched it is not known whether a thread or the event loop will run it. So some messages may
-    wait for a pool that is blocked by slow handlers, as long as the other pool has room.
+    wait for a pool that is blocked by slow handlers, as long as the other pool has free slots.
     """
 
     def __init__(self, queue: str, threads: Pool, loop: Pool, batches: Batches) -> None:
@@ -178,24 +178,24 @@ class Room:
         """Return how many messages to fetch, if one takes `seconds`; with 0 the fetcher will be woken.
 
         `in_hand`: how many messages of the queue this process has fetched and not yet settled.
-        `ahead`: see Pool.room().
+        `ahead`: see Pool.demand().
         """
         if of_queue := batches(self._queue):
             waiting = self._batches.waiting(self._queue)
-            room = [
-                self._pools[kind].room_for_batches(self._queue, batch, waiting, in_hand)
+            demand = [
+                self._pools[kind].demand_for_batches(self._queue, batch, waiting, in_hand)
                 for kind, batch in of_queue.items()
             ]
-            return max(room)
+            return max(demand)
         pools = [self._pools[is_async] for is_async in kinds(self._queue)] or list(self._pools.values())
-        room = [pool.room(self._queue, seconds, ahead) for pool in pools]
-        if all(room) or not any(room):
-            return min(room)
-        full = pools[room.index(0)]
-        return max(0, min(max(room), min(MAX_WAITING, max(1, ahead)) - full.waiting())) if full.blocked else 0
+        demand = [pool.demand(self._queue, seconds, ahead) for pool in pools]
+        if all(demand) or not any(demand):
+            return min(demand)
+        full = pools[demand.index(0)]
+        return max(0, min(max(demand), min(MAX_WAITING, max(1, ahead)) - full.waiting())) if full.blocked else 0
 
 
-#: Seconds until the next check when there is no room, unless the fetcher is woken.
+#: Seconds until the next check when the pools are full, unless the fetcher is woken.
 NO_ROOM = 1.0
 #: Seconds between two checks while the queue is paused, or no heartbeat has announced this consumer.
 PAUSED = 0.05
@@ -210,13 +210,13 @@ class Fetcher(Service):
     Args:
         reader: reads the queue.
         session: its connection, of this thread only.
-        room: how many messages can run soon.
+        demand: how many messages can run soon.
         may_fetch: returns whether this consumer may fetch now.
-        share: how many fetchers share the pools. While all of them block, each asks for its share of the room.
+        share: how many fetchers share the pools. While all of them block, each asks for its share of the demand.
     """
 
     def __init__(
-        self, reader: QueueReader, session: AnySession, *, room: Room, may_fetch: Callable[[], bool], share: int
+        self, reader: QueueReader, session: AnySession, *, demand: Demand, may_fetch: Callable[[], bool], share: int
     ) -> None:
         super().__init__()
         config = reader.store.config
@@ -226,19 +226,19 @@ class Fetcher(Service):
         self._store = reader.store
         self._settler = reader.settler
         self._session = session
-        self._room = room
+        self._demand = demand
         self._may_fetch = may_fetch
         self._share = share
         #: The last fetch has waited for messages.
         self._has_waited = False
 
     def run_once(self) -> float:
-        """Fetch as many messages as the pools have room for."""
+        """Fetch as many messages as the pools will start soon."""
         if not self._may_fetch():
             return PAUSED
         in_hand = len(self._settler.in_hand)
-        room = self._reader.at_once(self._room.messages(self._settler.seconds, in_hand, self._reader.ahead))
-        if room < 1:
+        demand = self._reader.at_once(self._demand.messages(self._settler.seconds, in_hand, self._reader.ahead))
+        if demand < 1:
             # While all handlers run, a message of a quiet key gets its turn.
             return 0.0 if self._store.line_up(self._reader.consumer) else NO_ROOM
         if self._reader.check_if_due():
@@ -247,9 +247,9 @@ class Fetcher(Service):
             return rest
         if self._reader.busy:
             after_wait, self._has_waited = self._has_waited, False
-            self._reader.take(room, after_wait=after_wait)
+            self._reader.take(demand, after_wait=after_wait)
         else:
-            self._wait(max(1, room // self._share))
+            self._wait(max(1, demand // self._share))
         return 0.0
 
     def _wait(self, count: int) -> None:
@@ -273,7 +273,7 @@ class Fetcher(Service):
         self._session.close()
 
     def _block_ms(self) -> int:
-        longest, check = BLOCKED_BLOCK_MS if self._room.is_blocked() else BLOCK_MS, self._reader.next_check
+        longest, check = BLOCKED_BLOCK_MS if self._demand.is_blocked() else BLOCK_MS, self._reader.next_check
         return longest if check is None else max(1, min(longest, int((check - time.monotonic()) * 1000)))
 
 
@@ -331,7 +331,7 @@ class PartitionFetcher(Service):
         queue: the name of the queue.
         parts: the partitions. Their stores use `session`.
         session: the connection, of this thread only.
-        room: how many messages can run soon.
+        demand: how many messages can run soon.
         shares: those of this fetcher in the limits of the queue as a whole, if it has some.
     """
 
@@ -341,7 +341,7 @@ class PartitionFetcher(Service):
         parts: Sequence[FetchedPartition],
         session: AnySession,
         *,
-        room: Room,
+        demand: Demand,
         shares: Shares | None = None,
     ) -> None:
         super().__init__()
@@ -352,13 +352,13 @@ class PartitionFetcher(Service):
         self._session = session
         channels = [*self._by_channel, *([] if shares is None else [shares.channel])]
         self._subscription = Subscription(session.another(), channels)
-        self._room = room
+        self._demand = demand
         self._shares = shares
         #: How many messages may still be fetched in this round, and how many of them from one partition.
         self._left = self._share = 0
 
     def run_once(self) -> float:
-        """Fetch as many messages as the pools have room for, from the partitions that may have some."""
+        """Fetch as many messages as the pools will start soon, from the partitions that may have some."""
         # Before the first fetch: what comes after that must not be missed.
         if self._subscription.open():
             self._look_at_all()
@@ -367,7 +367,7 @@ class PartitionFetcher(Service):
         if not active:
             return PAUSED
         ahead = min((part.reader.ahead for part in active if part.reader.is_measured), default=FIRST)
-        self._left = self._room.messages(self._seconds(), self._held(), ahead)
+        self._left = self._demand.messages(self._seconds(), self._held(), ahead)
         now = time.monotonic()
         due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]
         if self._left < 1 or not due:
@@ -499,7 +499,7 @@ class Fetchers:
         queues: the queues and partitions that it handles.
         dispatchers: those of the queues, by number.
         shared_state: what the supervisor says about the queues.
-        room: returns how much a fetcher of the queue with this name may fetch.
+        demand: returns how much a fetcher of the queue with this name may fetch.
     """
 
     def __init__(
@@ -508,13 +508,13 @@ class Fetchers:
         queues: Sequence[QueueConfig],
         dispatchers: Sequence[Dispatcher],
         shared_state: SharedState,
-        room: Callable[[str], Room],
+        demand: Callable[[str], Demand],
     ) -> None:
         self._consumer = consumer
         self._queues = queues
         self._dispatchers = dispatchers
         self._shared_state = shared_state
-        self._room = room
+        self._demand = demand
 
     def open(self) -> Iterator[Fetcher | PartitionFetcher]:
         """Yield the fetchers, each with a connection of its own."""
@@ -522,16 +522,16 @@ class Fetchers:
         for numbers in groups:
             config = self._queues[numbers[0]]
             session = open_session("consume", config.connection)
-            room = self._room(config.public_name)
+            demand = self._demand(config.public_name)
             if config.is_partition:
                 parts = [self._partition(number, session) for number in numbers]
                 whole = get_config().queue(config.public_name)
                 shares = Shares(whole, session, f"{self._consumer}:{numbers[0]}") if whole.limits.of_queue else None
-                yield PartitionFetcher(config.public_name, parts, session, room=room, shares=shares)
+                yield PartitionFetcher(config.public_name, parts, session, demand=demand, shares=shares)
             else:
                 reader = self._reader(numbers[0], session, open_store(config, session))
                 may_fetch = self._fetch_check(numbers[0])
-                yield Fetcher(reader, session, room=room, may_fetch=may_fetch, share=len(groups))
+                yield Fetcher(reader, session, demand=demand, may_fetch=may_fetch, share=len(groups))
 
     def _fetched_together(self) -> Iterator[Sequence[int]]:
         """Yield the numbers of the queues that each fetcher reads."""

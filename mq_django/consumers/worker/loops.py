@@ -20,14 +20,14 @@ from mq_django.consumers.worker.pools import JOIN_CHECK_EVERY, Pool, make_caches
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
-from mq_django.core.running_handler import place
+from mq_django.core.running_handler import interruptible
 from mq_django.errors import HandlerTimeout
 
-# A place of an event loop, which runs handlers that are coroutine functions, one after another.
+# A slot of an event loop, which runs handlers that are coroutine functions, one after another.
 
 
 class CoroutineSlot(Slot):
-    """A place for one of the coroutines that run at once.
+    """A slot for one of the coroutines that run at once.
 
     Args:
         number: see Slot.
@@ -42,15 +42,15 @@ class CoroutineSlot(Slot):
         self._context: Context | None = None
 
     def context(self, base: Context) -> Context:
-        """Return a fresh context for a task, in which the handler finds this place."""
+        """Return a fresh context for a task, in which the handler finds this slot."""
         if self._context is None:
             self._context = base.copy()
-            self._context.run(place.set, self)
+            self._context.run(interruptible.set, self)
         return self._context.copy()
 
     def is_alone(self) -> bool:
         """Return whether nothing else runs on the loop."""
-        return self._pool is None or self._pool.places()[1] == MAX_COROUTINES - 1
+        return self._pool is None or self._pool.capacity()[1] == MAX_COROUTINES - 1
 
     async def call(self, function: Callable[[Any], Any], argument: object, timeout: float | None) -> Any:
         """See Slot.call()."""
@@ -169,7 +169,7 @@ class LoopPool(Pool):
             getattr(self._loop, name).close()
 
     def put(self, job: WorkItem) -> None:
-        """Run a job as soon as a place is free."""
+        """Run a job as soon as a slot is free."""
         with self._held_lock:
             self.held += 1
         self._jobs.append(job)
@@ -179,12 +179,12 @@ class LoopPool(Pool):
             self._scheduled = True
             self._call(self._start_waiting)
 
-    def places(self) -> tuple[int, int]:
-        """Return how many coroutines may run at once, and how many of these places are free."""
+    def capacity(self) -> tuple[int, int]:
+        """Return how many coroutines may run at once, and how many of these slots are free."""
         return MAX_COROUTINES, len(self._free)
 
     def waiting(self) -> int:
-        """Return how many jobs wait for a place."""
+        """Return how many jobs wait for a slot."""
         return len(self._jobs)
 
     def ended(self) -> int:
@@ -196,7 +196,7 @@ class LoopPool(Pool):
         return {} if self._ending or self.thread.is_alive() else {self.thread.name: None}
 
     def look(self) -> None:
-        """Check whether all places are blocked, and whether a coroutine blocks the loop."""
+        """Check whether all slots are blocked, and whether a coroutine blocks the loop."""
         super().look()
         now = time.monotonic()
         passed, self._looked = min(MAX_GAP, now - self._looked), now

@@ -19,7 +19,7 @@ from mq_django.core.logs import get_logger
 from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import ACK, Ack, Bury, Outcome, Retry, outcome_of
 from mq_django.core.retries import read_history
-from mq_django.core.running_handler import place
+from mq_django.core.running_handler import interruptible
 from mq_django.core.texts import repr_of
 from mq_django.errors import HandlerTimeout, InvalidOutcomes
 from mq_django.inbox.entries import Identity
@@ -180,7 +180,7 @@ def call_in_thread(function: Callable[[Any], Awaitable[Any]], timeout: float | N
         BaseException: that of the function.
     """
     # The thread waits for the coroutine.
-    thread: Any = place.get()
+    thread: Any = interruptible.get()
     if thread is None:
         return async_to_sync(_run)(function, argument, timeout, None)
     # An interrupt of the thread would leave the coroutine running.

@@ -18,7 +18,7 @@ from mq_django.consumers.worker.executor import Slot, WorkItem
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core import running_handler
 from mq_django.core.logs import get_logger
-from mq_django.core.running_handler import HandlerCancelled, place
+from mq_django.core.running_handler import HandlerCancelled, interruptible
 from mq_django.errors import HandlerTimeout
 
 # One thread of a consumer, which runs handlers that are functions, one after another.
@@ -59,7 +59,7 @@ class HandlerThread(Slot):
 
     def _loop(self) -> None:
         get = self._jobs.get_nowait
-        place.set(self)
+        interruptible.set(self)
         self.databases = Databases.of_this_thread()
         make_caches()
         running_handler.enter()
@@ -178,7 +178,7 @@ MAX_PREFETCH = 500
 #: The smallest fetch, in percent of the prefetch. Fetching after every message would cost a round trip each. With this
 #: much at once, the outcomes of fast messages are sent with a fetch and need no round trip of their own.
 REFILL = 30
-#: A pool counts as blocked when all its places are taken and no handler has ended for this many seconds.
+#: A pool counts as blocked when all its slots are busy and no handler has ended for this many seconds.
 BLOCKED = 0.1
 #: Seconds after which the messages that wait for a blocked pool are handed back for idle consumers: the first time, and
 #: at most. The pause grows, because without idle consumers this one fetches them again.
@@ -194,11 +194,11 @@ class Pool(abc.ABC):
         self.wake_fetchers: Callable[[], None] = lambda: None
         #: The queues whose fetchers wait until outcomes are settled.
         self._wait_for_settler: set[str] = set()
-        #: The queues whose fetchers wait for room, each with the number of waiting jobs at which there is some.
+        #: The queues whose fetchers wait for free slots, each with the number of waiting jobs at which to wake them.
         self._waits: dict[str, int] = {}
         #: The largest of these numbers.
         self._low = 0
-        #: All places are taken, and no handler has ended for BLOCKED seconds: fetched messages would only wait.
+        #: All slots are busy, and no handler has ended for BLOCKED seconds: fetched messages would only wait.
         self.blocked = False
         #: Blocked for so long that no messages should wait here.
         self._slow = False
@@ -207,12 +207,12 @@ class Pool(abc.ABC):
         self._hand_back_after = HAND_BACK_AFTER
 
     @abc.abstractmethod
-    def places(self) -> tuple[int, int]:
-        """Return how many places there are, and how many of them are free."""
+    def capacity(self) -> tuple[int, int]:
+        """Return how many slots there are, and how many of them are free."""
 
     @abc.abstractmethod
     def waiting(self) -> int:
-        """Return how many jobs wait for a place."""
+        """Return how many jobs wait for a slot."""
 
     @abc.abstractmethod
     def ended(self) -> int:
@@ -222,25 +222,25 @@ class Pool(abc.ABC):
     def hand_back_waiting(self) -> None:
         """Hand back the jobs that have not started."""
 
-    def room(self, queue: str, seconds: float, ahead: int = MAX_PREFETCH) -> int:
+    def demand(self, queue: str, seconds: float, ahead: int = MAX_PREFETCH) -> int:
         """Return how many more messages to fetch of a queue; with 0 its fetcher will be woken.
 
         Args:
             seconds: how long one takes.
             ahead: the most messages beside those that can start at once.
         """
-        # Noted before the places are counted: a place that becomes free meanwhile is counted or wakes the fetcher.
+        # Noted before the slots are counted: one that becomes free meanwhile is counted or wakes the fetcher.
         self._note_wait(queue, MAX_PREFETCH)
-        places, free = self.places()
-        prefetch = 0 if self._slow else min(ahead, int(places * PREFETCH_SECONDS / max(seconds, 1e-6)))
-        room = free + prefetch - self.waiting()
-        if room * 100 <= prefetch * REFILL:
+        capacity, free = self.capacity()
+        prefetch = 0 if self._slow else min(ahead, int(capacity * PREFETCH_SECONDS / max(seconds, 1e-6)))
+        demand = free + prefetch - self.waiting()
+        if demand * 100 <= prefetch * REFILL:
             self._note_wait(queue, prefetch - prefetch * REFILL // 100)
             return 0
         self._waits.pop(queue, None)
-        return room
+        return demand
 
-    def room_for_batches(self, queue: str, batch: int, waiting: int, in_hand: int) -> int:
+    def demand_for_batches(self, queue: str, batch: int, waiting: int, in_hand: int) -> int:
         """Return how many more messages to fetch of a queue with a handler that gets up to `batch` of them in a call.
 
         Each free slot gets a batch, and while none is free, the next one is fetched. With 0 the fetcher will be woken.
@@ -249,42 +249,42 @@ class Pool(abc.ABC):
             waiting: how many messages of the queue wait for their call.
             in_hand: how many of its messages are not settled.
         """
-        # First, as in room().
+        # First, as in demand().
         self._note_wait(queue, MAX_PREFETCH)
-        places, free = self.places()
+        capacity, free = self.capacity()
         calls = free or (0 if self._slow else 1)
-        # What has ended and is not settled must be in the shared state, which has room for the batches of all slots.
-        most = batch * (min(places, ASYNC_BATCHES) + 1) - in_hand
-        room = min(MAX_PREFETCH, batch * calls - waiting) if self.waiting() <= places else 0
-        if room * 100 <= min(MAX_PREFETCH, batch) * REFILL:
+        # What has ended and is not settled must be in the shared state, which can hold the batches of all slots.
+        most = batch * (min(capacity, ASYNC_BATCHES) + 1) - in_hand
+        demand = min(MAX_PREFETCH, batch * calls - waiting) if self.waiting() <= capacity else 0
+        if demand * 100 <= min(MAX_PREFETCH, batch) * REFILL:
             # Messages that others handle one by one must not wait behind those that wait for their batch.
-            room = free
+            demand = free
         # Nothing else wakes the fetcher when outcomes are settled.
-        if room > most:
+        if demand > most:
             self._wait_for_settler.add(queue)
         else:
             self._wait_for_settler.discard(queue)
-        room = max(0, min(room, most))
-        if room:
+        demand = max(0, min(demand, most))
+        if demand:
             self._waits.pop(queue, None)
         else:
-            self._note_wait(queue, places)
-        return room
+            self._note_wait(queue, capacity)
+        return demand
 
     def _note_wait(self, queue: str, low: int) -> None:
         self._waits[queue] = low
         self._low = max(self._waits.values(), default=0)
 
     def on_low(self) -> None:
-        """Wake the fetchers if one waits for room and there is some."""
+        """Wake the fetchers if one waits and slots are free."""
         if self._waits and self.waiting() <= self._low:
             self._waits.clear()
             self.wake_fetchers()
 
     def look(self) -> None:
-        """Check whether all places are blocked, and hand back waiting messages from time to time for idle consumers."""
+        """Check whether all slots are blocked, and hand back waiting messages from time to time for idle consumers."""
         now, blocked, ended = time.monotonic(), self.blocked, self.ended()
-        if ended != self._ended or self.places()[1]:
+        if ended != self._ended or self.capacity()[1]:
             self._ended, self._since, self._hand_back_after = ended, now, HAND_BACK_AFTER
             self._hand_back_at = now + HAND_BACK_AFTER
         self.blocked = now - self._since > BLOCKED
@@ -316,7 +316,7 @@ class ThreadPool(Pool):
         for slot in self.slots:
             slot.thread.start()
 
-    def places(self) -> tuple[int, int]:
+    def capacity(self) -> tuple[int, int]:
         """Return how many threads there are, and how many of them are free."""
         return len(self.slots), sum(not slot.busy for slot in self.slots)
 

@@ -29,14 +29,14 @@ class RunningTasks:
         queues: on that server, by their numbers. Those that keep no results are left out.
         consumer: the name of this consumer in the lines of attempts.
         shared_state: says since when a slot runs, and whether this consumer still holds what it has read.
-        places: where handlers run.
+        slots: where handlers run.
     """
 
-    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, places: Sequence[Slot]) -> None:
+    def __init__(self, queues: ServerQueues, consumer: str, shared_state: SharedState, slots: Sequence[Slot]) -> None:
         self._queues = {number: config for number, config in queues.items() if config.keeps_results}
         self._consumer = consumer
         self._shared_state = shared_state
-        self._places = places
+        self._slots = slots
         #: The deliveries that are noted, and were still running at the last look.
         self._noted: set[Receipt] = set()
 
@@ -46,14 +46,14 @@ class RunningTasks:
             return {}
         found: dict[int, dict[Receipt, RunningTask]] = defaultdict(dict)
         now, now_ms, running = time.monotonic(), clock.now_ms(), set[Receipt]()
-        for place in self._places:
-            job = place.running()
+        for slot in self._slots:
+            job = slot.running()
             if job is None or not job.path.handler.keeps_result:
                 continue
             receipt = job.path.executor.receipt(job.delivery)
             running.add(receipt)
             # Read after the job: if another one has started since, it has not been running for long.
-            seconds = now - self._shared_state.since(place.number)
+            seconds = now - self._shared_state.since(slot.number)
             if seconds >= AFTER and receipt.queue in self._queues and receipt not in self._noted:
                 found[receipt.queue][receipt] = RunningTask(job.delivery, now_ms - round(seconds * 1000))
         self._noted &= running

@@ -74,7 +74,7 @@ class Canceller(Service):
         cancels: the messages of the queues on one server that are to be cancelled, by the number of the queue.
         answers: what answers requests for stacks, by the number of the queue.
         shared_state: says when to read again.
-        places: where handlers run.
+        slots: where handlers run.
     """
 
     name = "canceller"
@@ -84,13 +84,13 @@ class Canceller(Service):
         cancels: Mapping[int, Cancels],
         answers: Mapping[int, StackAnswers],
         shared_state: SharedState,
-        places: Sequence[Slot],
+        slots: Sequence[Slot],
     ) -> None:
         super().__init__()
         self._cancels = cancels
         self._answers = answers
         self._shared_state = shared_state
-        self._places = places
+        self._slots = slots
         #: Queue -> the number in the shared state when the requests were read last. None was read yet.
         self._seen: dict[int, int] = {}
         self._rounds = 0
@@ -102,7 +102,7 @@ class Canceller(Service):
         changed = [number for number, seen in state.items() if self._must_read(number, seen)]
         self.each(changed, lambda number: self._read(number, state[number]), called=self._name)
         if any(one.ids for one in self._cancels.values()):
-            self.each(self._places, self._interrupt, called=_queue_of)
+            self.each(self._slots, self._interrupt, called=_queue_of)
         return TICK
 
     def _name(self, number: int) -> str:
@@ -117,18 +117,18 @@ class Canceller(Service):
         self._seen[number] = seen
         self._answers[number].answer()
 
-    def _interrupt(self, place: Slot) -> None:
-        job = place.running()
+    def _interrupt(self, slot: Slot) -> None:
+        job = slot.running()
         # The messages of a batch are not interrupted: the others in the call would have to run again.
         if job is None or job.together or (cancels := self._cancels.get(job.path.executor.number)) is None:
             return
         message_id = job.delivery.message.id
         force = cancels.ids.get(message_id)
         # Asked again, because the message may have been redriven since the requests were read.
-        if force is not None and not place.has_cancelled(force=force) and cancels.is_current(message_id):
-            place.cancel(job, force=force)
+        if force is not None and not slot.has_cancelled(force=force) and cancels.is_current(message_id):
+            slot.cancel(job, force=force)
 
 
-def _queue_of(place: Slot) -> str:
-    job = place.running()
+def _queue_of(slot: Slot) -> str:
+    job = slot.running()
     return "" if job is None else job.delivery.message.queue

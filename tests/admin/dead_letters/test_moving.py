@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
 from mq_django.admin import jobs_on_all
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.inspector import jobs
 from tests.admin.conftest import BASE, url_of_all
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry

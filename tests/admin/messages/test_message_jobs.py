@@ -5,7 +5,7 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector, topics
 from mq_django.admin import jobs_on_all
-from mq_django.consumers.supervisor.redriver import work_here
+from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE, url_of_all

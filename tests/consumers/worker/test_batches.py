@@ -17,7 +17,7 @@ from mq_django.consumers.shared_state import FAILED, HANDLED, Receipt
 from mq_django.consumers.worker import batches
 from mq_django.consumers.worker.cancels import Cancels
 from mq_django.core import clock
-from mq_django.core.batches import HalvingPlan
+from mq_django.core.batches import BatchBisection
 from mq_django.core.messages import Delivery, Message
 from mq_django.core.outcomes import ACK, Ack, Bury, Cancel, Expire, HandBack, Retry
 from mq_django.core.retries import RetryPolicy
@@ -102,7 +102,7 @@ def test_what_has_ended_is_freed_without_the_garbage_collector(runs, monkeypatch
     started = []
 
     def plan(*args, **options):
-        found = HalvingPlan(*args, **options)
+        found = BatchBisection(*args, **options)
         started.append(weakref.ref(found))
         return found
 

@@ -10,7 +10,7 @@ from mq_django.consumers.worker import fetchers
 from mq_django.consumers.worker.batches import Batches
 from mq_django.consumers.worker.dispatcher import Dispatcher
 from mq_django.consumers.worker.executor import Executor
-from mq_django.consumers.worker.fetchers import Fetchers, Room
+from mq_django.consumers.worker.fetchers import Demand, Fetchers
 from mq_django.consumers.worker.loops import LoopPool
 from mq_django.consumers.worker.pools import ThreadPool
 from mq_django.consumers.worker.settler import Settler, SettleService
@@ -50,8 +50,8 @@ class PartitionRig:
             self.dispatchers.append(Dispatcher("default", settler=settler, executor=executor, **pools))
             self.dispatchers[-1].remember("act", Handler(name="act", queue="default", call=lambda message: None))
             self.shared_state.hold_until(number, time.monotonic() + NEVER)
-        room = lambda name: Room(name, self.threads, self.loop, self.batches)  # noqa: E731
-        (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, room).open()
+        demand = lambda name: Demand(name, self.threads, self.loop, self.batches)  # noqa: E731
+        (self.fetcher,) = Fetchers("me", self.parts, self.dispatchers, self.shared_state, demand).open()
 
     def taken(self):
         """Return the ids of the messages that the fetcher has passed on, by partition."""
@@ -92,7 +92,7 @@ def rig(mq_settings, monkeypatch):
 def key_of(part):
     """Return a key whose messages are in a partition."""
     whole = get_config().queue("default")
-    return next(str(number) for number in range(1000) if whole.place_of(key=str(number)) == part)
+    return next(str(number) for number in range(1000) if whole.partition_for(key=str(number)) == part)
 
 
 def publish(part, **options):
@@ -136,7 +136,7 @@ def test_it_takes_no_more_than_can_run_and_from_all_in_turn(rig):
         each.reader.ahead = 500
     seen = []
     for _ in range(PARTITIONS):
-        rig.fetcher._room.messages = lambda seconds, in_hand, ahead: 50
+        rig.fetcher._demand.messages = lambda seconds, in_hand, ahead: 50
         rig.fetcher.run_once()
         seen.append({number: len(ids) for number, ids in rig.taken().items()})
     assert seen[:3] == [{0: 30, 1: 20}, {0: 30, 1: 20, 2: 30, 3: 20}, {0: 30, 1: 30, 2: 30, 3: 30}]

@@ -139,9 +139,9 @@ def test_a_handler_that_swallows_the_interrupt_is_not_interrupted_again(rig):
 
 def test_room_is_what_can_be_run_soon(rig):
     wait_until(lambda: not any(slot.busy for slot in rig.threads.slots))
-    assert rig.threads.room("emails", 1.0) == 2  # slow handlers: the idle slots
-    assert rig.threads.room("emails", 0.001) == 2 + 40  # 20 ms of work for two slots
-    assert rig.threads.room("emails", 1e-9) == 2 + 500
+    assert rig.threads.demand("emails", 1.0) == 2  # slow handlers: the idle slots
+    assert rig.threads.demand("emails", 0.001) == 2 + 40  # 20 ms of work for two slots
+    assert rig.threads.demand("emails", 1e-9) == 2 + 500
 
 
 def test_without_room_the_fetcher_is_woken_when_there_is(rig):
@@ -151,9 +151,9 @@ def test_without_room_the_fetcher_is_woken_when_there_is(rig):
     for _ in range(2):
         rig.threads.put(job(rig, lambda message: gate.wait(60)))
     wait_until(lambda: all(slot.busy for slot in rig.threads.slots))
-    assert rig.threads.room("emails", 1.0) == 0
+    assert rig.threads.demand("emails", 1.0) == 0
     # That of an idle queue, whose messages might be fast, does not wait for it in its place.
-    assert rig.threads.room("idle", 0.001) > 0
+    assert rig.threads.demand("idle", 0.001) > 0
     assert not woken.is_set()
     gate.set()
     assert woken.wait(60)
@@ -168,9 +168,9 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     assert len(rig.settler) == 0
     wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=HAND_BACK_AFTER + 10)
     assert settled(rig, 3) == [HandBack()] * 3
-    assert rig.threads.room("emails", 0.0001) == 0
+    assert rig.threads.demand("emails", 0.0001) == 0
     gate.set()
-    wait_until(lambda: rig.threads.look() or rig.threads.room("emails", 0.0001) > 2)
+    wait_until(lambda: rig.threads.look() or rig.threads.demand("emails", 0.0001) > 2)
 
 
 def test_stopping_ends_the_slots_after_what_they_run(rig):
@@ -233,7 +233,7 @@ def test_more_coroutines_than_places_wait(rig):
         rig.loop.put(job(rig, handler, is_async=True))
     wait_until(lambda: len(running) == MAX_COROUTINES)
     assert rig.loop.waiting() == 20
-    assert rig.loop.room("emails", 1.0) == 0
+    assert rig.loop.demand("emails", 1.0) == 0
     rig.loop.stop()
     assert settled(rig, 20) == [HandBack()] * 20
     rig.loop._loop.call_soon_threadsafe(gate.set)

@@ -34,7 +34,7 @@ def test_a_consumer_has_the_database_and_the_time_of_the_test(mq):
         assert done.returncode == 0, done.stderr
         assert order.confirmed
         assert mq.messages("emails") == []
-        assert queues["emails"].find(mq.published("emails")[0].id).place.name == "EXPIRED"
+        assert queues["emails"].find(mq.published("emails")[0].id).state.name == "EXPIRED"
         return
     assert done.returncode == 1
     assert "is in the memory of the process that runs the tests" in done.stderr

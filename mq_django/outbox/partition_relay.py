@@ -1,4 +1,4 @@
-"""Publish the rows of one place: of a queue or topic, or of one of its partitions."""
+"""Publish the rows of a queue or topic, or of one of its partitions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -56,8 +56,8 @@ WENT_BACK = (
 )
 
 
-class PlaceRelay:
-    """Publishes the rows of one place, claim after claim. Any number of processes may do so.
+class PartitionRelay:
+    """Publishes the rows of one partition, claim after claim. Any number of processes may do so.
 
     Args:
         tables: the outbox.
@@ -70,15 +70,15 @@ class PlaceRelay:
         self.destination = destination
         self.part = part
         self.parts = len(destination.parts) or 1
-        self.place = destination.parts[part] if destination.parts else destination
+        self.partition = destination.parts[part] if destination.parts else destination
         self._tables = tables
         self._announce = announce
-        transport = open_transport("produce", self.place.connection)
+        transport = open_transport("produce", self.partition.connection)
         # Servers of tests have no replicas.
         self._replica = ReplicaTransport(transport) if self._waits_for_replica() else None
-        self._transport = OutboxTransport(self.place, self._replica or transport)
-        self._store = open_publisher(self.place, self._transport)
-        self._marks = OutboxMarks(self.place, self._replica or transport)
+        self._transport = OutboxTransport(self.partition, self._replica or transport)
+        self._store = open_publisher(self.partition, self._transport)
+        self._marks = OutboxMarks(self.partition, self._replica or transport)
         #: Rows of one script call. It is halved while the queue is full.
         self._most = ROWS
         self.claim: Claim | None = None
@@ -90,7 +90,7 @@ class PlaceRelay:
         self._dropped: set[int] = set()
 
     def _waits_for_replica(self) -> bool:
-        return self.place.durability == "replica" and not test_mode.is_on()
+        return self.partition.durability == "replica" and not test_mode.is_on()
 
     def check_count(self) -> None:
         """Record and check the number of partitions.
@@ -232,7 +232,7 @@ class PlaceRelay:
             return False
         self._is_confirmed = self._replica.is_confirmed()
         if not self._is_confirmed:
-            logger.info("No replica has confirmed the messages of the outbox for %s yet", self.place.name)
+            logger.info("No replica has confirmed the messages of the outbox for %s yet", self.partition.name)
         return self._is_confirmed
 
     def _follow(self, claim: Claim, mark: Mark) -> None:
@@ -252,13 +252,19 @@ class PlaceRelay:
         if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
             first = claim.rows[0].pk if claim.rows else 0
             logger.error(
-                WENT_BACK, self._tables.alias, mark.number, self.place.name, claim.name.number, len(claim.rows), first
+                WENT_BACK,
+                self._tables.alias,
+                mark.number,
+                self.partition.name,
+                claim.name.number,
+                len(claim.rows),
+                first,
             )
         if mark.word == "FOREIGN" and self._tables.stop(claim, COPIED.format(number=mark.number)):
             logger.error(
                 "The outbox of database %r for %s is stopped: %s",
                 self._tables.alias,
-                self.place.name,
+                self.partition.name,
                 COPIED.format(number=mark.number),
             )
 

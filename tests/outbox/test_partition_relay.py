@@ -10,11 +10,11 @@ from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.inspector import outbox_rows
 from mq_django.models import OutboxIdentity
 from mq_django.outbox.claims import OutboxTables
-from mq_django.outbox.place_relay import PlaceRelay
+from mq_django.outbox.partition_relay import PartitionRelay
 from mq_django.stores.outbox_marks import TAKEN
 from tests.databases.fixtures import known
 from tests.outbox.conftest import on_each_database
-from tests.outbox.relays import claimed, place, publish, ready, relay, rows, run, states
+from tests.outbox.relays import claimed, partition, publish, ready, relay, rows, run, states
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 def kill_at(found, method, monkeypatch, *, after=0, is_done=False):
     """Run a relay that is killed when it calls a method for another time after some, or when the method `is_done`."""
-    owner = OutboxTables if hasattr(OutboxTables, method) else PlaceRelay
+    owner = OutboxTables if hasattr(OutboxTables, method) else PartitionRelay
     real, calls = getattr(owner, method), []
 
     def killed(*args, **options):
@@ -63,7 +63,7 @@ def test_a_killed_relay_loses_and_doubles_nothing(alias, redis_client, monkeypat
     for number, (point, options) in enumerate(POINTS.items()):
         mq_settings(QUEUES={(name := f"mails-{number}"): {"OUTBOX": True}})
         ids = publish(alias, name, 50)
-        found = place(alias, name)
+        found = partition(alias, name)
         found._most = 10
         kill_at(found, monkeypatch=monkeypatch, **options)
         published[point] = len(ready(redis_client, name))
@@ -79,8 +79,8 @@ def test_a_killed_relay_loses_and_doubles_nothing(alias, redis_client, monkeypat
 @on_each_database
 def test_two_relays_of_one_claim_publish_each_row_once(alias, redis_client):
     ids = publish(alias, "mails", 30)
-    first = claimed(place(alias, "mails"))
-    second = place(alias, "mails")
+    first = claimed(partition(alias, "mails"))
+    second = partition(alias, "mails")
     second.resume(first._tables.read(states(alias).get()))
     first._most = 10
     first._publish(first.claim, first.claim.rows)
@@ -94,7 +94,7 @@ def test_two_relays_of_one_claim_publish_each_row_once(alias, redis_client):
 
 def test_a_relay_that_was_frozen_does_not_publish_a_claim_that_is_finished(alias, redis_client):
     ids = publish(alias, "mails", 3)
-    frozen = claimed(place(alias, "mails"))
+    frozen = claimed(partition(alias, "mails"))
     run(relay(alias))
     later = publish(alias, "mails", 3)
     run(relay(alias))
@@ -108,11 +108,11 @@ def test_a_relay_that_was_frozen_does_not_publish_a_claim_that_is_finished(alias
 @on_each_database
 def test_a_late_finish_deletes_no_rows_of_a_later_claim(alias, redis_client):
     publish(alias, "mails", 2)
-    frozen = claimed(place(alias, "mails"))
+    frozen = claimed(partition(alias, "mails"))
     claim = frozen.claim
     run(relay(alias))
     later = publish(alias, "mails", 2)
-    claimed(place(alias, "mails"))
+    claimed(partition(alias, "mails"))
 
     assert not frozen._tables.finish(claim, {})
 
@@ -131,11 +131,11 @@ def test_two_relays_do_not_claim_at_once(alias):
 
 def test_a_claim_whose_mark_is_lost_in_a_failover_begins_again(alias, redis_client, monkeypatch):
     ids = publish(alias, "mails", 4)
-    found = claimed(place(alias, "mails"))
+    found = claimed(partition(alias, "mails"))
     found._most = 2
     found._publish(found.claim, found.claim.rows)
-    redis_client.delete(found.place.keys.ready)
-    redis_client.delete(found.place.keys.outbox)
+    redis_client.delete(found.partition.keys.ready)
+    redis_client.delete(found.partition.keys.outbox)
 
     found.advance()
 
@@ -235,7 +235,7 @@ def test_what_was_refused_stays_refused_after_a_crash(sqlite, redis_client, monk
     publish_unique = {"unique": "u", "unique_for": "handled", "using": sqlite}
     queues["mails"].publish("a", {}, **publish_unique)
     second = queues["mails"].publish("b", {}, **publish_unique)
-    kill_at(place(sqlite, "mails"), "finish", monkeypatch)
+    kill_at(partition(sqlite, "mails"), "finish", monkeypatch)
     redis_client.delete(queues["mails"].config.keys.claims)
 
     run(relay(sqlite))
@@ -297,7 +297,7 @@ def test_on_an_ordered_queue_rows_of_the_same_claim_wait_for_one_that_is_refused
 ):
     first, refused, *waits, three, four = held_up
     if dies:
-        kill_at(place(alias, "mails"), "split", monkeypatch)
+        kill_at(partition(alias, "mails"), "split", monkeypatch)
 
     run(relay(alias))
 
@@ -335,17 +335,17 @@ def test_an_identity_is_made_once(alias):
 @pytest.mark.single_server(why="WAIT is about the replicas of one server")
 def test_rows_stay_until_a_replica_has_the_messages(alias, redis_client, monkeypatch):
     """Without an answer of a replica nothing is published again, and no database is taken for a copy."""
-    monkeypatch.setattr(PlaceRelay, "_waits_for_replica", lambda _: True)
+    monkeypatch.setattr(PartitionRelay, "_waits_for_replica", lambda _: True)
     monkeypatch.setattr("mq_django.transport.sessions.REPLICA_MS", 1)
     ids = publish(alias, "mails", 3)
-    found = place(alias, "mails")
+    found = partition(alias, "mails")
     assert not found.advance()
     assert not found.advance()
     assert rows(alias).count() == 3
     assert ready(redis_client, "mails") == ids
 
     # Another process goes on, which does not know what was confirmed.
-    other = place(alias, "mails")
+    other = partition(alias, "mails")
     other.resume(other._tables.read(states(alias).get()))
     assert not other.advance()
     assert states(alias).get().problem == ""

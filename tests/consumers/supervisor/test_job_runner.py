@@ -2,7 +2,7 @@
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.consumers.supervisor.redriver import Redriver
+from mq_django.consumers.supervisor.job_runner import JobRunner
 from mq_django.core.outcomes import Bury
 from mq_django.inspector import jobs
 from mq_django.transport.private_server import PrivateServer
@@ -10,14 +10,14 @@ from tests.seeding import bury_many, publish, settle, take
 from tests.waiting import wait_until
 
 
-def redriver(*queues, worker="s1"):
-    return Redriver(dict(enumerate(map(get_config().queue, queues))), worker)
+def job_runner(*queues, worker="s1"):
+    return JobRunner(dict(enumerate(map(get_config().queue, queues))), worker)
 
 
 def test_a_job_is_worked_off_step_by_step(mq_settings):
     bury_many("emails", 1100)
     jobs.begin("emails", "redrive", who="ann")
-    service = redriver("default", "emails")
+    service = job_runner("default", "emails")
 
     service.run_once()
     assert inspector.queue("emails").ready == 100
@@ -30,7 +30,7 @@ def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(mq_settings, re
     jobs.begin("emails", "redrive", who="ann")
     redis_client.set(get_config().queue("default").keys.jobs, "mine")
 
-    redriver("default", "emails").run_once()
+    job_runner("default", "emails").run_once()
 
     assert inspector.queue("emails").ready == 1
 
@@ -46,7 +46,7 @@ def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_th
         jobs.begin("emails", "redrive", who="ann")
         server.kill()
 
-        redriver("default", "emails").run_once()
+        job_runner("default", "emails").run_once()
 
     view = inspector.queue("default")
     assert (jobs.look("default").state, view.dead, view.delayed) == ("running", 1, 0)
@@ -55,7 +55,7 @@ def test_a_queue_on_a_server_that_is_away_holds_up_no_job_but_those_that_move_th
 
 def test_what_is_heard_is_looked_at_at_once(mq_settings):
     bury_many("emails", 1)
-    service = redriver("emails")
+    service = job_runner("emails")
     assert service.run_once() > 1
     jobs.begin("emails", "redrive", who="ann")
 

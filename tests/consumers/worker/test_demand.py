@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mq_django import registry
-from mq_django.consumers.worker.fetchers import MAX_WAITING, Room
+from mq_django.consumers.worker.fetchers import MAX_WAITING, Demand
 from mq_django.consumers.worker.pools import BLOCKED
 from mq_django.core.keys import GROUP
 from mq_django.core.outcomes import HandBack
@@ -65,25 +65,25 @@ def test_a_queue_knows_the_kinds_of_its_handlers(rig):
 
 def test_a_queue_of_one_kind_needs_room_in_its_pool_only(rig, monkeypatch):
     block_threads(rig)
-    room = Room("default", rig.threads, rig.loop, rig.batches)
+    demand = Demand("default", rig.threads, rig.loop, rig.batches)
     for kind, expected in ((False, 0), (True, 102)):
         monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({kind}))  # noqa: B023
-        assert room.messages(1.0, 0) == expected
+        assert demand.messages(1.0, 0) == expected
 
 
 def test_behind_slow_threads_a_mixed_queue_is_still_read(rig, monkeypatch):
     monkeypatch.setattr("mq_django.consumers.worker.fetchers.kinds", lambda queue: frozenset({False, True}))
     block_threads(rig)
-    room = Room("default", rig.threads, rig.loop, rig.batches)
+    demand = Demand("default", rig.threads, rig.loop, rig.batches)
     # What the loop has room for, again and again.
-    assert room.messages(1.0, 0) == 102
+    assert demand.messages(1.0, 0) == 102
     # Of large messages so many may wait, and of the largest one.
-    assert [room.messages(1.0, 0, ahead) for ahead in (20, 0)] == [20, 1]
+    assert [demand.messages(1.0, 0, ahead) for ahead in (20, 0)] == [20, 1]
     for _ in range(MAX_WAITING - 1):
         rig.threads.put(job(rig, lambda message: None))
-    assert [room.messages(1.0, 0, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
+    assert [demand.messages(1.0, 0, ahead) for ahead in (MAX_WAITING, 20)] == [1, 0]
     rig.threads.put(job(rig, lambda message: None))
-    assert room.messages(1.0, 0) == 0
+    assert demand.messages(1.0, 0) == 0
 
 
 def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
@@ -96,7 +96,7 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
     for _ in range(100):
         rig.loop.put(job(rig, slow, is_async=True))
     wait_until(lambda: rig.loop.look() or rig.loop.blocked)
-    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == 2
+    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == 2
 
 
 def test_idle_consumers_get_what_a_blocked_one_hands_back(rig, publish, redis_client, monkeypatch):
@@ -133,7 +133,7 @@ def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
     for ended in range(1, 21):
         now[0] += 0.9 * BLOCKED
         ends.release()
-        wait_until(lambda ended=ended: rig.threads.ended() == ended and not rig.threads.places()[1])
+        wait_until(lambda ended=ended: rig.threads.ended() == ended and not rig.threads.capacity()[1])
         rig.threads.look()
         assert not rig.threads.blocked
     now[0] += 1.1 * BLOCKED
@@ -169,44 +169,44 @@ def waits(rig, count):
 
 
 def test_each_free_thread_gets_a_batch(rig):
-    room, found = Room("default", rig.threads, rig.loop, rig.batches), {}
+    demand, found = Demand("default", rig.threads, rig.loop, rig.batches), {}
     for batch in (10, 200, 5000):
         _handlers.pop(("default", "b"), None)
         handler("default", "b", batch=batch)(print)
-        found[batch] = room.messages(1.0, 0)
+        found[batch] = demand.messages(1.0, 0)
     assert found == {10: 20, 200: 400, 5000: 500}
 
 
 def test_what_waits_for_its_call_needs_no_more_room(rig):
     handler("default", "b", batch=100)(print)
     waits(rig, 50)
-    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50) == 150
+    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 50) == 150
 
 
 def test_messages_that_come_alone_have_room_beside_those_that_wait_for_their_batch(rig):
     handler("default", "b", batch=100, linger=60)(print)
     waits(rig, 199)
-    assert Room("default", rig.threads, rig.loop, rig.batches).messages(1.0, 199) == 2
+    assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 199) == 2
 
 
 def test_while_all_threads_run_the_next_batch_is_fetched(rig):
     handler("default", "b", batch=100)(print)
     for _ in rig.threads.slots:
         rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
-    wait_until(lambda: not rig.threads.places()[1])
-    room = Room("default", rig.threads, rig.loop, rig.batches)
-    assert room.messages(1.0, 200) == 100
+    wait_until(lambda: not rig.threads.capacity()[1])
+    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    assert demand.messages(1.0, 200) == 100
     waits(rig, 100)
-    assert room.messages(1.0, 300) == 0
+    assert demand.messages(1.0, 300) == 0
     # Behind handlers that take long, nothing waits that others could handle.
     wait_until(lambda: rig.threads.look() or rig.threads._slow)
-    assert room.messages(1.0, 200) == 0
+    assert demand.messages(1.0, 200) == 0
 
 
 def test_a_process_holds_no_more_than_its_shared_state_has_room_for(rig):
     handler("default", "b", batch=100)(print)
-    room = Room("default", rig.threads, rig.loop, rig.batches)
-    assert [room.messages(1.0, in_hand) for in_hand in (200, 290, 300, 400)] == [100, 10, 0, 0]
+    demand = Demand("default", rig.threads, rig.loop, rig.batches)
+    assert [demand.messages(1.0, in_hand) for in_hand in (200, 290, 300, 400)] == [100, 10, 0, 0]
 
 
 def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
@@ -214,7 +214,7 @@ def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
     woken = []
     rig.threads.wake_fetchers = lambda: woken.append(True)
     handler("emails", "b", batch=100)(print)
-    for queue, in_hand, room in (("default", 300, 0), ("emails", 0, 200)):
-        assert Room(queue, rig.threads, rig.loop, rig.batches).messages(1.0, in_hand) == room
+    for queue, in_hand, demand in (("default", 300, 0), ("emails", 0, 200)):
+        assert Demand(queue, rig.threads, rig.loop, rig.batches).messages(1.0, in_hand) == demand
     rig.threads.look()
     assert woken

@@ -13,7 +13,7 @@ from mq_django.transport.connections import open_transport
 MIN_PAUSE = 0.01
 
 
-class Redriver(Service):
+class JobRunner(Service):
     """Runs the jobs of its queues. One supervisor at a time runs a job, and any other can continue it."""
 
     name = "redriver"
