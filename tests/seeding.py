@@ -18,7 +18,7 @@ from mq_django.core.options import History
 from mq_django.core.outcomes import ACK, Bury, Outcome, SetAside
 from mq_django.inspector import message_lists
 from mq_django.producers import queues
-from mq_django.producers.workflow_steps import StepCourier, advance, open_home
+from mq_django.producers.workflow_steps import StepDelivery, advance, open_home
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
 from mq_django.stores.counters import add_command
@@ -137,7 +137,7 @@ def end_steps(run_id: str, outcome: Outcome, *numbers: int, queue: str = "defaul
     assert len(deliveries) == len(numbers)
     settle(queue, deliveries, outcome)
     config = get_config().queue(queue)
-    StepCourier(config, open_transport("produce")).deliver([each.message.id for each in deliveries])
+    StepDelivery(config, open_transport("produce")).deliver([each.message.id for each in deliveries])
 
 
 def bury_many(queue: str, count: int) -> list[str]:

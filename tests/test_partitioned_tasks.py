@@ -35,7 +35,7 @@ def _partitioned(mq_settings):
 @pytest.fixture
 def no_looks(monkeypatch):
     """Nobody looks again: a result is known only by its notification."""
-    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
 
 
 def parts():

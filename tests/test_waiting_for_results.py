@@ -51,13 +51,13 @@ def ran(mq_settings, monkeypatch):
 @pytest.fixture
 def no_looks(monkeypatch):
     """Nobody looks again: a result is known only by its notification."""
-    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
 
 
 @pytest.fixture
 def early_looks(monkeypatch):
     """Look again soon, where a second would be waited for."""
-    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 0.05)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from mq_django.workflows import Run
 #: Seconds after the last visitor in which the consumers may finish what is ready.
 DRAIN_TIMEOUT = 10.0
 #: Seconds between two looks at whether a child has ended.
-LOOK_INTERVAL = 0.1
+CHECK_INTERVAL = 0.1
 
 
 def perform(place: Surroundings, options: argparse.Namespace, closing: Closing) -> int:
@@ -76,7 +76,7 @@ def let_in(
             stage.tend()
             outage.tend()
             line.show()
-            time.sleep(LOOK_INTERVAL)
+            time.sleep(CHECK_INTERVAL)
     finally:
         visitors.stop()
         outage.end()
@@ -91,4 +91,4 @@ def drain(stage: Stage, line: LiveLine, closing: Closing) -> None:
     while watch.is_busy() and closing.asked == asked and time.monotonic() < deadline:
         stage.tend()
         line.show()
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(CHECK_INTERVAL)

@@ -141,11 +141,11 @@ def _charged(config: QueueConfig, item: Delivery, error: str, *, reason: str, al
     retry = Retry(delay=timedelta(0) if alone else None, error=error)
     outcome = decide(config, item.message, handler, retry, reason=reason)
     if isinstance(outcome, Bury) and error in UNDECIDED and handler is not None and handler.once is not None:
-        outcome = _last_look(config, item.message, handler, retry, outcome)
+        outcome = _last_check(config, item.message, handler, retry, outcome)
     return settled_as(item, outcome, handler)._replace(alone=alone)
 
 
-def _last_look(config: QueueConfig, message: Message, handler: Handler, retry: Retry, bury: Bury) -> Retry | Bury:
+def _last_check(config: QueueConfig, message: Message, handler: Handler, retry: Retry, bury: Bury) -> Retry | Bury:
     """Return the outcome of the last attempt of a handler with `@exactly_once`: one more delivery.
 
     Its consumer has the database, and does not run the handler: see `mq_django.consumers.worker.once_call`.

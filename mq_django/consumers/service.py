@@ -257,7 +257,7 @@ class Liveness:
         self._looked = time.monotonic()
         self._seen: dict[str, tuple[object, float]] = {}
 
-    def look(self, progress: Mapping[str, object], *, limit: float) -> list[str]:
+    def check(self, progress: Mapping[str, object], *, limit: float) -> list[str]:
         """Return a description of each loop that has ended or is stuck.
 
         `progress` has for each loop a value that changes with each round, or None if it has ended without being asked

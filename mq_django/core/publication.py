@@ -485,8 +485,8 @@ def _assigned(made: list[Publication], destination: DeliveryOptions, *, has_ids:
             target = destination.partition_for(key=None, message_id=message.id)
         elif message.key is None and number and number % TOGETHER == 0:
             target = destination.partition_for(key=None)
-        placed = message if has_ids else message._replace(id=target.new_id())
-        found.append(Publication(placed, text, options._replace(destination=target)))
+        assigned = message if has_ids else message._replace(id=target.new_id())
+        found.append(Publication(assigned, text, options._replace(destination=target)))
     return found
 
 

@@ -48,7 +48,7 @@ class Template:
         for before, path in self._parts:
             filled += before
             if path is not None:
-                value = self._look_up(path, arguments)
+                value = self._resolve(path, arguments)
                 if value is None:
                     raise InvalidMessage(f"{repr_of('.'.join(path))} in {repr_of(self.text)} is None")
                 filled += str(value)
@@ -58,10 +58,10 @@ class Template:
         """Return the value of a template that is a single placeholder, as text if JSON has no such type."""
         if len(self._parts) != 1 or self._parts[0][0] or self._parts[0][1] is None:
             return self.fill(arguments)
-        value = self._look_up(self._parts[0][1], arguments)
+        value = self._resolve(self._parts[0][1], arguments)
         return value if value is None or isinstance(value, _JSON) else str(value)
 
-    def _look_up(self, path: list[str], arguments: Arguments) -> Any:
+    def _resolve(self, path: list[str], arguments: Arguments) -> Any:
         first, *attributes = path
         if first not in arguments:
             known = listing(arguments)

@@ -92,7 +92,7 @@ class Once:
             return self._after_commit(self._acked, error)
         return acked if self._is_committed or not is_outermost else self._not_committed()
 
-    def look(self) -> Ack | None:
+    def earlier_outcome(self) -> Ack | None:
         """Return how the message was acked in this pass; None: its handler has no effects, and none runs now.
 
         Raises:
@@ -168,7 +168,7 @@ class Once:
         if not connection.is_usable():
             connection.close()
         try:
-            found = self.look()
+            found = self.earlier_outcome()
         except (DatabaseError, InterfaceError) as second:
             raise Postponed from second
         if found is None:
@@ -246,7 +246,7 @@ def outcome_of_forgotten(once: Once) -> Ack | Bury:
         Postponed: another delivery of it runs now.
         DatabaseError, InterfaceError: the database cannot say.
     """
-    return once.look() or Bury(UNCERTAIN, reason="uncertain")
+    return once.earlier_outcome() or Bury(UNCERTAIN, reason="uncertain")
 
 
 def delete_old(using: str) -> bool:

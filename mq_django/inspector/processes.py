@@ -289,7 +289,7 @@ def _supervisor(
 #: Seconds to wait for an answer: longer than a supervisor needs that has missed the notification.
 WAIT = 3.0
 #: Seconds between two looks for the answer.
-LOOK_EVERY = 0.05
+CHECK_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +341,7 @@ def read_answer(request: StackRequest, *, seconds: float = 0.0) -> Stacks | None
         left = deadline - time.monotonic()
         if left <= 0:
             return None
-        time.sleep(min(LOOK_EVERY, left))
+        time.sleep(min(CHECK_EVERY, left))
     return read_stacks(text)
 
 

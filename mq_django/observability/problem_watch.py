@@ -18,7 +18,7 @@ from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended
-from mq_django.stores.control import ProblemNote, ProblemNotes, claim_looks, read_notes
+from mq_django.stores.control import ProblemNote, ProblemNotes, claim_checks, read_notes
 from mq_django.transport.sessions import Transport
 
 #: Seconds between two checks of a queue.
@@ -51,7 +51,7 @@ class ProblemWatcher(Service):
         """Look at the queues at which no other process looks."""
         configs = whole_configs()
         transports = transports_of(configs)
-        claims = claim_looks(configs, transports, 0.9 * EVERY)
+        claims = claim_checks(configs, transports, 0.9 * EVERY)
         # The queues on a server that cannot be reached are left out: nothing can be noted there.
         claimed = [
             (config, transport)

@@ -40,7 +40,7 @@ _OPEN = (
     "SELECT id, destination, part, parts, number, token, 0 FROM mq_django_outbox_state "
     "WHERE token <> '' AND problem = ''"
 )
-_LOOK = f"{_OPEN} UNION ALL {_NEXT}"
+_FIND_WAITING = f"{_OPEN} UNION ALL {_NEXT}"
 # MySQL counts only rows that it changes. Any number may stand there, also one that cannot be increased.
 _LOCK = (
     "UPDATE mq_django_outbox_state SET number = CASE number WHEN 0 THEN 1 ELSE 0 END "
@@ -114,18 +114,18 @@ class ClaimStatements:
         self._columns = ", ".join(map(quote, _FIELDS))
         # MySQL and MariaDB know that `batch` is NULL in all of them. With it they sort all rows; others do without it.
         first = "" if is_mysql(alias) else "batch, "
-        self._next, self._look = _NEXT.format(first=first), _LOOK.format(first=first)
+        self._next, self._find_waiting = _NEXT.format(first=first), _FIND_WAITING.format(first=first)
         # A word of MySQL.
         key = quote("key")
         self._candidates = _CANDIDATES.format(key=key, aside="", first=first and f"r.{first}")
         aside = _ASIDE.format(key=key)
         self._in_order = _CANDIDATES.format(key=key, aside=aside, first=first and f"r.{first}")
 
-    def look(self) -> Found:
+    def find_waiting(self) -> Found:
         """Return the open claims, and the first queue or topic with unclaimed rows."""
-        return _found(self._select(self._look, [""]))
+        return _found(self._select(self._find_waiting, [""]))
 
-    def look_after(self, destination: str) -> Found:
+    def find_waiting_after(self, destination: str) -> Found:
         """Return the next queue or topic with unclaimed rows, by name."""
         return _found(self._select(self._next, [destination]))
 
@@ -258,9 +258,9 @@ class OutboxTables:
             self._outbox = identities.get_or_create(pk=1, defaults={"uuid": uuid4()})[0].uuid.hex
         return self._outbox
 
-    def look(self) -> tuple[Sequence[OutboxState], str]:
+    def find_waiting(self) -> tuple[Sequence[OutboxState], str]:
         """Return the states with an open claim that are not stopped, and the first of destinations(); '': none."""
-        found = self._statements.look()
+        found = self._statements.find_waiting()
         return found.open_states, self._note(found)
 
     def repair(self) -> bool:
@@ -295,7 +295,7 @@ class OutboxTables:
         name = first
         while name:
             yield name
-            name = self._note(self._statements.look_after(name))
+            name = self._note(self._statements.find_waiting_after(name))
 
     def parts(self, destination: str, parts: int) -> list[int]:
         """Return the partitions for which there are unclaimed rows, by the number of partitions, which are several."""

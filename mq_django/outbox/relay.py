@@ -34,7 +34,7 @@ from mq_django.transport.connections import open_transport
 logger = get_logger(__name__)
 
 #: Seconds between two rounds, and between two looks for what changes rarely.
-PAUSE, LOOK = 2.0, 60.0
+PAUSE, SEARCH = 2.0, 60.0
 #: Rows that one statement changes.
 BATCH = 500
 
@@ -53,7 +53,7 @@ class RetainedRows:
         self._transport = open_transport("chores", queue.connection)
         self._ended = self._ended_of(queue)
         self._rows = OutboxMessage.objects.using(tables.alias).filter(destination=queue.name)
-        self._next_round = self._next_look = 0.0
+        self._next_round = self._next_search = 0.0
 
     def _ended_of(self, queue: QueueConfig) -> list[EndedMessages]:
         outbox = self._tables.outbox_id()
@@ -77,7 +77,7 @@ class RetainedRows:
             has_more = self._read_all()
         except (NotPermitted, WrongKeyType) as error:
             # It concerns these rows alone, and must not hold up what is published.
-            self._next_round = time.monotonic() + LOOK
+            self._next_round = time.monotonic() + SEARCH
             logger.warning("Rows for queue %s stay in the outbox after their messages: %s", self._queue.name, error)
             return False
         if has_more:
@@ -86,12 +86,12 @@ class RetainedRows:
 
     def _read_all(self) -> bool:
         has_more = any([self._read(ended) for ended in self._ended])  # noqa: C419 - all of them
-        if time.monotonic() >= self._next_look:
+        if time.monotonic() >= self._next_search:
             for parts in self._tables.earlier_parts(self._queue.name, len(self._queue.each_part)):
                 earlier = self._ended_of(with_parts(self._queue, parts))
                 has_more = any([self._read(ended) for ended in earlier]) or has_more  # noqa: C419 - as above
             if not has_more:
-                self._next_look = time.monotonic() + LOOK
+                self._next_search = time.monotonic() + SEARCH
         return has_more
 
     def _read(self, ended: EndedMessages) -> bool:
@@ -197,10 +197,10 @@ class DatabaseRelay:
             DatabaseError: from the database.
         """
         if time.monotonic() >= self._next_repair and not self.tables.repair():
-            self._next_repair = time.monotonic() + LOOK
+            self._next_repair = time.monotonic() + SEARCH
         # First: an id may be used again by a row that is published in this round.
         yield from self._retained_steps()
-        open_states, first = self.tables.look()
+        open_states, first = self.tables.find_waiting()
         known_states = [state for state in open_states if state.destination in self._destinations]
         states = [state for state in known_states if is_partition(state.part, state.parts)]
         for state in states:

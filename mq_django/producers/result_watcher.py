@@ -20,7 +20,7 @@ from mq_django.transport.subscription import Subscription
 logger = get_logger(__name__)
 
 #: Seconds between two looks at a result: the longest that a lost notification delays it.
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 #: Seconds that a read of the subscription waits.
 LISTEN = 0.25
 #: Seconds that the first wait of a process gives the subscription to begin. Without one it looks each second.
@@ -85,7 +85,7 @@ class ResultWatcher:
         # The subscription comes first, so that an ending after the look is heard of.
         self._subscribed.wait(SUBSCRIBE_WITHIN)
         try:
-            self._look(config, [key for key, _ in keys])
+            self._read(config, [key for key, _ in keys])
         except BaseException:
             self.forget(config, [message_id for _, message_id in keys], on_end)
             raise
@@ -140,7 +140,7 @@ class ResultWatcher:
                 # Notifications from before are lost.
                 self._due_now()
                 self._subscribed.set()
-            self._look_again()
+            self._read_again()
             for _, message in subscription.messages(LISTEN):
                 self._hear(message)
         except Exception as error:  # noqa: BLE001 - those who wait have timeouts, and the thread must not end
@@ -150,7 +150,7 @@ class ResultWatcher:
             time.sleep(TRY_AGAIN)
             # Without a subscription, such as for a Redis user who may not subscribe, looking goes on.
             with suppress(StoreError):
-                self._look_again()
+                self._read_again()
 
     def _log(self, error: Exception) -> None:
         # One that is retired has lost its connection on purpose.
@@ -174,16 +174,16 @@ class ResultWatcher:
             for awaited in self._awaited.values():
                 awaited.looked = -math.inf
 
-    def _look_again(self) -> None:
+    def _read_again(self) -> None:
         """Look at what nobody has looked at for a second."""
-        before = time.monotonic() - LOOK_EVERY
+        before = time.monotonic() - CHECK_EVERY
         with self._lock:
             due = [(key, awaited.config) for key, awaited in self._awaited.items() if awaited.looked < before]
         queues = {config.name: config for _, config in due}
         for name, config in queues.items():
-            self._look(config, [key for key, found in due if found.name == name])
+            self._read(config, [key for key, found in due if found.name == name])
 
-    def _look(self, config: QueueConfig, keys: Iterable[str]) -> None:
+    def _read(self, config: QueueConfig, keys: Iterable[str]) -> None:
         known = {}
         with self._lock:
             for key in keys:

@@ -16,7 +16,7 @@ from mq_django.core.numbers import LARGEST, whole
 from mq_django.core.texts import repr_of
 from mq_django.errors import DecodeError, InvalidArguments, MQError, UnknownQueue, UnknownRun
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.producers.workflow_steps import RunFailure, StepCourier, advance, failure_of, open_home, publish_starts
+from mq_django.producers.workflow_steps import RunFailure, StepDelivery, advance, failure_of, open_home, publish_starts
 from mq_django.signals import send_signal
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import BATCH, KEPT_MS, Advanced, Event, LeftWork, Start, StepState, WorkflowHome
@@ -192,7 +192,7 @@ def _redrive(run_id: str, queues: dict[StepState, str]) -> set[int]:
         words = letters.redrive(list(entries.values())) if entries else []
         redriven |= {numbers[known] for known, word in zip(entries, words, strict=True) if word == "REDRIVEN"}
         # Also of those without a dead letter: another one may have redriven it, and the run does not know that yet.
-        StepCourier(config, transport).deliver(ids)
+        StepDelivery(config, transport).deliver(ids)
     return redriven
 
 

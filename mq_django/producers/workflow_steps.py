@@ -212,7 +212,7 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
 # Pass the notes of queues about steps on to their runs, and publish what may start then.
 
 
-class StepCourier:
+class StepDelivery:
     """Delivers the notes of one queue. Whoever delivers a note a second time changes nothing."""
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:

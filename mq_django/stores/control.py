@@ -145,7 +145,7 @@ class ProblemNotes:
         return {kind for kind, is_ours in zip((*begun, *ended), changed, strict=True) if is_ours}
 
 
-def claim_looks(
+def claim_checks(
     configs: Sequence[QueueConfig], transports: Sequence[Transport], seconds: float
 ) -> list[bool | StoreError]:
     """Claim the next look at queues: return True for one caller within `seconds`, by queue."""

@@ -65,8 +65,8 @@ class LineStore(StreamStore):
         """See Store.rest()."""
         return max(super().rest(), min(MAX_REST, self._rest_until - time.monotonic()))
 
-    def next_look(self) -> float | None:
-        """See StreamStore.next_look()."""
+    def next_check(self) -> float | None:
+        """See StreamStore.next_check()."""
         if self._take_again:
             return self.rest()
         return None if self._next_ms is None else self._next_ms / 1000

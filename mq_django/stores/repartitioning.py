@@ -288,9 +288,9 @@ class Repartitioning:
         self._read_at_once = FIRST
         #: By old partition: where its hashes are read next.
         self._cursors: Mapping[str, bytes] = {}
-        self.state = self.look()
+        self.state = self.refresh()
 
-    def look(self) -> RepartitionState:
+    def refresh(self) -> RepartitionState:
         """Read the state anew, and return it. Raises what read_state() does."""
         self.state = read_state(self._whole, self._transport)
         return self.state
@@ -324,7 +324,7 @@ class Repartitioning:
         self.state = replace(self.state, old=old, new=number, pause=self._pause())
         if not begin(self._whole, self._transport, self.state):
             raise QueueClosed(f"Another process is changing the number of partitions of queue {self._whole.name!r}")
-        self.look()
+        self.refresh()
 
     def pause(self, who: str) -> None:
         """Let consumers take no more messages. Publishing is still possible."""

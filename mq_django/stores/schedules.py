@@ -88,7 +88,7 @@ class Schedules:
         #: The HASH of their states.
         self._states = config.keys.schedules
 
-    def look(self, names: Sequence[str]) -> tuple[int, list[int]]:
+    def read_states(self, names: Sequence[str]) -> tuple[int, list[int]]:
         """Return now, and for each schedule the time up to which its ticks have fired. A new schedule starts now."""
         command = scripts.command("schedules_read", keys=[self._states], args=list(names))
         now_ms, *lasts = reply_or_raise(self._transport.pipeline([command])[0])

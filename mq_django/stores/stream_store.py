@@ -272,7 +272,7 @@ class StreamStore:
         """See Store.rest()."""
         return self._order.rest()
 
-    def next_look(self) -> float | None:
+    def next_check(self) -> float | None:
         """Return after how many seconds a take that has found nothing may find something; None: when it is told."""
         return None
 

@@ -7,11 +7,11 @@ from mq_django.core.retries import RetryPolicy
 from mq_django.task_backend import package_names
 from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.package_names import BaseTaskBackend, Task, TaskError
-from mq_django.task_backend.task_api import LooksUpException, task_api
+from mq_django.task_backend.task_api import FindsException, task_api
 from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
 
 
-class PackageError(LooksUpException, TaskError):
+class PackageError(FindsException, TaskError):
     """A failed attempt."""
 
     __slots__ = ()

@@ -104,7 +104,7 @@ class TaskSignal:
 # Failed attempts in the form of Django's task API.
 
 
-class LooksUpException:
+class FindsException:
     """The class of its exception is never imported, because the path comes from Redis."""
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class LooksUpException:
         return found
 
 
-class AttemptError(LooksUpException, TaskError):
+class AttemptError(FindsException, TaskError):
     """A failed attempt."""
 
     __slots__ = ()

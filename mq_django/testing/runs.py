@@ -34,7 +34,7 @@ from mq_django.core.texts import listing, repr_of
 from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
 from mq_django.producers.asynchronous import asynchronous
 from mq_django.producers.sinks import publication_sent
-from mq_django.producers.workflow_steps import StepCourier
+from mq_django.producers.workflow_steps import StepDelivery
 from mq_django.registry import Handler, batches, find, largest_batch, names
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
@@ -286,8 +286,8 @@ class QueueRun:
         self._store.create_groups()
         self._slot, self._coroutine_slot = CallerSlot(databases), CallerCoroutineSlot(databases)
         self._settler = NotingSettler(self._store, config.name, CONSUMER, threading.Event(), threading.Event())
-        self._courier = StepCourier(config, open_transport("consume", config.connection))
-        self._settler.steps_ended = lambda _, message_ids: self._courier.deliver(message_ids)
+        self._step_delivery = StepDelivery(config, open_transport("consume", config.connection))
+        self._settler.steps_ended = lambda _, message_ids: self._step_delivery.deliver(message_ids)
         self._cancels = Cancels(self._store)
         state = _unshared(largest_batch())
         self._executor = self.executor_class(config, 0, state, self._settler, self._cancels)

@@ -8,7 +8,7 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError, UnknownRun
 from mq_django.inspector import workflow_runs
 from mq_django.producers.workflow_run import Run, by_run, do
-from mq_django.producers.workflow_steps import StepCourier, open_homes
+from mq_django.producers.workflow_steps import StepDelivery, open_homes
 from mq_django.testing.transactions import pending_runs
 from mq_django.transport.connections import open_transport
 
@@ -92,7 +92,7 @@ def run_supervised() -> int:
     done = 0
     for queue in get_config().each_part():
         if "step" not in queue.unsupported:
-            done += StepCourier(queue, open_transport("consume", queue.connection)).deliver_left(age_ms=AGE_MS)
+            done += StepDelivery(queue, open_transport("consume", queue.connection)).deliver_left(age_ms=AGE_MS)
     for home, left in found:
         for work in by_run(left):
             do(home, work)

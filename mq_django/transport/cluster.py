@@ -97,7 +97,7 @@ class Cluster:
 
     def masters(self) -> list[redis.Redis]:
         """Return the client of each master that has slots, in the order of the slots. Raises the errors of owner()."""
-        self._look()
+        self._refresh()
         by_first_slot = {address: slot for slot, address in sorted(self._owners.items(), reverse=True)}
         return [self._client_at(address) for address in sorted(by_first_slot, key=by_first_slot.__getitem__)]
 
@@ -123,7 +123,7 @@ class Cluster:
 
     def _owner(self, slot: int) -> Address:
         if self._is_stale or not self._owners:
-            self._look()
+            self._refresh()
         address = self._owners.get(slot)
         if address is None:
             self.changed()
@@ -142,7 +142,7 @@ class Cluster:
     def _pool(self, address: Address, options: Mapping[str, Any]) -> redis.ConnectionPool:
         return NotedPool(host=address[0], port=address[1], **{**self._where, **options})
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Read the topology, unless another thread does, or it was read a moment ago."""
         if self._owners and (not self._is_stale or time.monotonic() < self._renew_at):
             return

@@ -40,7 +40,7 @@ PID_NAME = "server.pid"
 LOG_NAME = "server.log"
 
 #: Seconds between two checks of the guard.
-LOOK_INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
 
 #: Seconds to wait for a server that loads its data, and for one that saves it.
 LOAD_TIMEOUT = 30.0
@@ -177,7 +177,7 @@ def guard(directory: Path, address: str) -> None:
         if child:
             if os.waitpid(child, 0)[1] == 0:
                 return
-            time.sleep(LOOK_INTERVAL)
+            time.sleep(CHECK_INTERVAL)
         elif keep(directory, address, lock, parent=parent):
             return
 
@@ -203,7 +203,7 @@ def keep(directory: Path, address: str, lock: int, *, parent: int) -> bool:
             fcntl.flock(lock, fcntl.LOCK_UN)
             return True
         os.utime(lock)
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(CHECK_INTERVAL)
     return False
 
 

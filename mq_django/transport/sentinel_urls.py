@@ -160,16 +160,16 @@ class MasterFinder(Sentinel):
                 masters: Any = sentinel.sentinel_masters()
                 state = masters.get(service_name)
             except (exceptions.RedisError, OSError) as error:
-                reason, passes = _reason(error)
+                reason, is_transient = _reason(error)
             else:
                 if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                     self.sentinels.sort(key=lambda each: each is not sentinel)
                     address = (getattr(self, "_force_master_ip", None) or state["ip"], state["port"])
                     _found[self._key(service_name)] = address
                     return address
-                reason, passes = ("sees that it is down", True) if state else ("does not know this name", False)
+                reason, is_transient = ("sees that it is down", True) if state else ("does not know this name", False)
             said.append(f"{sentinel_address(sentinel.connection_pool.connection_kwargs)} {reason}")
-            may_pass |= passes
+            may_pass |= is_transient
         raise NoMaster(f"{', '.join(said)}.", may_pass=may_pass)
 
     def is_old(self, connection: Any) -> bool:

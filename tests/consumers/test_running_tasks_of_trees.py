@@ -63,7 +63,7 @@ def test_tasks_are_running_after_a_second_and_end(trees, go):
 
 
 def test_a_wait_goes_on_while_the_task_is_running(trees, go, monkeypatch):
-    monkeypatch.setattr(result_watcher, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(result_watcher, "CHECK_EVERY", 3600.0)
     trees("--processes", "1", limits=AT_ONCE)
     enqueued = wait_for.enqueue(str(go))
     with ThreadPoolExecutor(1) as pool:

@@ -74,11 +74,11 @@ class Consumer:
     def outcomes(self, count):
         """Return the outcomes of all deliveries, when there are so many."""
 
-        def look():
+        def earlier_outcome():
             self._outcomes += [settlement.outcome for settlement in self.rig.settler._take()]
             return len(self._outcomes) >= count
 
-        wait_until(look)
+        wait_until(earlier_outcome)
         return self._outcomes
 
     def run(self, *arguments, **attributes):

@@ -50,14 +50,14 @@ def lingers(consumer, effects):
 def cancel(consumer):
     """Cancel what a thread runs, as soon as it runs."""
 
-    def look():
+    def earlier_outcome():
         for slot in consumer.rig.threads.slots:
             if (job := slot.running()) is not None:
                 slot.cancel(job, force=False)
                 return True
         return False
 
-    wait_until(look)
+    wait_until(earlier_outcome)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_a_tick_that_is_none_begins_now(redis_client, subtests):
             config = get_config().queue("default")
             redis_client.delete(config.keys.schedules)
             redis_client.hset(config.keys.schedules, mapping={"last:nightly": last})
-            now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).look(["nightly", "hourly"])
+            now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).read_states(["nightly", "hourly"])
             assert found == other == now_ms
 
 

@@ -67,7 +67,7 @@ def test_a_claim_by_an_old_look_is_none(alias, redis_client):
     run(relay(alias))
     publish(alias, "mails", 1)
     late = OutboxTables(alias)
-    late.look()
+    late.find_waiting()
     run(relay(alias))
     publish(alias, "mails", 1)
 
@@ -81,7 +81,7 @@ def test_a_look_counts_for_one_claim(alias):
     run(relay(alias))
     publish(alias, "mails", 1)
     tables = OutboxTables(alias)
-    tables.look()
+    tables.find_waiting()
     first = claim(tables)
     tables.finish(first, {})
     publish(alias, "mails", 1)
@@ -94,12 +94,12 @@ def test_a_look_finds_open_claims_and_the_first_destination(alias):
     publish(alias, "mails", 1)
     publish(alias, "orders", 1)
     tables = OutboxTables(alias)
-    assert tables.look() == ([], "mails")
+    assert tables.find_waiting() == ([], "mails")
     assert list(tables.destinations("mails")) == ["mails", "orders"]
 
     claimed(partition(alias, "mails"))
 
-    opened, first = tables.look()
+    opened, first = tables.find_waiting()
     assert [(state.destination, state.number, bool(state.token)) for state in opened] == [("mails", 1, True)]
     assert first == "orders"
 
@@ -112,7 +112,7 @@ def test_a_stopped_place_is_no_open_claim(alias):
     publish(alias, "mails", 1)
     tables = OutboxTables(alias)
 
-    assert tables.look() == ([], "mails")
+    assert tables.find_waiting() == ([], "mails")
     assert claim(tables) is None
 
 

@@ -146,7 +146,7 @@ def test_without_the_option_nothing_is_subscribed_before_an_outbox_is_found(sqli
     mq_settings(QUEUES={"mails": {}})
     there = []
     monkeypatch.setattr(outbox_service, "outbox_aliases", lambda **_: there)
-    monkeypatch.setattr(outbox_service, "RARE_LOOK", 0.0)
+    monkeypatch.setattr(outbox_service, "RARE_SEARCH", 0.0)
     (found,) = outbox_services()
     found.start()
     try:

@@ -536,7 +536,7 @@ def test_a_waiting_consumer_of_ours_is_woken_by_npm_with_realtime(store, start, 
     timer.join()
 
 
-def test_what_npm_sends_without_realtime_is_found_by_the_next_look(mq_settings, start, ns):
+def test_what_npm_sends_without_realtime_is_found_by_the_next_check(mq_settings, start, ns):
     mq_settings(QUEUES={"q": {"STORE": "rsmq", "NAMESPACE": ns}})
     deaf = open_store(get_config().queue("q"), Session(get_client("consume")))
     assert deaf.take("me", count=1) == []

@@ -370,7 +370,7 @@ def be_scheduled(client, mq_settings):
     schedules = Schedules(queues["emails"].config, Session(get_client("consume")))
     report = Scheduled(name="nightly", queue="emails", message="report", data=marked(), when=every(minutes=1))
     tick = places.now_ms(client) - 10
-    schedules.look(["nightly"])
+    schedules.read_states(["nightly"])
     client.hset(queues["emails"].config.keys.schedules, "last:nightly", tick - 60_000)
     schedules.fire(report, tick)
     schedules.fire_now(report)

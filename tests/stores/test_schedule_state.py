@@ -37,9 +37,9 @@ def plan_of(emails):
 
 def test_a_new_schedule_begins_now(schedules, keys, redis_client):
     before = places.now_ms(redis_client)
-    now_ms, (last,) = schedules.look([REPORT.name])
+    now_ms, (last,) = schedules.read_states([REPORT.name])
     assert before <= now_ms == last
-    assert schedules.look([REPORT.name])[1] == [last]
+    assert schedules.read_states([REPORT.name])[1] == [last]
 
 
 def test_a_tick_publishes_its_message_once(schedules, keys, store, redis_client):
@@ -100,11 +100,11 @@ def test_what_a_paused_schedule_let_pass_is_not_made_up_for_when_nobody_was_ther
     schedules.pause(REPORT.name)
     before = places.now_ms(redis_client)
     schedules.resume(REPORT.name)
-    assert schedules.look([REPORT.name])[1][0] >= before
+    assert schedules.read_states([REPORT.name])[1][0] >= before
     assert schedules.fire(REPORT, before - 10)[0] is Firing.DONE
     seen_since(redis_client, keys, 1000)
     schedules.resume(REPORT.name)
-    assert schedules.look([REPORT.name])[1] == [1000]
+    assert schedules.read_states([REPORT.name])[1] == [1000]
 
 
 def test_a_schedule_can_be_fired_at_once_even_when_it_is_paused(emails, schedules, keys, store, redis_client):
@@ -180,7 +180,7 @@ def test_a_tick_that_nobody_fires_is_listed_as_over(emails, keys, redis_client):
 @pytest.mark.usefixtures("in_code")
 def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, schedules):
     transport = Pooled(get_client("consume"))
-    schedules.look([REPORT.name])
+    schedules.read_states([REPORT.name])
     schedules.pause(REPORT.name)
     (found,) = statuses(emails.config, transport).found
     assert (found.paused, found.next_ms) == (True, None)
@@ -192,7 +192,7 @@ def test_a_paused_schedule_has_no_next_tick_and_has_one_when_it_goes_on(emails, 
 
 def test_a_schedule_that_left_the_code_is_listed_until_it_is_forgotten(emails, schedules, keys, redis_client):
     transport = Pooled(get_client("consume"))
-    schedules.look(["old"])
+    schedules.read_states(["old"])
     schedules.pause("old")
     (found,) = statuses(emails.config, transport).found
     assert (found.name, found.entry, found.next_ms, found.paused) == ("old", None, None, True)
@@ -281,7 +281,7 @@ def test_firing_now_skips_nothing_and_forgets_nothing(schedules, keys, redis_cli
 
 @pytest.mark.usefixtures("in_code")
 def test_a_tick_is_skipped_once_and_fires_after_all(emails, schedules, redis_client):
-    now_ms, _ = schedules.look([REPORT.name])
+    now_ms, _ = schedules.read_states([REPORT.name])
     tick = REPORT.next_ms(now_ms, UTC) + MINUTE
     assert schedules.skip(REPORT, tick, who="ann\nben") == "SKIPPED"
     assert schedules.skip(REPORT, tick, who="eve") == "WAS_SKIPPED"

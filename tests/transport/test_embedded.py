@@ -58,7 +58,7 @@ def _guards_look_often(tmp_path, monkeypatch):
     """Start guards from a copy of their program, with an interval that no test has to wait for."""
     text = Path(guard_process.__file__).read_text(encoding="utf-8")
     program = tmp_path / "guard_process.py"
-    program.write_text(text.replace("LOOK_INTERVAL = 1.0", "LOOK_INTERVAL = 0.05"), encoding="utf-8")
+    program.write_text(text.replace("CHECK_INTERVAL = 1.0", "CHECK_INTERVAL = 0.05"), encoding="utf-8")
     monkeypatch.setattr(guard_process, "__file__", str(program))
 
 

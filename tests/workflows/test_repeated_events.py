@@ -12,7 +12,7 @@ from mq_django.inspector.run_check import check_runs
 from mq_django.producers import workflow_run
 from mq_django.producers.queues import queues
 from mq_django.producers.workflow_run import repair
-from mq_django.producers.workflow_steps import StepCourier
+from mq_django.producers.workflow_steps import StepDelivery
 from mq_django.stores.dead_letters import open_dead_letters
 from mq_django.stores.workflow_home import Event, WorkflowHome
 from mq_django.transport.connections import open_transport
@@ -184,7 +184,7 @@ def test_a_step_is_done_whatever_is_noted_of_a_copy_of_its_message(first, subtes
             if last == "redriven":
                 assert letters.redrive(letters.find([f"w:{run_id}.1.1"])) == ["REDRIVEN"]
 
-            StepCourier(get_config().queue("default"), open_transport("produce")).deliver([f"w:{run_id}.1.1"])
+            StepDelivery(get_config().queue("default"), open_transport("produce")).deliver([f"w:{run_id}.1.1"])
 
             assert get_run(run_id).state == "succeeded"
             purge(store.config)

@@ -223,7 +223,7 @@ def serving(listener: socket.socket, routes: Mapping[str, Route]) -> Iterator[No
 MISSED_BEATS = 3
 SHORTEST = 5.0
 #: Seconds that a main loop without recent progress gets to show some: the whole process may have been stopped.
-SECOND_LOOK = 0.5
+SECOND_CHECK = 0.5
 
 
 class Check(NamedTuple):
@@ -297,7 +297,7 @@ class Health:
             # A start that takes too long is for the startup probe.
             return Check("main loop", True, "The supervisor is starting.")
         if time.monotonic() - self._loop.at > STUCK:
-            time.sleep(SECOND_LOOK)
+            time.sleep(SECOND_CHECK)
         still = time.monotonic() - self._loop.at
         if still > STUCK:
             return Check("main loop", False, f"The main loop is stuck for {still:.0f} s.")

@@ -35,14 +35,14 @@ class JobRunner(Service):
 
     def run_once(self) -> float:
         """Make one step of every job that is due."""
-        self.each(self._checks.due(), self._look, called=lambda number: self._queues[number].name)
+        self.each(self._checks.due(), self._find_jobs, called=lambda number: self._queues[number].name)
         now = time.monotonic()
         due = [which for which, moment in self._steps.items() if moment <= now]
         self.each(due, self._work, called=lambda which: self._queues[which[0]].name)
         pauses = (moment - time.monotonic() for moment in self._steps.values())
         return max(0.0, min((self._checks.pause(), *pauses)))
 
-    def _look(self, number: int) -> None:
+    def _find_jobs(self, number: int) -> None:
         self._checks.begin(number, IDLE)
         self._steps |= dict.fromkeys(((number, place) for place in self._jobs[number].running()), 0.0)
 

@@ -28,7 +28,7 @@ POLL, RARE_POLL = 1.0, 30.0
 #: Seconds until a queue that is full is tried again.
 FULL = 0.2
 #: Seconds between two looks for databases with an outbox: if there is one, or the option OUTBOX; and otherwise.
-LOOK_FOR_DATABASES, RARE_LOOK = 60.0, 600.0
+SEARCH_FOR_DATABASES, RARE_SEARCH = 60.0, 600.0
 #: Seconds for which a database connection is used if CONN_MAX_AGE says nothing, or 0.
 CONNECTION_AGE = 60.0
 
@@ -51,7 +51,7 @@ class OutboxService(Service):
         #: Is started when a database with an outbox is found; None: it is a service of its own.
         self.listener: Listener | None = None
         self._relays: dict[str, DatabaseRelay] = {}
-        self._next_look = 0.0
+        self._next_search = 0.0
         #: Server or destination that has failed -> when it is tried again on the monotonic clock, and after how long.
         self._failed: dict[str, tuple[float, float]] = {}
         #: Alias -> when its connection was first used.
@@ -97,13 +97,13 @@ class OutboxService(Service):
             logger.error("Messages of the outbox could not be published %s, and wait", what, exc_info=error)
 
     def _find_databases(self) -> None:
-        if time.monotonic() < self._next_look:
+        if time.monotonic() < self._next_search:
             return
         for alias in outbox_aliases(is_used=self._is_configured):
             if alias not in self._relays:
                 self._relays[alias] = DatabaseRelay(alias, self._destinations, announce_published)
         is_often = self._is_configured or self._relays
-        self._next_look = time.monotonic() + (LOOK_FOR_DATABASES if is_often else RARE_LOOK)
+        self._next_search = time.monotonic() + (SEARCH_FOR_DATABASES if is_often else RARE_SEARCH)
         if self._relays and self.listener is not None and self._thread is not None:
             self.listener.start()
 

@@ -43,7 +43,7 @@ RETRY_AFTER = 1.0
 PATIENCE = 10.0
 
 
-def passes_in_child(check: Callable[[], None]) -> bool:
+def succeeds_in_child(check: Callable[[], None]) -> bool:
     """Return whether a function has passed in a fork of this process. It is not called where a fork is not safe."""
     tasks = Path("/proc/self/task")
     if not tasks.exists() or len(list(tasks.iterdir())) > 1:

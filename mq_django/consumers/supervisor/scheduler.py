@@ -120,7 +120,7 @@ class Scheduler(Service):
         self._checks[queue] = time.monotonic() + TRY_AGAIN
         entries = [entry for entry in self._schedules if entry.queue == queue]
         if entries:
-            now_ms, lasts = self._stores[queue].look([entry.name for entry in entries])
+            now_ms, lasts = self._stores[queue].read_states([entry.name for entry in entries])
             self._set_clock(now_ms)
             self.each(zip(entries, lasts, strict=True), self._expect, called=lambda found: f"schedule {found[0].name}")
         if queue in self._runtime:

@@ -194,7 +194,7 @@ class Supervisor:
             service.start()
         try:
             while True:
-                self._look()
+                self._check()
                 self._watch(services)
                 if self._stop_asked and not len(self._states):
                     break
@@ -206,12 +206,12 @@ class Supervisor:
             self._leave(services)
         return 0
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._evicted:
             self._evicted = False
             self.id = self._new_id()
             self._workers.begin_anew(self.id)
-        if self._workers.look(time.monotonic()):
+        if self._workers.check(time.monotonic()):
             for server in self._servers:
                 server.introduce_consumers()
         if self._workers.is_drained and not self._stop_asked:
@@ -223,7 +223,7 @@ class Supervisor:
         progress: dict[str, object] = {}
         for service in services:
             progress |= service.progress()
-        stuck = self._liveness.look(progress, limit=STUCK)
+        stuck = self._liveness.check(progress, limit=STUCK)
         if stuck and not self._stop_asked:
             logger.error("Supervisor %s restarts: %s", self.id, "; ".join(stuck))
             self._stop()

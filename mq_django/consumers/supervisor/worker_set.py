@@ -67,7 +67,7 @@ class WorkerSet:
         ready = (self._is_ready(worker) and not worker.leaving and not worker.quiet for worker in self._active())
         return sum(ready), self._processes
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Check every process once; return whether the next heartbeat should be sent at once."""
         self._remove_ended(now)
         has_news = self._handle_requests()
@@ -198,7 +198,7 @@ class WorkerSet:
         if worker.kill_if_overdue(now):
             logger.error("Consumer %s did not stop in time and was killed", worker.consumer)
             return
-        decision = worker.watchdog.look(now)
+        decision = worker.watchdog.check(now)
         if decision in (Decision.KILL, Decision.KILL_LATE):
             worker.was_late = decision is Decision.KILL_LATE
             self._report_late(worker, "killed: it does not respond", now)

@@ -70,7 +70,7 @@ class Watchdog:
         """Return the deliveries that were late at the latest check."""
         return self._late.keys()
 
-    def look(self, now: float) -> Decision:
+    def check(self, now: float) -> Decision:
         """Return what to do about the consumer now."""
         passed = min(MAX_GAP, now - self._looked)
         self._looked = now

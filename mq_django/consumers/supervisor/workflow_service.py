@@ -7,7 +7,7 @@ from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
 from mq_django.errors import NotPermitted
 from mq_django.producers.workflow_run import by_run, do, forget_old
-from mq_django.producers.workflow_steps import StepCourier, open_homes
+from mq_django.producers.workflow_steps import StepDelivery, open_homes
 from mq_django.stores.workflow_home import WorkflowHome, noted
 from mq_django.transport.connections import open_transport
 
@@ -37,7 +37,7 @@ class WorkflowService(Service):
             if "step" not in config.unsupported:
                 self._queues.setdefault(config.connection, []).append(config)
         self._couriers = {
-            config.name: StepCourier(config, open_transport("consume", server))
+            config.name: StepDelivery(config, open_transport("consume", server))
             for server, group in self._queues.items()
             for config in group
         }

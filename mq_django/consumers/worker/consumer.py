@@ -184,7 +184,7 @@ class Consumer:
         progress = {**self._threads.progress(), **self._loop.progress()}
         for service in (*self._services, *self._fetchers):
             progress |= service.progress()
-        return self._liveness.look(progress, limit=STUCK)
+        return self._liveness.check(progress, limit=STUCK)
 
     def never_ends(self, running: Running) -> bool:
         """Return whether a delivery cannot end because a coroutine blocks its event loop."""

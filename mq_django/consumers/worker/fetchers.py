@@ -286,7 +286,7 @@ class Fetcher(Service):
 # others.
 
 #: Seconds between two looks at a partition without a notification: by the consumer that prefers it, and by others.
-LOOK, LOOK_OTHERS = 2.0, 20.0
+CHECK, CHECK_OTHERS = 2.0, 20.0
 #: Seconds that others wait after a notification, so that mostly the consumer that prefers the partition is first.
 LATER = (0.005, 0.02)
 #: Messages that are fetched from one partition even if others have some: a pipeline for each message would cost more.
@@ -311,7 +311,7 @@ class FetchedPartition:
     may_fetch: Callable[[], bool]
     prefers: Callable[[], bool]
     #: When to look at it, on the monotonic clock.
-    look_at: float = 0.0
+    check_at: float = 0.0
 
     @property
     def name(self) -> str:
@@ -361,7 +361,7 @@ class PartitionFetcher(Service):
         """Fetch as many messages as the pools will start soon, from the partitions that may have some."""
         # Before the first fetch: what comes after that must not be missed.
         if self._subscription.open():
-            self._look_at_all()
+            self._check_all()
         self._hear(0.0)
         active = [part for part in self._parts if part.may_fetch()]
         if not active:
@@ -369,17 +369,17 @@ class PartitionFetcher(Service):
         ahead = min((part.reader.ahead for part in active if part.reader.is_measured), default=FIRST)
         self._left = self._demand.messages(self._seconds(), self._held(), ahead)
         now = time.monotonic()
-        due = [part for part in active if part.reader.busy or part.look_at <= now or self._must_check(part, now)]
+        due = [part for part in active if part.reader.busy or part.check_at <= now or self._must_check(part, now)]
         if self._left < 1 or not due:
             self._tell()
             return self._line_up(active) if self._left < 1 else self._wait(active, now)
         if self._shares is None:
-            self._look_at(due)
+            self._check_each(due)
             return 0.0
         share = self._shares.ask(self._held(), self._left)
         self._left = min(self._left, share.messages)
         if self._left:
-            self._look_at(due)
+            self._check_each(due)
             self._shares.give_back(self._left)
             self._tell()
         else:
@@ -393,13 +393,13 @@ class PartitionFetcher(Service):
             if self._hear(min(left, TELL) if held else left) or self._held() < held:
                 return
 
-    def _look_at(self, due: Sequence[FetchedPartition]) -> None:
+    def _check_each(self, due: Sequence[FetchedPartition]) -> None:
         self._share = max(BATCH, self._left // len(due))
-        self.each(due, self._look, called=lambda part: part.name)
+        self.each(due, self._check, called=lambda part: part.name)
 
     def _wait(self, active: Sequence[FetchedPartition], now: float) -> float:
         """Wait for a notification, or the next look."""
-        seconds = min(LISTEN, max(0.0, min(part.look_at for part in active) - now))
+        seconds = min(LISTEN, max(0.0, min(part.check_at for part in active) - now))
         if len(active) < len(self._parts):
             seconds = min(seconds, PAUSED)
         if self._shares is not None and self._held():
@@ -416,7 +416,7 @@ class PartitionFetcher(Service):
         if self._shares is not None and self._shares.is_due(held := self._held()):
             self._shares.ask(held, 0)
 
-    def _look(self, part: FetchedPartition) -> None:
+    def _check(self, part: FetchedPartition) -> None:
         if self._left < 1:
             return
         # It is the last in the next round, so that all have their turn.
@@ -427,20 +427,20 @@ class PartitionFetcher(Service):
             return
         now = time.monotonic()
         if rest := reader.store.rest():
-            part.look_at, reader.busy = now + rest, False
+            part.check_at, reader.busy = now + rest, False
             return
         # What comes while there is something to fetch needs no notification.
         part.transport.sleeps = not reader.busy
         taken = reader.take(reader.at_once(min(self._left, self._share)))
         self._left -= taken
         if not taken and part.transport.sleeps:
-            part.look_at = now + self._pause(part)
+            part.check_at = now + self._pause(part)
         else:
-            part.look_at = 0.0
+            part.check_at = 0.0
 
     @staticmethod
     def _pause(part: FetchedPartition) -> float:
-        pause, known = (LOOK if part.prefers() else LOOK_OTHERS), part.store.next_look()
+        pause, known = (CHECK if part.prefers() else CHECK_OTHERS), part.store.next_check()
         return pause if known is None else min(pause, known)
 
     @staticmethod
@@ -466,12 +466,12 @@ class PartitionFetcher(Service):
             part = self._by_channel.get(channel)
             if part is not None:
                 later = 0.0 if part.prefers() else random.uniform(*LATER)  # noqa: S311 - nothing secret
-                part.look_at = min(part.look_at, time.monotonic() + later)
+                part.check_at = min(part.check_at, time.monotonic() + later)
         return heard
 
-    def _look_at_all(self) -> None:
+    def _check_all(self) -> None:
         for part in self._parts:
-            part.look_at = 0.0
+            part.check_at = 0.0
 
     def recover(self, error: Exception) -> None:
         """Look at everything again: replies and notifications may have been lost."""

@@ -195,9 +195,9 @@ class LoopPool(Pool):
         """Return None for the loop's thread if it has ended without being asked to; see Liveness."""
         return {} if self._ending or self.thread.is_alive() else {self.thread.name: None}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether all slots are blocked, and whether a coroutine blocks the loop."""
-        super().look()
+        super().check()
         now = time.monotonic()
         passed, self._looked = min(MAX_GAP, now - self._looked), now
         if self._answered and self.held:

@@ -134,7 +134,7 @@ class ChildProcess:
     def _stop(self) -> bool:
         grace = Grace(self._spec.grace)
 
-        def look() -> None:
+        def check() -> None:
             self._shared_state.tick()
             if self._shared_state.is_stopping_fast():
                 grace.end()
@@ -144,7 +144,7 @@ class ChildProcess:
             if running and all(now > item.deadline + OVERTIME or self._consumer.never_ends(item) for item in running):
                 grace.end()
 
-        grace.on_check = look
+        grace.on_check = check
         return self._consumer.stop(grace)
 
     def _wait(self) -> None:

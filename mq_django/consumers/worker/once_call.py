@@ -61,8 +61,8 @@ class OnceCall:
         message = delivery.message
         once = Once(self._using, self._identity_of(delivery))
         try:
-            if self._is_last_look(delivery):
-                return once.look() or _lost(delivery)
+            if self._is_last_check(delivery):
+                return once.earlier_outcome() or _lost(delivery)
             if self._is_uncertain(once, delivery):
                 return outcome_of_forgotten(once)
             return once.run(partial(self._outcome, [delivery]))
@@ -118,7 +118,7 @@ class OnceCall:
             raise InvalidOutcomes(ONE_TRANSACTION.format(returned=repr_of(returned, 200)))
         return outcomes_of(returned, 1)[0]
 
-    def _is_last_look(self, delivery: Delivery) -> bool:
+    def _is_last_check(self, delivery: Delivery) -> bool:
         """Return whether the attempts were used up by an earlier delivery, whose process has died.
 
         Its supervisor does not know whether the transaction was committed. This delivery only finds that out.
@@ -164,7 +164,7 @@ def _began_lately(delivery: Delivery) -> bool:
 # coroutine are.
 
 #: Seconds between two checks whether the message was cancelled: the thread itself waits, and cannot be interrupted.
-LOOK_EVERY = 0.1
+CHECK_EVERY = 0.1
 
 
 def call_in_thread(function: Callable[[Any], Awaitable[Any]], timeout: float | None, argument: object) -> Any:
@@ -216,6 +216,6 @@ async def _run(
 async def _cancel_with(thread: Any, task: "asyncio.Task[Any] | None") -> None:
     """Cancel a task when the message is cancelled, outside of blocks in which it is not interrupted."""
     while not (thread.cancelled and thread.guards <= 1):
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(CHECK_EVERY)
     if task is not None:
         task.cancel()

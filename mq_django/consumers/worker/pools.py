@@ -281,7 +281,7 @@ class Pool(abc.ABC):
             self._waits.clear()
             self.wake_fetchers()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether all slots are blocked, and hand back waiting messages from time to time for idle consumers."""
         now, blocked, ended = time.monotonic(), self.blocked, self.ended()
         if ended != self._ended or self.capacity()[1]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mq_django.conf import QueueConfig
 from mq_django.consumers.service import Service
-from mq_django.producers.workflow_steps import StepCourier
+from mq_django.producers.workflow_steps import StepDelivery
 from mq_django.transport.connections import open_transport
 
 #: Messages in one call.
@@ -23,7 +23,7 @@ class StepService(Service):
         super().__init__()
         self.connection = None
         self._couriers = {
-            config.name: StepCourier(config, open_transport("consume", config.connection)) for config in queues
+            config.name: StepDelivery(config, open_transport("consume", config.connection)) for config in queues
         }
         self._servers = {config.name: config.connection for config in queues}
         self._ended: dict[str, list[str]] = {}

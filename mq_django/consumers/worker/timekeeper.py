@@ -31,7 +31,7 @@ class Timekeeper(Service):
         """Interrupt late handlers, and hand back messages that wait behind slow ones."""
         self._threads.interrupt_late()
         for pool in self._pools:
-            pool.look()
+            pool.check()
         return TICK
 
 

@@ -24,8 +24,8 @@ from mq_django.consumers.supervisor.preflight import (
     await_server,
     check_inbox,
     examine_servers,
-    passes_in_child,
     require_groups,
+    succeeds_in_child,
     with_known_partitions,
 )
 from mq_django.consumers.supervisor.reload import Probe, execute_again, run_with_reloader, show
@@ -136,7 +136,7 @@ class Command(BaseCommand):
 
     def check(self, *args: Any, **options: Any) -> None:
         """See BaseCommand.check(). The checks load the URLs and all views, so that they run in a process that ends."""
-        if not passes_in_child(partial(super().check, *args, **options)):
+        if not succeeds_in_child(partial(super().check, *args, **options)):
             super().check(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -25,7 +25,7 @@ LIMITS = {
     "mq_django.consumers.supervisor.services:TICK": 0.3,
     "mq_django.consumers.supervisor.services:LISTEN": 0.5,
     "mq_django.consumers.service:MAX_BACKOFF": 0.5,
-    "mq_django.consumers.worker.fetchers:LOOK": 0.5,
+    "mq_django.consumers.worker.fetchers:CHECK": 0.5,
     "mq_django.consumers.worker.progress:EVERY": 0.3,
     # The longest of these reads, and what a reply may take.
     "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (2.0, 3.5)},

@@ -38,7 +38,7 @@ class Watch:
         self.silence = Silence(10.0, 3.0)
         self.now = 0.0
 
-    def look(self, signs, after=2.0, blind=0.0):
+    def check(self, signs, after=2.0, blind=0.0):
         self.now += after
         return self.silence.observe(signs, self.now, blind=blind)
 
@@ -59,31 +59,31 @@ def test_who_stands_still_for_the_whole_time_is_silent(subtests):
     for name, (looks, is_silent) in LOOKS.items():
         with subtests.test(name):
             watch = Watch()
-            found = [watch.look({"a": 1}, after, blind) for after, blind in looks]
+            found = [watch.check({"a": 1}, after, blind) for after, blind in looks]
             assert found == [[]] * (len(looks) - 1) + [["a"] if is_silent else []]
 
 
 def test_a_sign_that_changes_is_alive_also_when_it_goes_back():
     watch = Watch()
-    assert not any(watch.look({"a": number}) for number in [5, 6, 7, 1, 2, 3, 9, 9, 9])
+    assert not any(watch.check({"a": number}) for number in [5, 6, 7, 1, 2, 3, 9, 9, 9])
 
 
 def test_who_goes_and_comes_back_or_is_forgotten_begins_anew():
     watch = Watch()
-    [watch.look({"a": 1}) for _ in range(5)]
-    assert watch.look({}) == []
-    [watch.look({"a": 1}) for _ in range(5)]
+    [watch.check({"a": 1}) for _ in range(5)]
+    assert watch.check({}) == []
+    [watch.check({"a": 1}) for _ in range(5)]
     watch.silence.forget()
-    assert not any(watch.look({"a": 1}) for _ in range(5))
+    assert not any(watch.check({"a": 1}) for _ in range(5))
 
 
 def test_the_next_decision_is_known_beforehand():
     watch = Watch()
     assert watch.silence.next_decision() == 10.0
-    [watch.look({"a": 1}) for _ in range(4)]
-    watch.look({"a": 1, "b": 1})
+    [watch.check({"a": 1}) for _ in range(4)]
+    watch.check({"a": 1, "b": 1})
     assert watch.silence.next_decision() == 2.0
-    watch.look({"a": 1, "b": 1})
+    watch.check({"a": 1, "b": 1})
     # One that is silent already is not waited for.
     assert watch.silence.next_decision() == 8.0
 

@@ -203,7 +203,7 @@ class TestLooks:
         notifier.close()
 
     def test_what_is_stuck_gives_no_sign_of_life(self, health, address, systemd, monkeypatch):
-        monkeypatch.setattr("mq_django.consumers.supervisor.health.SECOND_LOOK", 0.0)
+        monkeypatch.setattr("mq_django.consumers.supervisor.health.SECOND_CHECK", 0.0)
         now, notifier = time.monotonic(), SystemdNotifier(NotifySocket(address), health, watchdog=1.0)
         for moment, stuck, said in (
             (now - STUCK - 1, (), "The main loop is stuck"),

@@ -12,13 +12,13 @@ class Watched:
         self.dog = Watchdog(self.shared_state)
         self.now = self.dog._looked
 
-    def look(self, seconds, *, ticks=False):
+    def check(self, seconds, *, ticks=False):
         """Look every 0.2 s for some time, and return the last decision."""
         for _ in range(round(seconds / 0.2)):
             self.now += 0.2
             if ticks:
                 self.shared_state.tick()
-            decision = self.dog.look(self.now)
+            decision = self.dog.check(self.now)
         return decision
 
 
@@ -26,78 +26,78 @@ class Watched:
 def watched():
     found = Watched()
     found.shared_state.tick()
-    found.look(0.2)
+    found.check(0.2)
     yield found
     found.shared_state.close()
 
 
 def test_who_shows_signs_of_life_is_well(watched):
-    assert watched.look(STILL * 2, ticks=True) is Decision.KEEP
+    assert watched.check(STILL * 2, ticks=True) is Decision.KEEP
 
 
 def test_who_runs_nothing_and_shows_none_is_replaced(watched):
-    assert watched.look(STILL - 1) is Decision.KEEP
-    assert watched.look(2) is Decision.KILL
+    assert watched.check(STILL - 1) is Decision.KEEP
+    assert watched.check(2) is Decision.KILL
 
 
 def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now)
-    assert watched.look(STILL * 10) is Decision.KEEP
+    assert watched.check(STILL * 10) is Decision.KEEP
     assert not watched.dog.responds
 
 
 def test_a_late_handler_in_a_process_that_responds_has_it_asked_to_leave(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(5.6, ticks=True) is Decision.KEEP
-    assert watched.look(0.8, ticks=True) is Decision.ASK_TO_LEAVE
+    assert watched.check(5.6, ticks=True) is Decision.KEEP
+    assert watched.check(0.8, ticks=True) is Decision.ASK_TO_LEAVE
 
 
 def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(6.6) is Decision.KILL_LATE
+    assert watched.check(6.6) is Decision.KILL_LATE
 
 
 def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.look(4.8) is Decision.KEEP
-    assert watched.look(0.4) is Decision.ASK_TO_LEAVE
+    assert watched.check(4.8) is Decision.KEEP
+    assert watched.check(0.4) is Decision.ASK_TO_LEAVE
 
 
 def test_handlers_that_are_late_one_after_another_are_well(watched):
     """Each is interrupted in time; that there is one at every look says nothing."""
     for number in range(20):
         watched.shared_state.run(0, 0, 0, b"1-%d" % number, watched.now, watched.now + 0.1)
-        assert watched.look(0.8, ticks=True) is Decision.KEEP
+        assert watched.check(0.8, ticks=True) is Decision.KEEP
         assert [item.receipt.entry for item in watched.dog.late] == [b"1-%d" % number]
 
 
 def test_interrupted_in_time_nobody_is_replaced(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    watched.look(5.6, ticks=True)
+    watched.check(5.6, ticks=True)
     watched.shared_state.idle(0)
-    assert watched.look(2.0, ticks=True) is Decision.KEEP
+    assert watched.check(2.0, ticks=True) is Decision.KEEP
 
 
 def test_loading_a_project_may_take_its_time():
     watched = Watched()
-    assert watched.look(START - 1) is Decision.KEEP
+    assert watched.check(START - 1) is Decision.KEEP
     assert watched.dog.responds
-    assert watched.look(2) is Decision.KILL
+    assert watched.check(2) is Decision.KILL
     watched.shared_state.close()
 
 
 def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
     watched.now += 3600
-    assert watched.dog.look(watched.now) is Decision.KEEP
-    assert watched.look(0.4) is Decision.KEEP
-    assert watched.look(0.8) is Decision.KILL_LATE
+    assert watched.dog.check(watched.now) is Decision.KEEP
+    assert watched.check(0.4) is Decision.KEEP
+    assert watched.check(0.8) is Decision.KILL_LATE
 
 
 def test_without_signs_of_life_for_a_while_it_does_not_respond(watched):
-    watched.look(SUSPEND_AFTER - 0.4)
+    watched.check(SUSPEND_AFTER - 0.4)
     assert watched.dog.responds
-    watched.look(0.6)
+    watched.check(0.6)
     assert not watched.dog.responds
-    watched.look(0.2, ticks=True)
+    watched.check(0.2, ticks=True)
     assert watched.dog.responds

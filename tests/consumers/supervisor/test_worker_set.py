@@ -71,15 +71,15 @@ class Site:
             consumer, state, lifeline, Process(), options, backlog=backlog, failed_starts=failed_starts
         )
 
-    def look(self, seconds=0.0):
+    def check(self, seconds=0.0):
         """Let some time pass, look, and return the processes."""
         self.clock.now += seconds
-        self.workers.look(self.clock.now)
+        self.workers.check(self.clock.now)
         return list(self.states)
 
     def running(self):
         """Return the processes when all of them work."""
-        found = self.look()
+        found = self.check()
         for worker in found:
             begin_work(worker)
         return found
@@ -89,7 +89,7 @@ class Site:
         for _ in range(round(seconds / 0.2)):
             for worker in ticking:
                 worker.shared_state.tick()
-            self.look(0.2)
+            self.check(0.2)
 
 
 def begin_work(worker):
@@ -124,7 +124,7 @@ def test_one_that_has_ended_is_replaced_at_once_and_what_it_leaves_is_reported(b
         ended, other = site.running()
         ended.shared_state.run(0, 1, 0, b"1-1", site.clock.now)
         ended.process.code = code
-        assert site.look()[0] is other
+        assert site.check()[0] is other
         assert len(site.states) == 2
         ((kind, consumer, evidence),) = site.told
         assert (kind, consumer, evidence.may_receive) == ("exit", ended.consumer, may_receive)
@@ -134,19 +134,19 @@ def test_one_that_has_ended_is_replaced_at_once_and_what_it_leaves_is_reported(b
 
 def test_those_that_end_as_they_start_wait_longer_each_time_and_their_neighbours_do_not(begin):
     site = begin(processes=2)
-    worker, young = site.look()
+    worker, young = site.check()
     begin_work(worker)
     for pause in (0.0, FIRST_PAUSE, FIRST_PAUSE * 2):
         young.process.code = 1
-        assert len(site.look()) == (1 if pause else 2)
+        assert len(site.check()) == (1 if pause else 2)
         if pause:
-            assert len(site.look(pause - 0.01)) == 1
-            assert len(site.look(0.01)) == 2
+            assert len(site.check(pause - 0.01)) == 1
+            assert len(site.check(0.01)) == 2
         (young,) = [found for found in site.states if found is not worker]
     young.process.code = 1
-    assert site.look() == [worker]
+    assert site.check() == [worker]
     worker.process.code = -9
-    (replacement,) = site.look()
+    (replacement,) = site.check()
     assert replacement is not worker
 
 
@@ -155,22 +155,22 @@ def test_with_autoreload_one_that_cannot_load_the_project_is_not_started_before_
 ):
     site = begin(processes=2)
     monkeypatch.setenv("RUN_MAIN", "true")
-    for worker in site.look():
+    for worker in site.check():
         worker.process.code = 1
-    assert site.look() == []
-    assert site.look(60.0) == []
+    assert site.check() == []
+    assert site.check(60.0) == []
     assert caplog.messages == ["The changed project cannot be loaded; waiting for the next change"]
 
 
 def test_one_that_the_system_refuses_is_started_later(begin, caplog):
     site = begin()
     site.refused = True
-    assert site.look() == []
+    assert site.check() == []
     (record,) = caplog.records
     assert record.getMessage() == "Cannot start a consumer process: no memory. Next attempt in 0.5 s"
     site.refused = False
-    assert site.look(REFUSED_PAUSE - 0.01) == []
-    assert len(site.look(0.01)) == 1
+    assert site.check(REFUSED_PAUSE - 0.01) == []
+    assert len(site.check(0.01)) == 1
 
 
 def open_files():
@@ -194,12 +194,12 @@ def test_asked_to_stop_all_finish_and_are_killed_after_the_grace(begin, caplog):
     site.workers.stop()
     assert (first.process.asked, first.shared_state.is_stopping_fast()) == (1, False)
     first.process.code = 0
-    assert site.look() == [second]
+    assert site.check() == [second]
     assert "starting another" not in caplog.text
     site.clock.now += 5.0 + LAST_STEPS
-    assert site.look(-0.01)[0].process.code is None
-    assert site.look(0.02)[0].process.code == -9
-    assert site.look() == []
+    assert site.check(-0.01)[0].process.code is None
+    assert site.check(0.02)[0].process.code == -9
+    assert site.check() == []
 
 
 def test_asked_twice_they_hand_back_what_they_run_at_once(begin):
@@ -208,7 +208,7 @@ def test_asked_twice_they_hand_back_what_they_run_at_once(begin):
     site.workers.stop()
     site.workers.stop()
     assert (worker.process.asked, worker.shared_state.is_stopping_fast()) == (2, True)
-    site.look(LAST_STEPS + 0.01)
+    site.check(LAST_STEPS + 0.01)
     assert worker.process.code == -9
 
 
@@ -217,18 +217,18 @@ def test_new_code_replaces_one_after_another_when_its_replacement_is_ready(begin
     old = site.running()
     site.workers.renew()
     for number, leaving in enumerate(old):
-        *_, new = site.look()
+        *_, new = site.check()
         assert len(site.states) == 3
         # Loaded, and not announced yet.
         new.shared_state.tick()
-        site.look()
+        site.check()
         assert [worker.process.asked for worker in old] == [1] * number + [0] * (2 - number)
         new.announced.add(1)
-        site.look()
+        site.check()
         assert leaving.process.asked == 1
         assert site.workers.is_renewing
         leaving.process.code = 0
-    assert len(site.look()) == 2
+    assert len(site.check()) == 2
     assert not site.workers.is_renewing
     assert not set(old) & set(site.states)
 
@@ -237,11 +237,11 @@ def test_new_code_that_does_not_start_leaves_the_old_processes(begin, caplog):
     site = begin(processes=2)
     old = site.running()
     site.workers.renew()
-    *_, new = site.look()
+    *_, new = site.check()
     new.process.code = 1
-    site.look()
+    site.check()
     assert "The new consumer failed to start; keeping the old ones" in caplog.text
-    assert site.look(FIRST_PAUSE) == old
+    assert site.check(FIRST_PAUSE) == old
     assert [worker.process.asked for worker in old] == [0, 0]
 
 
@@ -250,25 +250,25 @@ def test_one_that_will_stop_by_itself_has_its_replacement_started_before(begin):
     site = begin()
     (old,) = site.running()
     old.shared_state.leave()
-    _, new = site.look()
+    _, new = site.check()
     old.process.code = 0
-    assert site.look() == [new]
+    assert site.check() == [new]
 
 
 def test_what_an_operator_asks_of_one_is_not_asked_of_others(begin):
     site = begin(processes=2)
     first, second = site.running()
     site.states.ask({first.consumer: "stop", second.consumer: "quiet"})
-    site.look()
+    site.check()
     assert [worker.process.asked for worker in (first, second)] == [1, 0]
     assert [worker.shared_state.must_become_quiet() for worker in (first, second)] == [False, True]
     first.process.code = 0
-    assert site.look() == [second]
+    assert site.check() == [second]
     assert not site.workers.is_drained
     site.states.ask({second.consumer: "stop"})
-    site.look()
+    site.check()
     second.process.code = 0
-    assert site.look() == []
+    assert site.check() == []
     assert site.workers.is_drained
 
 
@@ -276,19 +276,19 @@ def test_a_quiet_supervisor_starts_none(begin):
     site = begin()
     (worker,) = site.running()
     site.states.ask({"s": "quiet"})
-    site.look()
+    site.check()
     worker.process.code = -9
-    assert site.look() == []
+    assert site.check() == []
 
 
 def test_draining_ends_with_the_last_that_ends_well(begin):
     site = begin(processes=2, drain=True)
     first, second = site.running()
     first.process.code, second.process.code = 0, -9
-    (again,) = site.look()
+    (again,) = site.check()
     assert not site.workers.is_drained
     again.process.code = 0
-    assert site.look() == []
+    assert site.check() == []
     assert site.workers.is_drained
 
 
@@ -297,7 +297,7 @@ def test_taken_for_dead_all_begin_anew_under_another_name(begin):
     old = site.running()
     site.workers.begin_anew("again")
     assert [worker.process.asked for worker in old] == [1, 1]
-    new = [worker for worker in site.look() if worker not in old]
+    new = [worker for worker in site.check() if worker not in old]
     assert [worker.consumer.startswith("again-") for worker in new] == [True, True]
     assert site.states.announced().keys() == {worker.consumer for worker in new}
 
@@ -307,7 +307,7 @@ def test_one_that_shows_no_sign_of_life_is_suspended_again_and_again_and_killed(
     (worker,) = site.running()
     site.states.suspend(worker, 0.0)
     worker.suspended = None
-    site.look()
+    site.check()
     site.still(SUSPEND_AFTER + 0.2)
     assert [told[:2] for told in site.told] == [("unresponsive", worker.consumer)]
     site.still(SUSPEND_AGAIN + 0.2)
@@ -316,7 +316,7 @@ def test_one_that_shows_no_sign_of_life_is_suspended_again_and_again_and_killed(
     # It goes on, and the next heartbeat says so at once.
     worker.shared_state.tick()
     site.clock.now += 0.2
-    assert site.workers.look(site.clock.now)
+    assert site.workers.check(site.clock.now)
     assert worker.suspended is None
     site.still(STILL + 0.4)
     assert worker.process.code == -9
@@ -325,7 +325,7 @@ def test_one_that_shows_no_sign_of_life_is_suspended_again_and_again_and_killed(
 
 def test_one_that_loads_its_project_is_left_alone_for_long(begin):
     site = begin()
-    (worker,) = site.look()
+    (worker,) = site.check()
     site.still(START - 1)
     assert (worker.process.code, site.told) == (None, [])
 
@@ -350,7 +350,7 @@ def test_a_stopped_process_with_a_late_handler_is_killed_and_only_that_one_is_to
     (worker,) = site.running()
     worker.shared_state.run(0, 0, 0, b"1-7", site.clock.now, site.clock.now + 1)
     worker.shared_state.run(1, 0, 0, b"1-8", site.clock.now)
-    site.look()
+    site.check()
     site.still(1.0 + OVERTIME + 0.6)
     assert worker not in site.states
     (evidence,) = [evidence for kind, _, evidence in site.told if kind == "exit"]
@@ -365,20 +365,20 @@ def test_a_quarantine_is_started_when_one_is_asked_for_and_consumers_know_it_whe
     site = begin(processes=2)
     first, second = site.running()
     first.shared_state.want_quarantine()
-    site.look()
+    site.check()
     (quarantine,) = quarantines(site)
     assert quarantine.backlog == backlog_of(quarantine.consumer)
     assert second.shared_state.quarantine() == ""
     quarantine.shared_state.tick()
-    site.look()
+    site.check()
     # Announced in one of its queues: another one may be broken.
     assert second.shared_state.quarantine() == ""
     quarantine.announced.add(1)
-    site.look()
+    site.check()
     assert {worker.shared_state.quarantine() for worker in (first, second)} == {quarantine.consumer}
     # Idle, it leaves. What is passed on to it late is looked for.
     quarantine.process.code = 0
-    site.look()
+    site.check()
     assert first.shared_state.quarantine() == ""
     assert [(consumer, evidence.may_receive) for _, consumer, evidence in site.told] == [
         (quarantine.consumer, False),
@@ -409,6 +409,6 @@ def test_a_quarantine_that_its_message_has_killed_is_replaced_while_others_wait(
     # It has ticked once and no more, which is no failed start.
     killed.shared_state.want_quarantine()
     killed.process.code = -9
-    site.look()
+    site.check()
     (again,) = quarantines(site)
     assert again.backlog == killed.backlog

@@ -48,7 +48,7 @@ def block_threads(rig):
     """Let both threads run handlers that take long, and notice it."""
     for _ in rig.threads.slots:
         rig.threads.put(job(rig, lambda message: rig.gate.wait(20)))
-    wait_until(lambda: rig.threads.look() or rig.threads.blocked)
+    wait_until(lambda: rig.threads.check() or rig.threads.blocked)
 
 
 def test_a_queue_knows_the_kinds_of_its_handlers(rig):
@@ -95,7 +95,7 @@ def test_behind_slow_coroutines_a_mixed_queue_is_still_read(rig, monkeypatch):
 
     for _ in range(100):
         rig.loop.put(job(rig, slow, is_async=True))
-    wait_until(lambda: rig.loop.look() or rig.loop.blocked)
+    wait_until(lambda: rig.loop.check() or rig.loop.blocked)
     assert Demand("default", rig.threads, rig.loop, rig.batches).messages(1.0, 0) == 2
 
 
@@ -134,10 +134,10 @@ def test_while_messages_end_nothing_is_blocked(rig, monkeypatch):
         now[0] += 0.9 * BLOCKED
         ends.release()
         wait_until(lambda ended=ended: rig.threads.ended() == ended and not rig.threads.capacity()[1])
-        rig.threads.look()
+        rig.threads.check()
         assert not rig.threads.blocked
     now[0] += 1.1 * BLOCKED
-    rig.threads.look()
+    rig.threads.check()
     assert rig.threads.blocked
     ends.release(2)
 
@@ -146,7 +146,7 @@ def test_what_waits_goes_back_more_and_more_rarely(rig):
     block_threads(rig)
     for _ in range(2):
         rig.threads.put(job(rig, lambda message: None))
-        wait_until(lambda: rig.threads.look() or len(rig.settler))
+        wait_until(lambda: rig.threads.check() or len(rig.settler))
         # Whoever is idle may take it first.
         assert not rig.threads.blocked
         assert settled(rig, 1) == [HandBack()]
@@ -199,7 +199,7 @@ def test_while_all_threads_run_the_next_batch_is_fetched(rig):
     waits(rig, 100)
     assert demand.messages(1.0, 300) == 0
     # Behind handlers that take long, nothing waits that others could handle.
-    wait_until(lambda: rig.threads.look() or rig.threads._slow)
+    wait_until(lambda: rig.threads.check() or rig.threads._slow)
     assert demand.messages(1.0, 200) == 0
 
 
@@ -216,5 +216,5 @@ def test_a_fetcher_that_has_no_room_until_outcomes_are_settled_is_woken(rig):
     handler("emails", "b", batch=100)(print)
     for queue, in_hand, demand in (("default", 300, 0), ("emails", 0, 200)):
         assert Demand(queue, rig.threads, rig.loop, rig.batches).messages(1.0, in_hand) == demand
-    rig.threads.look()
+    rig.threads.check()
     assert woken

@@ -51,7 +51,7 @@ def consumer(monkeypatch, mq_settings):
     os.close(lifeline)
 
 
-def in_child(look):
+def in_child(check):
     """Return what a function returns in a forked child, as JSON."""
     read, write = os.pipe()
     with warnings.catch_warnings():
@@ -59,7 +59,7 @@ def in_child(look):
         pid = os.fork()
     if not pid:
         try:
-            os.write(write, json.dumps(look()).encode())
+            os.write(write, json.dumps(check()).encode())
         finally:
             os._exit(0)
     os.close(write)

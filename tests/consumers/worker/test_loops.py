@@ -115,17 +115,17 @@ def test_a_coroutine_that_blocks_the_loop_is_named_and_counts_as_late(rig, monke
     rig.loop.put(job(rig, blocks, is_async=True, where="project.blocks"))
     # Before that a loop that does not answer may be one that gets no processor.
     wait_until(begun.is_set)
-    late = wait_until(lambda: rig.loop.look() or rig.shared_state.late(time.monotonic()))
+    late = wait_until(lambda: rig.loop.check() or rig.shared_state.late(time.monotonic()))
     gate.set()
     assert len(late) == 1
     (told,) = [line for line in caplog.messages if "was blocked for" in line]
     assert "project.blocks" in told
-    wait_until(lambda: rig.loop.look() or rig.loop._silent == 0.0)
+    wait_until(lambda: rig.loop.check() or rig.loop._silent == 0.0)
     rig.loop._loop.call_soon_threadsafe(lambda: [task.cancel() for task in rig.loop._tasks])
 
 
 def test_a_loop_without_work_is_not_asked(rig):
-    rig.loop.look()
+    rig.loop.check()
     assert rig.loop._answered
 
 

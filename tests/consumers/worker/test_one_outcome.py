@@ -31,7 +31,7 @@ class Nameless:
     def __getattr__(self, name):
         raise KeyError(name)
 
-    def look(self):
+    def check(self):
         return missing_name  # noqa: F821
 
 
@@ -87,7 +87,7 @@ def raised(error):
 
 #: What a handler does, and how the error of its outcome begins.
 RAISES = {
-    "a name is missing where no attribute can be read": (lambda: Nameless().look(), "NameError"),
+    "a name is missing where no attribute can be read": (lambda: Nameless().check(), "NameError"),
     "a syntax error in bytes": (raised(SyntaxError("bad", ("f", 1, 1, b"text"))), "SyntaxError"),
     "no text": (raised(Mute()), f"{__name__}.Mute"),
     "a text that is None": (raised(Nothing()), f"{__name__}.Nothing"),

@@ -63,7 +63,7 @@ class PartitionRig:
 
     def rest(self):
         """Run the fetcher until it has found nothing in any partition."""
-        while any(part.reader.busy or part.look_at <= time.monotonic() for part in self.fetcher._parts):
+        while any(part.reader.busy or part.check_at <= time.monotonic() for part in self.fetcher._parts):
             self.fetcher.run_once()
 
     def run_until_taken(self, count):
@@ -82,8 +82,8 @@ class PartitionRig:
 @pytest.fixture
 def rig(mq_settings, monkeypatch):
     mq_settings(QUEUES={"default": {"PARTITIONS": PARTITIONS}})
-    monkeypatch.setattr(fetchers, "LOOK", NEVER)
-    monkeypatch.setattr(fetchers, "LOOK_OTHERS", NEVER)
+    monkeypatch.setattr(fetchers, "CHECK", NEVER)
+    monkeypatch.setattr(fetchers, "CHECK_OTHERS", NEVER)
     made = PartitionRig()
     yield made
     made.close()
@@ -120,10 +120,10 @@ def test_a_message_that_comes_while_it_waits_is_heard_of(rig):
 def test_a_partition_is_looked_at_without_a_notification(rig, redis_client, monkeypatch):
     rig.rest()
     redis_client.xadd(rig.parts[1].keys.ready, {"id": "m1", "type": "act", "data": "1"})
-    monkeypatch.setattr(fetchers, "LOOK", 0.0)
+    monkeypatch.setattr(fetchers, "CHECK", 0.0)
     rig.shared_state.set_preferred(1, True)
-    rig.fetcher._parts[0].look_at = 0.0
-    rig.fetcher._look_at_all()
+    rig.fetcher._parts[0].check_at = 0.0
+    rig.fetcher._check_all()
     rig.run_until_taken(1)
     assert rig.taken() == {1: ["m1"]}
 
@@ -166,7 +166,7 @@ def test_one_damaged_partition_does_not_stop_the_others(rig, redis_client):
     redis_client.delete(keys.ready)
     redis_client.set(keys.ready, "x")
     message_id = publish(rig.parts[1])
-    rig.fetcher._look_at_all()
+    rig.fetcher._check_all()
     rig.run_until_taken(1)
     assert rig.taken() == {1: [message_id]}
 
@@ -186,7 +186,7 @@ def test_a_consumer_at_the_limit_of_the_queue_goes_on_when_its_own_handlers_end(
 
     queues["default"].publish_many([("act", number) for number in range(2)])
     limited.run_until_taken(1)
-    limited.fetcher._look_at_all()
+    limited.fetcher._check_all()
     monkeypatch.setattr(limited.fetcher._subscription, "messages", messages)
     limited.run_until_taken(1)
     assert 0 < max(waits) <= fetchers.TELL

@@ -164,13 +164,13 @@ def test_what_waits_behind_slow_handlers_goes_back(rig):
     for _ in range(5):
         rig.threads.put(job(rig, lambda message: gate.wait(60)))
     wait_until(lambda: len(rig.shared_state.running()) == 2)
-    rig.threads.look()
+    rig.threads.check()
     assert len(rig.settler) == 0
-    wait_until(lambda: rig.threads.look() or len(rig.settler), timeout=HAND_BACK_AFTER + 10)
+    wait_until(lambda: rig.threads.check() or len(rig.settler), timeout=HAND_BACK_AFTER + 10)
     assert settled(rig, 3) == [HandBack()] * 3
     assert rig.threads.demand("emails", 0.0001) == 0
     gate.set()
-    wait_until(lambda: rig.threads.look() or rig.threads.demand("emails", 0.0001) > 2)
+    wait_until(lambda: rig.threads.check() or rig.threads.demand("emails", 0.0001) > 2)
 
 
 def test_stopping_ends_the_slots_after_what_they_run(rig):
@@ -178,7 +178,7 @@ def test_stopping_ends_the_slots_after_what_they_run(rig):
     rig.threads.put(job(rig, lambda message: gate.wait(60)))
     wait_until(rig.shared_state.running)
     rig.threads.stop()
-    rig.threads.look()
+    rig.threads.check()
     assert not rig.threads.join(Grace(0.05))
     gate.set()
     assert rig.threads.join(Grace(60))

@@ -50,7 +50,7 @@ class Jobs:
         get_client("chores", key=key).set(key, "{}")
         return key
 
-    def look(self, transport=None):
+    def check(self, transport=None):
         for number, found in self.tasks.unnoted().items():
             self.tasks.note(transport or self.rig.session, number, found)
 
@@ -75,7 +75,7 @@ def test_a_task_is_noted_once_when_it_has_run_for_a_second(jobs, redis_client):
     long, short = jobs.begin("long", seconds=1.5), jobs.begin("short", seconds=0.5)
     before = time.time() * 1000
     for _ in range(3):
-        jobs.look()
+        jobs.check()
     (line,) = lines(redis_client, long)
     started = int(line.partition(b'"started":')[2].partition(b",")[0])
     assert before - 1600 < started < time.time() * 1000 - 1400
@@ -88,7 +88,7 @@ def test_nothing_is_sent_without_tasks_that_run_for_long(jobs, redis_client):
     jobs.begin("short", seconds=0.1)
     key = jobs.begin("plain", keeps_result=False)
     before = redis_client.info("stats")["total_commands_processed"]
-    jobs.look()
+    jobs.check()
     assert redis_client.info("stats")["total_commands_processed"] == before + 1
     assert lines(redis_client, key) == []
 
@@ -103,11 +103,11 @@ def test_queues_that_keep_no_results_and_those_on_other_servers_are_left_out(job
 
 def test_the_next_task_of_a_slot_is_noted_too(jobs, redis_client):
     first = jobs.begin("first")
-    jobs.look()
+    jobs.check()
     jobs.end()
-    jobs.look()
+    jobs.check()
     second = jobs.begin("second")
-    jobs.look()
+    jobs.check()
     assert [len(lines(redis_client, key)) for key in (first, second)] == [1, 1]
     assert len(jobs.tasks._noted) == 1
 
@@ -115,22 +115,22 @@ def test_the_next_task_of_a_slot_is_noted_too(jobs, redis_client):
 def test_what_the_consumer_no_longer_holds_is_not_noted(jobs, redis_client):
     key = jobs.begin("m")
     jobs.rig.shared_state.hold_until(0, 0.0)
-    jobs.look()
+    jobs.check()
     assert lines(redis_client, key) == []
     jobs.rig.shared_state.hold_until(0, time.monotonic() + 60)
-    jobs.look()
+    jobs.check()
     assert len(lines(redis_client, key)) == 1
 
 
-def test_what_could_not_be_noted_is_noted_by_the_next_look(jobs, redis_client):
+def test_what_could_not_be_noted_is_noted_by_the_next_check(jobs, redis_client):
     class Lost:
         def pipeline(self, commands):
             raise ConnectionLost("gone")
 
     key = jobs.begin("m")
     with pytest.raises(ConnectionLost):
-        jobs.look(Lost())
-    jobs.look()
+        jobs.check(Lost())
+    jobs.check()
     assert len(lines(redis_client, key)) == 1
 
 
@@ -143,7 +143,7 @@ def test_several_tasks_are_noted_in_one_round_trip(jobs, redis_client):
             return jobs.rig.session.pipeline(commands)
 
     keys = [jobs.begin(f"m{number}") for number in range(3)]
-    jobs.look(Counted())
+    jobs.check(Counted())
     assert [len(commands) for commands in pipelines] == [1]
     assert [len(lines(redis_client, key)) for key in keys] == [1, 1, 1]
 
@@ -161,7 +161,7 @@ def test_a_coroutine_is_noted_too(jobs, rig, redis_client):
     (slot,) = (each for each in rig.loop.slots if each.running())
     rig.shared_state.run(slot.number, 0, 0, delivery.entry, time.monotonic() - 2)
     redis_client.set(rig.config.keys.result("m"), "{}")
-    jobs.look()
+    jobs.check()
     assert len(lines(redis_client, rig.config.keys.result("m"))) == 1
 
 

@@ -6,7 +6,7 @@ local most_of_key = ARGV[11] == '1' and 1 or key_most
 -- Without any of these, as with limits of the queue alone, no message is asked for its key.
 local uses_keys = most_of_key > 0 or key_rate > 0 or ARGV[12] == '1'
 -- A key at its limit is looked at again after this time, ms: another program may have removed what runs.
-local LOOK_AGAIN_MS = 10000
+local CHECK_AGAIN_MS = 10000
 
 local function is_undelivered(stream, entry)
   local first = undelivered(stream, group, 1)[1]
@@ -45,7 +45,7 @@ local function permit_of(key, hash)
   if is_full(hash) then
     drop_invalid(hash)
     if is_full(hash) then
-      return nil, ms + LOOK_AGAIN_MS
+      return nil, ms + CHECK_AGAIN_MS
     end
   end
   local free, words, first = 1, nil, nil

@@ -24,16 +24,16 @@ end
 
 -- Take the turn of a key. Return 1 if a message of it was released.
 local function take_turn(hash, time)
-  local is_released, next_look = release_first(hash)
+  local is_released, next_check = release_first(hash)
   if is_released and line_goes_on(hash) then
     if not is_full(hash) then
       give_turn(hash, time)
       return 1
     end
-    next_look = ms + LOOK_AGAIN_MS
+    next_check = ms + CHECK_AGAIN_MS
   end
-  if next_look then
-    redis.call('zadd', checks, next_look, hash)
+  if next_check then
+    redis.call('zadd', checks, next_check, hash)
   end
   redis.call('zrem', tags, hash)
   return is_released and 1 or 0

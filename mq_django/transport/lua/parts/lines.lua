@@ -71,17 +71,17 @@ local function may_run(number, entry, fields, takes_turns)
   if redis.call('zscore', permits, token) then
     return true
   end
-  local permit, next_look
+  local permit, next_check
   if not line_goes_on(hash) then
-    permit, next_look = nil, at_once
+    permit, next_check = nil, at_once
     if key then
-      permit, next_look = permit_of(key, hash)
+      permit, next_check = permit_of(key, hash)
     end
     if permit and not takes_turns then
       permit(token)
       return true
     end
-    redis.call('zadd', checks, permit and at_once or next_look, hash)
+    redis.call('zadd', checks, permit and at_once or next_check, hash)
   end
   put_into_line(hash, entry, fields, number == 2)
   return false
@@ -129,11 +129,11 @@ local function release_first(hash)
   local id = redis.call('hget', unique, member) or member
   local body = redis.call('hget', waiting, member)
   local fields = body and fields_in(body, id)
-  local key, permit, next_look = fields and key_of(fields), nil, nil
+  local key, permit, next_check = fields and key_of(fields), nil, nil
   if key then
-    permit, next_look = permit_of(key, hash)
+    permit, next_check = permit_of(key, hash)
     if not permit then
-      return nil, next_look
+      return nil, next_check
     end
   end
   local entry
@@ -173,14 +173,14 @@ local function take_due(taking, left)
     while released < left do
       local due = redis.call('zrangebyscore', checks, '-inf', at_once, 'limit', 0, left - released)
       for _, hash in ipairs(hashes_in(checks, due)) do
-        local is_released, next_look = release_first(hash)
+        local is_released, next_check = release_first(hash)
         released = released + (is_released and 1 or 0)
         if is_released and line_goes_on(hash) then
           -- Behind the others, or not before the one that was released ends.
-          next_look = is_full(hash) and ms + LOOK_AGAIN_MS or ms + 1
+          next_check = is_full(hash) and ms + CHECK_AGAIN_MS or ms + 1
         end
-        if next_look then
-          redis.call('zadd', checks, string.format('%.0f', next_look), hash)
+        if next_check then
+          redis.call('zadd', checks, string.format('%.0f', next_check), hash)
         else
           redis.call('zrem', checks, hash)
         end
