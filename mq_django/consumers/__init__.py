@@ -10,7 +10,7 @@ which deliveries have ended. It outlives the consumer, so whatever kills that pr
 only place that counts attempts. `settlements` sends the signals of what was settled.
 
 `service.Service` is the loop of every background thread: it calls `run_once`, waits, and survives errors. `each`
-gives each queue its part of a round, so that one that fails or is slow holds up no other. `liveness` finds out
+gives each queue its part of a round, so that a queue that fails or is slow holds up no other. `liveness` finds out
 whether a thread is stuck.
 
 Nothing here waits without a timeout, and no thread ends silently.

@@ -1,7 +1,7 @@
 """The queues of a `runconsumer` by the server that they are on.
 
 What works for several queues in one thread is made once per server, so that a server that is slow or down does not
-affect the queues of another one. Of a Redis Cluster, each master is a server. A queue whose slot is moved to another
+affect the queues of another one. In a Redis Cluster, each master is a server. A queue whose slot is moved to another
 master stays with those that it was with at the start: its commands follow it, and a process that starts later has it
 with its new neighbours. Queues keep the numbers that they have in the whole process.
 """

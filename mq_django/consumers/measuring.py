@@ -1,4 +1,4 @@
-"""What the processes of `runconsumer` report to whoever measures them. Without a measurer nothing is measured."""
+"""What the processes of `runconsumer` report to a measurer. Without a measurer nothing is measured."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 
 # The receipts of deliveries, as the shared state of a consumer has them.
 
-#: Bytes of the longest entry that is stored: the largest stream id, or an id of RSMQ with its count. Of a longer one
+#: Bytes of the longest entry that is stored: the largest stream id, or an id of RSMQ with its count. If it is longer,
 #: the digest is stored.
 MAX_ENTRY = 44
 _DIGEST = b"blake2b:"
@@ -56,7 +56,7 @@ class Running(NamedTuple):
     since: float
     #: When its handler must have ended; infinity without a timeout.
     deadline: float
-    #: The number of the slot: threads come before the those of coroutines.
+    #: The number of the slot: threads come before coroutines.
     slot: int = 0
 
 
@@ -244,7 +244,7 @@ _SLOTS = _PREFERRED + MAX_QUEUES
 
 
 class SharedState:
-    """The memory that one consumer shares with its supervisor."""
+    """The memory that a consumer shares with its supervisor."""
 
     def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd

@@ -64,7 +64,7 @@ class BatchBisection(Generic[Item, Failure]):
     """Decides what to call next, by how the calls before have ended.
 
     Args:
-        items: those of the first call.
+        items: of the first call.
         may_be_common: returns whether it may be assumed that all fail for the same reason. If not, each message that
             fails is tried alone.
     """

@@ -1,4 +1,4 @@
-"""The wall clock of this process. All times that are compared with those of messages come from here.
+"""The wall clock of this process. All times that are compared with times of messages come from here.
 
 Durations are measured with `time.monotonic()`. What is compared with the times of files is the machine's own clock.
 """

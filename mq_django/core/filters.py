@@ -47,7 +47,7 @@ class Filter:
     key: str = ""
     #: A part of its error; case does not matter.
     error: str = ""
-    #: Published at or after this time, and before that one, in ms since 1970.
+    #: Published at or after the first time and before the second, in ms since 1970.
     since_ms: int | None = None
     until_ms: int | None = None
     #: For dead letters only.

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from mq_django.core.numbers import whole
 
-#: The most steps of one definition, and the most values of others that one step takes.
+#: Maximum steps of a definition, and maximum results of other steps that a step takes.
 MAX_STEPS = 100_000
 #: The largest number of a step.
 LAST_STEP = 999_999_999

@@ -364,10 +364,10 @@ class TopicKeys(PartitionKeys):
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys(KeysOfTopic, QueueKeys):
-    """The keys of one group of a topic: those of a queue, with the group in them, and the topic's log.
+    """The keys of a topic's group: like a queue's, with the group in them, and the topic's log.
 
-    The consumer group of all its streams has the group's name, so that one command reads the log and the group's own
-    streams.
+    The consumer group of all its streams has the group's name, so that a single command reads the log and the group's
+    own streams.
     """
 
     subscriber: str = ""

@@ -215,7 +215,7 @@ def encode_body(message: Message, data_text: bytes, *, member: str, alone: str =
     """Return a message as a JSON object for the waiting room, where it is stored under `member`.
 
     The id is left out if it is the member. The priority comes first, so that a script can read it without parsing the
-    object. The time is a number, which saves 13 bytes. `alone` is the attribute of that name.
+    object. The time is a number, which saves 13 bytes. `alone` is the message's attribute.
     """
     flat = attributes(message)
     pairs = [pair for pair in zip(flat[::2], flat[1::2], strict=True) if pair != ("id", member)]

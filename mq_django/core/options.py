@@ -19,7 +19,7 @@ from mq_django.core.rsmq_format import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE, ch
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConfigurationError, InvalidValue
 
-#: Schemes of URLs that name one server, of those that name a master by its Sentinels, and of those of a Redis Cluster.
+#: Schemes of URLs of a server, of a master that Sentinels know, and of a Redis Cluster.
 SERVER_SCHEMES = ("redis://", "rediss://", "unix://")
 SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 CLUSTER_SCHEMES = ("redis+cluster://", "rediss+cluster://")

@@ -46,7 +46,8 @@ class Retry(Exception):
 
     #: A timedelta or seconds; None: the retry policy decides.
     delay: Duration | None = None
-    #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
+    #: One line, which is logged, and shown in the admin with the traceback. For an exception or another value, its
+    #: text.
     error: str = ""
     traceback: str = ""
 
@@ -84,7 +85,8 @@ class Bury(Exception):
     An operator can inspect it there, and redrive it.
     """
 
-    #: One line, which is logged, and shown in the admin with the traceback. Of an exception or another value its text.
+    #: One line, which is logged, and shown in the admin with the traceback. For an exception or another value, its
+    #: text.
     error: str = ""
     traceback: str = ""
     #: Why, for middleware and the receivers of signals: `error` if a handler asks for it. mq_django buries with

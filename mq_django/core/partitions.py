@@ -87,7 +87,7 @@ def preferred(partitions: int, consumers: Collection[str]) -> dict[str, list[int
     """Return which partitions each consumer prefers: rendezvous hashing with bounded load.
 
     Each partition goes to the consumer with the highest hash of both names that has not got its share yet, which is the
-    number of partitions by that of consumers, rounded up. Whoever knows the same consumers computes the same, and when
+    number of partitions by that of consumers, rounded up. All who know the same consumers compute the same, and when
     one comes or goes, most partitions stay where they are.
 
     Sources: Thaler and Ravishankar, "Using Name-Based Mappings to Increase Hit Rates" (1998), for rendezvous hashing;

@@ -134,7 +134,7 @@ class Config:
             read_options_by_name,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
             'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
-            '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of the ticks '
+            '`"ends"`: no tick is before the first or after the second. One process fires each tick. From the ticks '
             "missed while nothing was running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks "
             "missed while the schedule was paused do not fire.",
         ),
@@ -162,7 +162,7 @@ class Config:
             read_test,
             '`{"CONNECTION": ...}`: the server that [tests](testing.md) use in place of all others, as a value for '
             "`CONNECTION`. By default the one in the environment variable `MQ_REDIS_URL`, or a private one that is "
-            "started. Of a server named by a URL, parallel test processes use databases of their own.",
+            "started. With a URL, each test process uses its own database.",
             name="TEST",
             shown="`{}`",
         ),
@@ -187,7 +187,7 @@ class Config:
         """Return the options of a queue, of a partition by `queue.number`, or of a group by `topic:group`.
 
         Raises:
-            UnknownQueue, UnknownTopic: there is none of that name.
+            UnknownQueue, UnknownTopic: there is none with this name.
         """
         known_as = _text(name)
         topic, separator, group = known_as.partition(GROUP_SEPARATOR)
@@ -246,7 +246,7 @@ class Config:
         """Return the options of a topic, or of a partition by `topic.number`.
 
         Raises:
-            UnknownTopic: there is none of that name.
+            UnknownTopic: there is none with this name.
         """
         known_as = _text(name)
         part: TopicConfig | None = _part(self.topics, known_as)

@@ -47,7 +47,7 @@ MAX_LEVELS = 500
 _ADDED, _HISTORY = 1024, 384 * 1024
 _ORDERED = (
     "Queue {0!r} has ORDERED, so all its messages use the outbox, or none: outbox={1} contradicts its OUTBOX, {2}. A "
-    "message that is published at once would overtake those of its key that a relay publishes"
+    "message that is published at once would overtake messages of its key that a relay publishes"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

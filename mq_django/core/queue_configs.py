@@ -149,7 +149,7 @@ class DeliveryOptions:
 
     #: Options of a publish that are not supported, "step" for the steps of workflows -> the text of the error.
     unsupported: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: What has the number of partitions, and what to do about another one in Redis, as templates.
+    #: Templates of the error for another number of partitions in Redis: where the number is set, and what to do.
     counted_as: ClassVar[str] = "Queue {config.public_name!r}"
     other_count: ClassVar[str] = "run `manage.py mq repartition {config.public_name} {config.partitions}`"
     #: The pattern of ids; None: any text.

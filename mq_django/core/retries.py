@@ -44,7 +44,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         for name in ("delay", "max_delay"):
-            # Frozen, and made once: whoever reads a policy finds timedeltas.
+            # Frozen, and made once: readers of a policy find timedeltas.
             object.__setattr__(self, name, _delay(name, getattr(self, name)))
         if read_duration(self.delay) > read_duration(self.max_delay):
             raise _refusal("max_delay", f"at least the delay, which is {self.delay}", self.max_delay)

@@ -20,13 +20,13 @@ MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
 #: The name of messages that other programs have sent: their data is the body as text.
 TEXT = "message"
 
-#: The most messages that one call sends or receives, because a call blocks Redis.
+#: Maximum messages that a call sends or receives, because a call blocks Redis.
 MAX_SENT, MAX_RECEIVED = 1000, 500
 
 #: An id: microseconds since 1970 in base 36, and 22 random letters and digits.
 MESSAGE_ID = re.compile(r"[a-zA-Z0-9:]{32}", re.ASCII)
 _OWN_ID = re.compile(r"[0-9a-z]{10}[a-zA-Z0-9]{22}", re.ASCII)
-#: What JavaScript's parseInt() reads of a text; numbers with more digits are out of bounds.
+#: The part of a text that JavaScript's parseInt() reads; numbers with more digits are out of bounds.
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,20})", re.ASCII)
 #: The fields of a queue's hash that are not messages.
 _ATTRIBUTES = frozenset(("vt", "delay", "maxsize", "created", "modified", "totalrecv", "totalsent"))

@@ -34,7 +34,7 @@ class Progress:
     done: Number
     #: How much there is to do; None if that is unknown.
     total: Number | None = None
-    #: What it does now, as text for people.
+    #: A text for people that says what it does now.
     note: str = ""
     #: The number of the attempt that has reported.
     attempt: int = 1

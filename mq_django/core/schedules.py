@@ -299,7 +299,7 @@ def every(period: Duration | None = None, /, **parts: float) -> Every:
     raise ConfigurationError(f"every() takes a second or more, not {length}")
 
 
-# Read the options of schedules: those of the settings, and those of definitions that were made at run time.
+# Read the options of schedules, from the settings and from definitions that were made at run time.
 
 
 class ScheduleOptions(TypedDict, total=False):

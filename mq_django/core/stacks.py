@@ -14,11 +14,11 @@ from mq_django.core.texts import escape, truncate
 from mq_django.errors import DecodeError
 
 #: What a stack is of: a thread or a coroutine that runs a handler; another task that runs on their event loop; or what
-#: a coroutine runs in another thread, by `sync_to_async`. Of the last two it is not known which handler they belong to.
+#: a coroutine runs in another thread, by `sync_to_async`. It is unknown which handler the last two belong to.
 StackKind = Literal["thread", "coroutine", "task", "sync"]
 KINDS: tuple[StackKind, ...] = ("thread", "coroutine", "task", "sync")
 
-#: The most frames of a stack, the innermost ones; the most stacks; and the most bytes of an answer.
+#: Maximum frames of a stack, the innermost; maximum stacks; maximum size of an answer, in bytes.
 MAX_FRAMES, MAX_STACKS, MAX_BYTES = 100, 1000, 256 * 1024
 #: The most characters of a path or a name, and of a line of code.
 MAX_NAME, MAX_CODE = 255, 300
@@ -56,14 +56,14 @@ class Stack(NamedTuple):
 class Stacks(NamedTuple):
     """The answer of a consumer."""
 
-    #: What has run longest is the first one. Those without a message are the last ones.
+    #: Longest running first; stacks without a message last.
     stacks: Sequence[Stack]
     #: Stacks that are left out.
     more: int = 0
 
     @property
     def handlers(self) -> int:
-        """Return how many of them are those of handlers."""
+        """Return how many of them belong to handlers."""
         return sum(stack.kind in ("thread", "coroutine") for stack in self.stacks)
 
 

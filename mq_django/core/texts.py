@@ -71,7 +71,7 @@ MAX_TEXT, MAX_TRACEBACK = 10_000, 100_000
 MAX_URL = 1000
 
 
-#: What Python keeps of a class. A metaclass may show something else, or raise.
+#: The names that Python stores in a class. A metaclass may show something else, or raise.
 _NAME, _QUALNAME, _MODULE = (vars(type)[name].__get__ for name in ("__name__", "__qualname__", "__module__"))
 
 

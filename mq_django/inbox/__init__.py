@@ -13,6 +13,6 @@ seek: a row names the pass of its group, too.
 Rows are kept for INBOX_RETENTION. An older message that is delivered again is not run, because nobody knows whether
 it has run before: it becomes a dead letter with the reason `uncertain`.
 
-The inbox guards the database that it is in. What a handler does elsewhere, such as sending a mail, it may do twice.
+The inbox guards the database that it is in. A handler may do twice what it does elsewhere, such as sending a mail.
 Two deliveries of a message that run at the same time wait for each other at the row: one of them finds it committed.
 """

@@ -113,7 +113,7 @@ def encode(outcome: Ack) -> str:
 
 
 def decode(text: str) -> Ack:
-    """Return the ack that encode() has written. What cannot be read is an ack without a result."""
+    """Return the ack that encode() has written; an ack without a result if it cannot be read."""
     if not text:
         return ACK
     try:
@@ -147,7 +147,7 @@ _POSTGRESQL_BUSY = frozenset({"40001", "40P01", "55P03"})
 _LOCK_TIMEOUT = f"{LOCK_WAIT}s"
 #: Until the end of the transaction.
 _SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
-#: Of MySQL and MariaDB, after the rows: it ends with the transaction, whoever ends that.
+#: For MySQL and MariaDB, after the rows: it ends with the transaction.
 _SAVEPOINT = "mq_django_inbox"
 #: That of a transaction that can be committed, as libpq numbers them: PQTRANS_INTRANS.
 _IN_TRANSACTION = 2
@@ -160,7 +160,7 @@ Row = tuple[str, str, str, str, int, str, int]
 _INTO = "mq_django_inbox (digest, queue, message_id, handler, number, outcome, created_ms)"
 _VALUES = "%s, %s, %s, %s, %s, %s, %s"
 _UNLOCKED = "INSERT INTO " + _INTO + " VALUES (" + _VALUES + ")"  # noqa: S608 - constants
-#: Without waiting for the lock of another delivery. It ends with its transaction, whoever ends that.
+#: Without waiting for the lock of another delivery. It ends with its transaction.
 _LOCKED = "INSERT INTO " + _INTO + " SELECT " + _VALUES + " WHERE pg_try_advisory_xact_lock(%s) ON CONFLICT DO NOTHING"
 _MARIADB = f"SET STATEMENT innodb_lock_wait_timeout={LOCK_WAIT} FOR {_UNLOCKED}"
 _MYSQL = _UNLOCKED.replace("INSERT", f"INSERT /*+ SET_VAR(innodb_lock_wait_timeout={LOCK_WAIT}) */")

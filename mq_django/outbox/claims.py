@@ -155,7 +155,7 @@ class ClaimStatements:
         return [Candidate(*row) for row in self._select(statement, [*others, *partition, most])]
 
     def unlocked(self, ids: Sequence[int]) -> list[OutboxMessage]:
-        """Lock those of some unclaimed rows that no other transaction has locked, and return them in any order."""
+        """Lock the unclaimed rows among some that no other transaction has locked, and return them in any order."""
         return self._messages(_UNLOCKED.format(columns=self._columns, ids=_numbers(ids)), []) if ids else []
 
     def mark(self, ids: Sequence[int], number: int) -> None:
@@ -206,7 +206,7 @@ def _numbers(ids: Sequence[int]) -> str:
 
 # Claims: which rows of the outbox a relay publishes next. Each transition is one short transaction of the database.
 
-#: The most rows of a claim, and the most bytes of their bodies unless one alone has more.
+#: Maximum rows of a claim, and maximum bytes of their bodies unless a single row has more.
 ROWS, BYTES = 500, 2 * 1024 * 1024
 #: The number of partitions of the state that is a lock.
 LOCK = 0
@@ -264,7 +264,7 @@ class OutboxTables:
         return found.open_states, self._note(found)
 
     def repair(self) -> bool:
-        """Close claims that cannot be those of relays, and set aside the rows that are in no open claim.
+        """Close claims that no relay can have made, and set aside the rows that are in no open claim.
 
         A relay changes a claim and its rows in one transaction, so only other programs leave such rows.
 
@@ -448,11 +448,11 @@ class OutboxTables:
         return any(found.exists() for found in self._others(destination, parts))
 
     def is_misplaced(self, destination: DeliveryOptions) -> bool:
-        """Return whether there are unclaimed rows that are in no partition that there is, whoever wrote that."""
+        """Return whether there are unclaimed rows of partitions that do not exist."""
         return any(found.exists() for found in self._misplaced(destination))
 
     def _others(self, destination: str, parts: int) -> list[QuerySet[OutboxMessage]]:
-        """Return the unclaimed rows of fewer partitions, and those of more: each finds its rows by an index."""
+        """Return the unclaimed rows of fewer partitions, and of more: each query finds its rows by an index."""
         unclaimed = self._unclaimed(destination)
         return [unclaimed.filter(parts__lt=parts), unclaimed.filter(parts__gt=parts)]
 
@@ -490,7 +490,7 @@ class OutboxTables:
         self.change(ids, number, None)
 
     def change(self, ids: Sequence[int], batch: int, to: int | None) -> None:
-        """Change the claim of those of some rows that have this one; None: delete them."""
+        """Change the claim of the rows among some that have this claim; None: delete them."""
         if not ids:
             return
         if not is_mysql(self.alias):
@@ -533,6 +533,6 @@ class OutboxTables:
 
 
 def is_partition(part: object, parts: object) -> bool:
-    """Return whether there may be a partition of this number among so many, whoever has written them."""
+    """Return whether a partition may have this number among so many; the values may be of any type."""
     number = whole(parts, MAX_PARTITIONS)
     return whole(part, number - 1) is not None if number and number > 1 else (part, number) == (-1, 1)

@@ -22,7 +22,7 @@ NO_DATABASE = "django.db.backends.dummy"
 
 
 def outbox_aliases(*, is_used: bool = True) -> list[str]:
-    """Return the aliases of the databases with an outbox. What cannot be read is logged, and is not among them.
+    """Return the aliases of the databases with an outbox, without those that cannot be read, which are logged.
 
     Args:
         is_used: whether a queue or topic has OUTBOX. If not, errors are logged as information only: whatever keeps a

@@ -108,10 +108,10 @@ TABLE = "mq_django_outbox"
 _SIZE = COLUMNS.index("size")
 #: The columns with texts.
 _TEXTS = 6
-#: What databases say of a table that they do not have.
+#: Errors of databases about a table that does not exist.
 _MISSING = ("no such table", "does not exist", "doesn't exist")
 
-#: What they say of a write that they do not accept: a replica, a file without the right to write, a setting.
+#: Their errors about a write that they refuse: a replica, a file without the right to write, a setting.
 _READ_ONLY = re.compile("read[- ]?only", re.IGNORECASE)
 
 _NO_TABLE = (

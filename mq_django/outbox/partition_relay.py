@@ -247,7 +247,7 @@ class PartitionRelay:
             # Another process has finished it meanwhile.
             return
         if mark.word == "ENDED":
-            # Whoever has ended it may have been killed.
+            # The relay that ended it may have been killed.
             self._tables.split(claim, mark, self.destination, dropped=self._dropped)
         if mark.word == "BEHIND" and self._tables.raise_number(claim, mark.number + 1):
             first = claim.rows[0].pk if claim.rows else 0

@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two rounds, and between two looks for what changes rarely.
 PAUSE, SEARCH = 2.0, 60.0
-#: Rows that one statement changes.
+#: Rows that a statement changes.
 BATCH = 500
 
 

@@ -1,7 +1,7 @@
 """The rows of the outbox: a row for a publication, and the publication in a row.
 
-The body of a row is JSON: `message` has the attributes that differ from their defaults, `options` those of the sending,
-and `data` comes last, as the text that is published.
+The body of a row is JSON: `message` has the attributes that differ from their defaults, `options` the options of the
+publish, and `data` comes last, as the text that is published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ COLUMNS = (
 #: is no name of a header.
 _DATA = ',"data":'
 
-#: What has a column of its own, or is not of a new message.
+#: Attributes that have a column of their own, or that a new message does not have.
 _ELSEWHERE = {"id", "name", "data", "queue", "attempt", "key", "headers", "destination", "delay_ms", "due_ms"}
 
 
@@ -117,7 +117,7 @@ def _changed(values: Sequence[Any], fields: Sequence[tuple[int, str, Any]]) -> d
     return {name: values[at] for at, name, default in fields if values[at] != default}
 
 
-# Chunks: rows of a claim that one call of a script publishes.
+# Chunks: rows of a claim that a call of a script publishes.
 
 
 class Chunk(NamedTuple):
@@ -139,7 +139,7 @@ class Unpublishable(NamedTuple):
 
 
 def next_chunk(rows: Sequence[OutboxMessage], whole: DeliveryOptions, most: int) -> Chunk | Unpublishable:
-    """Return what comes next of some rows, at least one: up to `most` rows with messages that one script publishes."""
+    """Return the next chunk of some rows, at least one row: up to `most` rows, as many as a script publishes."""
     found = list[tuple[int, Publication]]()
     for row in rows[:most]:
         try:

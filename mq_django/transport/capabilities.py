@@ -23,7 +23,7 @@ class Finding:
 
     #: A stable identifier.
     id: str
-    #: What was seen, and what to do, each as sentences.
+    #: Sentences about what was seen, and about what to do.
     seen: str
     advice: str = ""
     #: Messages would certainly be lost, or nothing would work.

@@ -1,7 +1,7 @@
 """The nodes of a Redis Cluster, and which of them has a slot.
 
 redis-py reads the topology (its `NodesManager`), on connections of its own with short timeouts. The connections for
-commands are made here, with the same options as those to a single server: those of redis-py's `RedisCluster` would send
+commands are made here, with the same options as for a single server: redis-py's `RedisCluster` would send
 commands again that may have been executed.
 """
 

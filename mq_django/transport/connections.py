@@ -1,4 +1,4 @@
-"""Redis clients for queues. Their connection pools are separate from those of caches."""
+"""Redis clients for queues. Caches have connection pools of their own."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Translate errors of redis-py to those of mq_django, with advice for connection errors."""
+"""Translate errors of redis-py to errors of mq_django, with advice for connection errors."""
 
 import re
 import ssl
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 SETTING = 'MQ_DJANGO["CONNECTION"]'
 
-#: What Redis and Valkey write behind the error of a command that a script ran.
+#: The text that Redis and Valkey add to the error of a command that a script ran.
 _BEHIND_SCRIPT_ERRORS = re.compile(r" script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.?$")
 _CODE = re.compile(r"[A-Z]+(?= |$)")
 
-#: What the code says with which an error reply begins.
+#: Meanings of the code with which an error reply begins.
 _CODES: dict[str, type[StoreError]] = {
     "ASK": WrongNode,
     "BUSY": ServerBusy,
@@ -48,7 +48,7 @@ _CODES: dict[str, type[StoreError]] = {
     "READONLY": ReadOnly,
     "WRONGTYPE": WrongKeyType,
 }
-#: What redis-py has classes for, and takes the code from.
+#: Errors for which redis-py has classes, and from which it removes the code.
 _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.ReadOnlyError, ReadOnly),
     (exceptions.OutOfMemoryError, RedisOutOfMemory),
@@ -58,9 +58,9 @@ _KINDS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (exceptions.TimeoutError, ConnectionLost),
     (OSError, ConnectionLost),
 )
-#: What a node of a cluster replies while slots move, or have no master.
+#: Replies of a node of a cluster while slots move, or have no master.
 _NOT_EXECUTED = (exceptions.ClusterDownError, exceptions.TryAgainError)
-#: How a Sentinel refuses the first commands that it gets from us. Its users may do no less than those of a Redis.
+#: How a Sentinel refuses the first commands that it gets from us. Its users may do no less than a Redis's.
 _OF_SENTINEL = re.compile(r"unknown command ['`](?:EVAL|EVALSHA|SELECT)\b", re.IGNORECASE)
 SENTINEL_ADVICE = (
     f"If Sentinels name the master, write redis+sentinel://HOST:{SENTINEL_PORT}/NAME_OF_THE_MASTER/0 in {SETTING}."
@@ -150,7 +150,7 @@ def readable(read: Callable[P, T]) -> Callable[P, T | StoreError]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of redis-py as those of mq_django."""
+    """Raise errors of redis-py as errors of mq_django."""
     try:
         yield
     except (exceptions.RedisError, OSError) as error:

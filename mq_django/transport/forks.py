@@ -19,7 +19,7 @@ Pool = TypeVar("Pool", bound=redis.ConnectionPool)
 #: The longest wait of a fork, in seconds: longer than a consumer tries to connect.
 LONGEST = 2.5
 
-#: Held by whoever changes the next two, and during a fork.
+#: Held to change the next two, and during a fork.
 _lock = threading.Condition()
 #: The threads that are opening a connection.
 _opening: set[int] = set()

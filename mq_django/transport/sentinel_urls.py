@@ -1,6 +1,6 @@
 """URLs that name a master by its Sentinels: redis+sentinel://user:password@s1:26379,s2:26379/mymaster/0.
 
-User and password are those of the master. Those of the Sentinels are options: sentinel_username, sentinel_password.
+User and password are the master's. The Sentinels' are options: sentinel_username, sentinel_password.
 """
 
 import re
@@ -22,7 +22,7 @@ from redis.sentinel import (
 
 # Options of redis-py for asking Sentinels, or nodes of a cluster, which server is the master.
 
-#: Short timeouts, so that one that is silent does not delay the next.
+#: Short timeouts, so that a silent Sentinel does not delay the next.
 TOPOLOGY_OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": 0.5,
     "socket_timeout": 1.0,
@@ -39,7 +39,7 @@ SENTINEL_PORT = 26379
 _NOT_IN_URLS = frozenset({"is_master", "check_connection", "connection_pool", "service_name", "sentinel_manager"})
 #: Options for the log-in of the Sentinels.
 _LOGIN = frozenset({"sentinel_username", "sentinel_password"})
-#: Options of a master that are also those of its Sentinels, beside those of TLS.
+#: Options of a master that its Sentinels have, too, beside the options of TLS.
 _SHARED = ("socket_keepalive", "socket_keepalive_options", "socket_type")
 #: One Sentinel: a name, an address of version 4, or one of version 6 in brackets; and a port.
 _SENTINEL = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s\[\]:@,/]+))(?::(\d{1,5}))?")

@@ -55,7 +55,7 @@ def budgets_now() -> Budgets | None:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit the total time of all round trips of pooled connections to a server inside, such as those of one page.
+    """Limit the total time of all round trips of pooled connections to a server inside, such as a page's.
 
     A reply that has not arrived by then is ConnectionLost. Connecting has its own timeouts, so a server that was lost
     is not asked again. The time between round trips does not count: a process that computes for long is no reason to

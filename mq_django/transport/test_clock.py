@@ -19,7 +19,7 @@ TOLERANCE_MS = 2000
 BATCH = 500
 
 
-#: Seconds by a clock that these libraries do not replace. Windows has none of that kind.
+#: Seconds by a clock that these libraries do not replace. Windows has none.
 _elapsed: Callable[[], float] = (lambda: os.times().elapsed) if os.name == "posix" else time.monotonic
 
 

@@ -92,7 +92,7 @@ def control_client() -> redis.Redis:
 
 
 def is_private() -> bool:
-    """Return whether the server was started by this process, so that all its keys are those of tests."""
+    """Return whether the server was started by this process, so that all its keys belong to tests."""
     return _Server.private is not None
 
 

@@ -57,7 +57,7 @@ def succeeds_in_child(check: Callable[[], None]) -> bool:
             _flush()
             os._exit(0)
         os._exit(1)
-    # As long as the checks take, as in this process. SIGCHLD may be ignored by whoever has started it.
+    # As long as the checks take, as in this process. The parent process may have set SIGCHLD to be ignored.
     with suppress(ChildProcessError):
         return os.waitpid(child, 0)[1] == 0
     return False
@@ -204,7 +204,7 @@ def examine_servers(queues: Sequence[QueueConfig]) -> None:
 
 
 def _examine(queues: ServerQueues, logged: set[str]) -> None:
-    """Examine a server. What another one has, too, is logged once: the nodes of a cluster have the same settings."""
+    """Examine a server. A problem of several servers is logged once: the nodes of a cluster have the same settings."""
     connection = connection_of(queues)
     try:
         findings = examine(get_client("chores", connection, key=next(iter(queues.values())).keys.wake))

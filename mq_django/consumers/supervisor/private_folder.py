@@ -1,4 +1,4 @@
-"""A folder of a supervisor for temporary files. What a killed supervisor has left is removed by the next one."""
+"""A folder of a supervisor for temporary files. The next supervisor removes the folder of one that was killed."""
 
 import os
 import shutil

@@ -150,7 +150,7 @@ class Scheduler(Service):
         return not shares.left
 
     def _is_known(self, queue: str, loaded: Loaded) -> bool:
-        """Return whether the next tick of a schedule is known: computing those of thousands takes seconds."""
+        """Return whether the next tick of a schedule is known: computing thousands takes seconds."""
         which = queue, loaded.name
         entry, last_ms = self._loaded.get(which, (None, None))
         return entry is not None and which in self._next and (entry.definition, last_ms) == loaded[1:3]

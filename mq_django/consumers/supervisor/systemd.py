@@ -21,7 +21,7 @@ LAST_NOTIFICATION = 2.0
 
 
 class NotifySocket:
-    """Sends notifications to systemd. What it does not receive is logged once, and has no other effect.
+    """Sends notifications to systemd. A notification that cannot be sent is logged once, and has no other effect.
 
     Args:
         address: the path of a socket, or `@` and the name of an abstract one.
@@ -142,7 +142,7 @@ def notifying(health: Health) -> Iterator[None]:
     """Notify systemd inside, if it has started this process with `Type=notify`.
 
     The processes that are started inside do not get the variables of the protocol: notifications of theirs would count
-    as those of this process. They are there again afterwards, for the case that the program is executed again.
+    as this process's. They are there again afterwards, for the case that the program is executed again.
     """
     variables = {name: os.environ.pop(name) for name in VARIABLES if name in os.environ}
     try:

@@ -30,7 +30,7 @@ class Trimmer(Service):
     """Checks every topic. Any number of processes may do so: one at a time checks the groups; trims are idempotent.
 
     Args:
-        logs: those of topics and partitions on one server.
+        logs: of topics and partitions on one server.
         topics: the topics whose groups are checked.
     """
 

@@ -180,7 +180,7 @@ class WorkerStates:
 # Which partitions the consumers of this supervisor prefer: those that they look at first, and more often.
 #
 # Every supervisor computes it from the members of each partition, for the same consumers with the same result.
-# Nothing depends on it but the order in which partitions are looked at: whoever has a free slot takes from any of
+# Nothing depends on it but the order in which partitions are looked at: a consumer with a free slot takes from any of
 # them.
 
 

@@ -39,7 +39,7 @@ class Runner(Protocol):
 
 
 class Collector:
-    """The messages of one handler that wait for their call, in its queue and all partitions of that.
+    """The messages of one handler that wait for their call, in its queue and all its partitions.
 
     It puts jobs into a pool, one for each call that can be made. A job that starts takes as many messages as there are
     then, up to the handler's limit: so calls are large while all slots are busy.
@@ -187,7 +187,7 @@ class BatchPath(CallPath):
             self.collector.hand_back(job=True)
 
     def rescue(self, job: WorkItem, error: BaseException) -> None:
-        """See CallPath.rescue(). What had not begun is handed back."""
+        """See CallPath.rescue(). Messages that had not begun are handed back."""
         super().rescue(job, error)
         if not job.together:
             logger.error("A batch of handler %s could not start", self.handler.where, exc_info=error)

@@ -49,7 +49,7 @@ class _Held:
 
 
 class Databases:
-    """The connections that one thread has opened.
+    """The connections that a thread has opened.
 
     The signal `connection_created` reports each. Asking Django for each message would cost more than everything else
     that is done for it.

@@ -115,7 +115,7 @@ class Dispatcher:
         return CallPath(handler, self._executor)
 
     def _collect(self) -> None:
-        """Add the messages to those of their handlers, and have the calls made that can be made."""
+        """Add the messages to the batches of their handlers, and make the calls that can be made."""
         collected, self._collected = self._collected, {}
         waits = False
         for name, deliveries in collected.items():

@@ -94,11 +94,11 @@ class Slot(abc.ABC):
     def __init__(self, number: int) -> None:
         #: Its number in the shared state, and there the row for the receipts of a batch.
         self.number = self.row = number
-        #: What it runs, or has run last.
+        #: The job that it runs, or has run last.
         self.job: WorkItem | None = None
         #: Whether the handler itself runs now and can be interrupted.
         self._is_calling = False
-        #: What was cancelled last, and what by force.
+        #: The job that was cancelled last, and the one that was cancelled by force.
         self._cancelled: WorkItem | None = None
         self._given_up: WorkItem | None = None
         #: The number of blocks in which the handler is not interrupted.
@@ -146,7 +146,7 @@ class Slot(abc.ABC):
 
 
 class Executor:
-    """What running the deliveries of one queue needs of that queue.
+    """The facts of a queue that running its deliveries needs.
 
     Args:
         config: of the queue.
@@ -171,7 +171,8 @@ class Executor:
         self.cancels = cancels
         self.reports = settler.reports
         kinds = registry.kinds(config.public_name)
-        #: What runs a handler within all middleware, by whether that runs on the event loop; none without middleware.
+        #: Runs a handler within all middleware, by whether the handler runs on the event loop; empty without
+        #: middleware.
         self.chains = {kind: handling_chain(is_async=kind) for kind in kinds}
 
     def may_run(self, read_at: float) -> bool:
@@ -297,7 +298,7 @@ class End(NamedTuple):
     """How a call has ended: with an outcome for each of its messages."""
 
     outcomes: Sequence[Outcome]
-    #: What the handler has raised, unless that is an outcome.
+    #: The exception of the handler, unless it is an outcome.
     raised: BaseException | None = None
     #: The call has failed as a whole: only some of its messages may be the cause.
     failed: bool = False

@@ -332,7 +332,7 @@ class PartitionFetcher(Service):
         parts: the partitions. Their stores use `session`.
         session: the connection, of this thread only.
         demand: how many messages can run soon.
-        shares: those of this fetcher in the limits of the queue as a whole, if it has some.
+        shares: this fetcher's part of the limits of the whole queue, if it has any.
     """
 
     def __init__(
@@ -497,7 +497,7 @@ class Fetchers:
     Args:
         consumer: its name.
         queues: the queues and partitions that it handles.
-        dispatchers: those of the queues, by number.
+        dispatchers: of the queues, by number.
         shared_state: what the supervisor says about the queues.
         demand: returns how much a fetcher of the queue with this name may fetch.
     """

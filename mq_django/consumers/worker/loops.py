@@ -280,7 +280,7 @@ class LoopPool(Pool):
                 return
             slot = self._free.pop()
             slot.job = job
-            # A fresh context, not a copy of that of the coroutine that has just ended.
+            # A fresh context, not a copy of the context of the coroutine that has just ended.
             slot.task = task = self._loop.create_task(self._run(slot, job), context=slot.context(self._context))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

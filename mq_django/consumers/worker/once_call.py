@@ -160,8 +160,8 @@ def _began_lately(delivery: Delivery) -> bool:
 
 # Run a coroutine function in a thread of a consumer, on an event loop of its own.
 #
-# Its database operations run in the thread, so that they are in the transaction of the thread, and those of no other
-# coroutine are.
+# Its database operations run in the thread, so that they are in the transaction of the thread, and the operations of no
+# other coroutine are.
 
 #: Seconds between two checks whether the message was cancelled: the thread itself waits, and cannot be interrupted.
 CHECK_EVERY = 0.1

@@ -25,7 +25,7 @@ from mq_django.errors import HandlerTimeout
 
 logger = get_logger(__name__)
 
-#: What a handler that has not ended has returned.
+#: Stands for the return value of a handler that has not ended.
 _NOTHING = object()
 
 
@@ -227,7 +227,7 @@ class Pool(abc.ABC):
 
         Args:
             seconds: how long one takes.
-            ahead: the most messages beside those that can start at once.
+            ahead: maximum number of messages beyond the ones that can start at once.
         """
         # Noted before the slots are counted: one that becomes free meanwhile is counted or wakes the fetcher.
         self._note_wait(queue, MAX_PREFETCH)

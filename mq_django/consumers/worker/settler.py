@@ -44,7 +44,7 @@ class ReportBook:
         return len(self._reports)
 
     def end(self, handler_run: HandlerRun, outcome: Outcome) -> None:
-        """Note that a handler has ended. What it has reported is saved when its delivery is settled."""
+        """Note that a handler has ended. Its report is saved when its delivery is settled."""
         handler_run.is_over = True
         report = handler_run.report
         if report is None:
@@ -87,7 +87,7 @@ class ReportBook:
 
 # The latest acks of one queue in this process.
 
-#: Acks that are remembered: those of about a second at full speed. A replica lacks less than that when it takes over.
+#: Acks that are remembered: about a second's at full speed. A replica lacks less than that when it takes over.
 ACKED = 10_000
 
 
@@ -95,13 +95,13 @@ class LatestAcks:
     """The deliveries of the latest acks, with the ids of their messages. Several threads may add some."""
 
     def __init__(self) -> None:
-        #: Each element has those of a round trip: one for each ack would cost the garbage collector much time.
+        #: Each element has the acks of a round trip: one for each ack would cost the garbage collector much time.
         self._pipelines: deque[tuple[Sequence[StreamEntry], Sequence[str]]] = deque()
         self._count = 0
         self._lock = threading.Lock()
 
     def add(self, batch: Sequence[Settlement], receipts: Sequence[StreamEntry], known: Sequence[str | None]) -> None:
-        """Note those of these settled deliveries that were acked.
+        """Note which of these settled deliveries were acked.
 
         Args:
             batch: the deliveries with their outcomes.
@@ -146,7 +146,7 @@ class Settler:
         self.queue = queue
         self._public_name = store.config.public_name
         self._config = store.config
-        #: What the running handlers of the queue report.
+        #: The reports of the queue's running handlers.
         self.reports = ReportBook(store.config)
         self._slots = Slots(store.keys)
         self._consumer = consumer

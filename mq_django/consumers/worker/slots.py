@@ -48,7 +48,7 @@ logger = get_logger(__name__)
 generation = 0
 
 
-#: What closes the descriptors of a consumer in a forked child; empty in a process that is no consumer.
+#: Functions that close the descriptors of a consumer in a forked child; empty in a process that is no consumer.
 _closers: list[Callable[[], None]] = []
 
 

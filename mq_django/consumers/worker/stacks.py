@@ -222,7 +222,7 @@ class StackAnswers:
     """The answers to requests that come through one queue.
 
     Args:
-        requests: those of the queue.
+        requests: of the queue.
         consumer: the id of this consumer.
         take: returns the stacks, of the messages of all queues.
     """

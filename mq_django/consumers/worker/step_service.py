@@ -15,7 +15,7 @@ IDLE = 60.0
 
 
 class StepService(Service):
-    """Delivers the notes about steps that this consumer has settled. What it cannot, supervisors do."""
+    """Delivers the notes about steps that this consumer has settled. Supervisors deliver the rest."""
 
     name = "steps"
 

@@ -1,4 +1,4 @@
--- Return the sums of the counters since they are kept, and add those of hours that are over to `totals`: the counters
+-- Return the sums of the counters since they are kept, and add the counters of hours that are over to `totals`: the counters
 -- of hours expire.
 --
 -- KEYS[1]  totals   {queue}:counters:total     HASH    sums of all hours before the hour in the field `hour`

@@ -40,7 +40,7 @@ if (redis.call('hget', control, 'ordered') or '0') ~= order then
   end
 end
 if order == '0' and redis.call('hget', control, 'ordered') then
-  -- Nothing runs. What waits without order holds no key.
+  -- Nothing runs. A message that waits without order holds no key.
   redis.call('del', KEYS[6])
 end
 for field, value in pairs({ ordered = order, hold = ARGV[3] }) do

@@ -19,7 +19,7 @@
 --
 -- Returns 'PAUSED'; 'OTHER' when the queue is used with another ORDERED: see lines_begin; {'FULL'} when the concurrency
 -- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; with a count of 0 {'LINED', 1 if there may
--- be more, else 0}; or {'TAKEN', entries of ready, entries of urgent, how many of these precede those of ready, ms until
+-- be more, else 0}; or {'TAKEN', entries of ready, entries of urgent, how many of these precede the first of ready, ms until
 -- the next look at a line or -1, 1 if priorities were ever used, 1 if there may be more to take at once}.
 
 -- with line_keys

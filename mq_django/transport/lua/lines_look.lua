@@ -1,4 +1,4 @@
--- Read the line of a key: its first parked messages, and where those of its messages are that have a token. Changes
+-- Read the line of a key: its first parked messages, and where its messages with a token are. Changes
 -- nothing.
 --
 -- KEYS[1]  parked     {queue}:lines       ZSET     see parts/line_keys
@@ -12,7 +12,7 @@
 -- KEYS[9]  dead       {queue}:dead        STREAM
 -- ARGV[1]  group
 -- ARGV[2]  hash       of the key
--- ARGV[3]  count      the most messages, and the most tokens, at most 100
+-- ARGV[3]  count      maximum messages, and maximum tokens, up to 100
 -- ARGV[4]  bytes      a longer value is replaced by its length
 --
 -- Returns {now in ms, parked messages, tokens, listed messages, then for each of these: member, {field, value, ...}; then

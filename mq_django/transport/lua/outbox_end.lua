@@ -1,4 +1,4 @@
--- End a claim of an outbox: no more of its rows are published here, whoever still tries.
+-- End a claim of an outbox: no more of its rows are published here.
 --
 -- KEYS[1]  mark    {queue}:outbox  HASH  see parts/outbox_mark
 -- ARGV[1]  field   of the mark: the outbox, and the number of partitions

@@ -14,7 +14,7 @@
 -- KEYS[12] jobs       {queue}:jobs        HASH
 -- ARGV[1]  group
 -- ARGV[2]  n          fields of `this hour`
--- then these, and then those of `last hour`
+-- then these, and then the fields of `last hour`
 --
 -- Returns {now in ms, ready and pending together, pending, delayed, unhandled, parked, dead, id of the oldest
 -- ready entry or '', first due time or '', 'PAUSED' or 'OPEN', consumers as flat fields and values, the counters'

@@ -1,6 +1,6 @@
 -- Reassign deliveries to another consumer, or extend them if it is the same one. No attempt is counted.
 --
--- KEYS     as named: those of the form of queue, see settle
+-- KEYS     as named: the keys of the form of queue, see settle
 -- ARGV[1]  names      of the keys, separated by spaces
 -- ARGV[2]  group      '' in RSMQ's format
 -- ARGV[3]  consumer   must still hold each delivery

@@ -1,4 +1,4 @@
--- Put messages into the partition for which they are. What an earlier call has written is skipped.
+-- Put messages into the partition for which they are. Messages that an earlier call has written are skipped.
 --
 -- KEYS[1]  control    {queue.p.x}:control      HASH
 -- KEYS[2]  arrived    {queue.p.x}:arrived      HASH    source -> its latest entry that has arrived here

@@ -147,7 +147,7 @@ local function take_dead()
 end
 
 -- Take claims of messages that are gone, and notes. From the cursor on: a scan of a large hash that begins again each time
--- finds nothing any more at its beginning. What has no room is left to a later scan.
+-- finds nothing any more at its beginning. Messages that do not fit are left to a later scan.
 local function take_fields(hash, place, prefix)
   local following, found = unpack(redis.call('hscan', hash, ARGV[4], 'count', 100))
   for at = 1, #found, 2 do

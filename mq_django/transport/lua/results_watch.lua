@@ -19,7 +19,7 @@
 local MOST_READ = 4194304
 -- The most processes that wait for one result.
 local MOST_PROCESSES = 100
--- Registrations of others that are checked at each call, so that those of dead processes are removed.
+-- Registrations of others that are checked at each call, so that registrations of dead processes are removed.
 local CHECKED = 3
 
 local process, count, waiters = ARGV[1], #KEYS - 1, KEYS[#KEYS]
@@ -34,7 +34,7 @@ end
 
 local now = now_ms()
 
--- Return the valid registrations of a result, without those of this process.
+-- Return the valid registrations of a result, without this process's.
 local function valid(registered)
   local kept, number = '', 0
   for expires, other in string.gmatch(short(registered), '(%d+) (%w+)') do

@@ -11,7 +11,7 @@
 -- KEYS[9]  last hour  {namespace}:<queue>:mq:counters:m:<hour - 1>   HASH
 -- KEYS[10] jobs       {namespace}:<queue>:mq:jobs          HASH
 -- ARGV[1]  n          fields of `this hour`
--- then these, and then those of `last hour`
+-- then these, and then the fields of `last hour`
 --
 -- Returns the same as queue_stats. Pending are the messages that consumers of ours hold; those that other
 -- programs hold count as delayed.

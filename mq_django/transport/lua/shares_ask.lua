@@ -54,7 +54,7 @@ if most > 0 and given > most - others - held then
 end
 if rate > 0 then
   local free, words, first = window(redis.call('hget', limits, 'r'), rate, width, now)
-  -- Of the latest grants: those of others that are younger are given back in their place.
+  -- Of the latest grants: younger grants of others are given back in their place.
   local returned, at = unused, #words
   while returned > 0 and at > 0 do
     local back = math.min(returned, words[at][2])

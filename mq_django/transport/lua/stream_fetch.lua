@@ -10,7 +10,7 @@
 -- ARGV[3]  count      messages, at most 1000; 0: only wake the next blocked reader, if prioritised messages are left
 --
 -- Returns {entries of ready, entries of urgent, 1 if priorities were ever used, how many entries of urgent
--- precede those of ready}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
+-- precede the first of ready}, each entry {id, {field, value, ...}}; 'PAUSED'; or 'ORDERED' when the queue is used with ORDERED:
 -- see lines_begin.
 
 -- with take_by_priority

@@ -4,7 +4,7 @@
 -- KEYS[2]  control  {topic}:g:<group>:control   HASH    log-generation
 -- ARGV[1]  group
 -- ARGV[2]  after    the group continues after this entry: '0' for the beginning, '$' for the end
--- ARGV[3]  up to    number of entries up to that one, or '' if unknown
+-- ARGV[3]  up to    number of entries up to this id, or '' if unknown
 -- ARGV[4]  first    the first entry of the log when they were counted
 --
 -- Returns {'MOVED', the entry after which the group continues}, or 'MISSING' when the group does not exist.

@@ -1,12 +1,12 @@
 -- Publish a chunk of rows of an outbox by the script of a publish, which is the function `publish`, and note that.
 --
 -- What a claim has published is known here, in the slot of the messages, and nowhere else. So a chunk is published once,
--- whoever sends it again, and however late.
+-- however late it is sent again.
 --
--- KEYS  those of the script that publishes, then:
+-- KEYS  the keys of the script that publishes, then:
 -- KEYS[last - n]..  results  {queue}:result:<id>  STRING  for each result
 -- KEYS[last]        mark     {queue}:outbox       HASH    see parts/outbox_mark
--- ARGV  those of the script that publishes, then for each result: the id of its message, its text, its TTL in ms; then:
+-- ARGV  the arguments of the script that publishes, then for each result: the id of its message, its text, its TTL in ms; then:
 -- ARGV[last - 7]  field    of the mark: the outbox, and the number of partitions
 -- ARGV[last - 6]  number   of the claim
 -- ARGV[last - 5]  token    of the claim
@@ -17,7 +17,7 @@
 -- ARGV[last]      results  their number
 --
 -- Returns {word, number, token, row, ended, refused, answer}: the mark, and what the script of the publish has returned.
--- The word is DONE, FULL, or, without a call of that script, GAP: another row comes next; BEHIND: there is a later claim;
+-- The word is DONE, FULL, or, without a call of the script, GAP: another row comes next; BEHIND: there is a later claim;
 -- FOREIGN: this number is that of another claim; ENDED: the claim was ended. Only with DONE anything is written.
 
 -- with types

@@ -1,6 +1,6 @@
 -- with clock
 -- Append the ids of messages that have ended, for the outboxes that keep their rows until then: at most 500. What is older
--- than a day is deleted, whoever has not read it.
+-- than a day is deleted, also if it was not read.
 local function add_ended(ended, ids)
   local fields = {}
   for n, id in ipairs(ids) do

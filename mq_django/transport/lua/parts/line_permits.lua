@@ -67,7 +67,7 @@ local function permit_of(key, hash)
 end
 
 -- Remove up to `count` grant logs of keys without grants in their window. `count` is higher than the number of logs
--- that one call adds, so that they do not pile up.
+-- that a call adds, so that they do not pile up.
 local function forget_past(count)
   local past = redis.call('zrangebyscore', rates, '-inf', ms, 'limit', 0, count)
   for _, key in ipairs(past) do

@@ -3,7 +3,7 @@
 -- with line_fields
 -- Lines: one for each key, of messages that may not run yet. Uses the names of parts/line_keys and parts/line_permits.
 
--- The most messages that one call puts into lines: about 4 ms.
+-- Maximum messages that a call puts into lines: about 4 ms.
 local MOST_READ = 250
 -- Places in lines have 16 digits, so that they sort as their numbers do. Messages that return, because their consumer had no
 -- token for them, are before all others.

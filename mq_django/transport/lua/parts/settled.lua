@@ -103,7 +103,7 @@ local function write_more(at, lists, named, settled)
     end
   end
 
-  -- Remember the ids of messages that are discarded because they have expired: those of the last week, at most 10,000.
+  -- Remember the ids of messages that are discarded because they have expired: of the last week, at most 10,000.
   local function remember_expired(expired, ids, now)
     local try, week = redis.pcall, 604800000
     try('zremrangebyscore', expired, '-inf', now - week)

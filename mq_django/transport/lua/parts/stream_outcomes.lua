@@ -9,7 +9,7 @@
 -- delivery to its next place: it gets the entry and the delivery's number. Where a second one is returned, that is called
 -- at the end.
 
--- Return the fields of the new entry of a returned message: those of the old one, its id and time, and a mark. 'lost':
+-- Return the fields of the new entry of a returned message: the old fields, its id and time, and a mark. 'lost':
 -- the consumer's machine failed; the second time the message has to run alone. 'suspect': the message was one of
 -- several that ran when their process died; it has to run alone.
 local function returned_fields(fields, id, time, mark)

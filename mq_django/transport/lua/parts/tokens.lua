@@ -1,5 +1,5 @@
 -- with clock
--- Tokens in `permits`, a sorted set by the hash of the key: those of a key say which of its messages run. A queue with
+-- Tokens in `permits`, a sorted set by the hash of the key: the tokens of a key say which of its messages run. A queue with
 -- order has at most one for each key, and its next message waits until that is gone. A token is
 --   '0-' or '1-' and an entry   of `ready` or `urgent`: the message is delivered, or may be
 --   'm-' and a member           with order: the message waits in `due` or `unhandled`, and its key with it

@@ -18,7 +18,7 @@ local function window(log, most, width, now)
   return most - used, words, first
 end
 
--- Return the log with grants added. If a window allows more than 64 grants, those of each 64th of it share a word with
+-- Return the log with grants added. If a window allows more than 64 grants, all grants of each 64th of it share a word with
 -- the time of the last: the limit is never exceeded, at most a 64th of the window is lost, and a log stays short.
 local function granted(words, count, most, width, now)
   local last, slot = words[#words], width / 64
