@@ -139,7 +139,7 @@ def check_declared(**_: Any) -> list[CheckMessage]:
     for where, check_it in declared():
         try:
             check_it()
-        except Exception as error:  # noqa: BLE001 - of the task API of whoever has declared it
+        except Exception as error:  # noqa: BLE001 - whatever the task API raises
             where_by_error.setdefault(text_of(error).rstrip("."), []).append(where)
     hint = "Add the queue to MQ_DJANGO['QUEUES'], or name another one in the declaration."
     unfit = [

@@ -12,7 +12,7 @@ MQError
 │   ├── InvalidArguments      arguments that a task's function does not take, or that are not JSON (also TypeError)
 │   ├── UnknownQueue          no such queue in MQ_DJANGO["QUEUES"] (also LookupError)
 │   │   └── UnknownTopic      no such topic in MQ_DJANGO["TOPICS"]
-│   ├── UnknownHandler        no handler of that name is registered (also LookupError)
+│   ├── UnknownHandler        no handler with this name is registered (also LookupError)
 │   ├── QueueFull             the queue is at its MAX_DEPTH
 │   ├── QueueClosed           a queue or topic has another number of partitions, or it is being changed
 │   └── AlreadyPublished      a message with this unique key, or id, exists already
@@ -48,7 +48,7 @@ MQError
 │   ├── MessageNotString      a body that is not text (also TypeError)
 │   ├── MessageTooLong        a body over the queue's maxsize
 │   ├── QueueNotFound         no such queue in this namespace (also LookupError)
-│   └── QueueExists           a queue of that name exists already
+│   └── QueueExists           a queue with this name exists already
 ├── CannotWait                waiting for a result could only time out, or is impossible here; nothing was waited for
 │   └── InvalidWait           a timeout or a result that cannot be (also ValueError)
 ├── WaitTimeout               results have not ended within the timeout; `missing` has their ids (also TimeoutError)
@@ -168,7 +168,7 @@ class UnknownTopic(UnknownQueue):
 
 
 class UnknownHandler(PublishError, LookupError):
-    """No handler of that name is registered."""
+    """No handler with this name is registered."""
 
 
 class QueueFull(PublishError):
@@ -280,7 +280,7 @@ class QueueNotFound(RSMQError, LookupError):
 
 
 class QueueExists(RSMQError):
-    """A queue of that name exists already."""
+    """A queue with this name exists already."""
 
     name = "queueExists"
 

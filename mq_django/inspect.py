@@ -12,8 +12,8 @@
 
 Topics, groups and schedules have methods of their own: see `mq_django.topics` and `queues["emails"].schedules`.
 
-A message is in one state: `ready`, `pending`, `delayed`, `unhandled`, `parked` or `dead`. With HISTORY, `handled`
-says what became of it. A topic has those of its `log`. Each list is read with a filter and a cursor, a bounded number
+A message is in one state: `ready`, `pending`, `delayed`, `unhandled`, `parked` or `dead`. With HISTORY, `handled` says
+what became of it. A topic has the entries of its `log`. Each list is read with a filter and a cursor, a bounded number
 of messages at a time, so a call takes a fraction of a second however long the queue is.
 
 Secrets in data, headers, keys and errors are replaced, as the setting REDACT says: nothing here returns them. Nothing
@@ -22,7 +22,7 @@ here asks who calls: a page checks the permissions of its user before.
 An argument of a wrong type, a text with a lone surrogate or a number that is too large is InvalidArguments.
 
 Actions can be repeated, and act on what is still in its state: an Outcome counts what was done, what was gone and what
-was refused. What concerns thousands of messages is a background job that consumers do: see start_job().
+was refused. Thousands of messages are changed by a background job of the consumers: see start_job().
 
 Producers and consumers never use this module, so that nothing people look at is on the way of a message.
 """

@@ -65,12 +65,12 @@ class Handling:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """Return the messages of the call: one, or those of a batch."""
+        """Return the messages of the call: one, or a batch."""
         return self.batch or (self.message,)
 
     @property
     def attempt(self) -> int:
-        """Return the number of the attempt, from 1. Of a batch that of the first message."""
+        """Return the number of the attempt, from 1. For a batch, the first message's."""
         return self.message.attempt
 
 

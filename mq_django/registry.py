@@ -265,7 +265,7 @@ def kinds(queue: str) -> frozenset[bool]:
 
 
 def batches(queue: str) -> Mapping[bool, int]:
-    """Return the most messages of a call in a queue, by the kind of handler as in kinds(), if it has such handlers."""
+    """Return the batch size of a queue's handlers, by their kind as in kinds(); empty without such handlers."""
     if queue not in _batches:
         own = [entry for entry in list(_handlers.values()) if entry.batch and entry.queue == public_name(queue)]
         _batches[queue] = {entry.is_async: entry.batch for entry in sorted(own, key=lambda entry: entry.batch)}
@@ -273,7 +273,7 @@ def batches(queue: str) -> Mapping[bool, int]:
 
 
 def largest_batch() -> int:
-    """Return the most messages that a call of any handler may get; 0 if none gets lists."""
+    """Return the largest batch size of all handlers; 0 if none gets batches."""
     return max([entry.batch for entry in list(_handlers.values())], default=0)
 
 
@@ -311,7 +311,7 @@ def handler(
         name: 1 to 255 printable characters.
         retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta, for each call; None: the queue's TIMEOUT.
-        batch: the most messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
+        batch: maximum messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
         linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
             s; None: a call gets what is there.
 
@@ -354,7 +354,7 @@ def subscriber(
             "1700000000000-0".
         retry: the policy for failed attempts; None: the topic's RETRY.
         timeout: seconds or a timedelta, for each call; None: the topic's TIMEOUT.
-        batch: the most messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
+        batch: maximum messages of a call, from 1 to 10,000; None: a call gets one message, and no list.
         linger: for how long the first message of a call waits for further ones, as seconds or a timedelta of up to 60
             s; None: a call gets what is there.
 

@@ -145,7 +145,7 @@ class RSMQ:
 
         Args:
             queue: its name.
-            count: the most messages to receive, 1 to 500.
+            count: maximum messages to receive, 1 to 500.
             vt: as for receive().
 
         Raises:

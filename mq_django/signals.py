@@ -23,13 +23,13 @@ logger = get_logger(__name__)
 #: Sender: mq_django.Queue or mq_django.Topic.
 #:
 #: Arguments: queue (str: a queue or a topic), message_id (str), name (str: the message's), message (mq_django.Message,
-#: as it was published). If a unique key keeps an earlier message, message_id is the id of that one, and `message`, with
-#: an id of its own, was not written.
+#: as it was published). If a unique key keeps an earlier message, message_id is the id of the earlier one, and
+#: `message`, with an id of its own, was not written.
 message_published = Signal()
 
 #: A message will not be handled: it was cancelled, replaced under its unique key, or deleted by a purge or a background
-#: job. Sent after Redis accepted that, by the process that asked for it; if its consumer cancelled it, by that one, and
-#: for a background job by a supervisor. Not sent for a row of an outbox, which is deleted in your transaction.
+#: job. Sent after Redis accepted that, by the process that asked for it; if its consumer cancelled it, by the consumer,
+#: and for a background job by a supervisor. Not sent for a row of an outbox, which is deleted in your transaction.
 #:
 #: Sender: mq_django.CancelResult.
 #:
@@ -124,7 +124,7 @@ problem_ended = Signal()
 
 
 def send_signal(signal: Signal, sender: type, **arguments: Any) -> None:
-    """Send a signal. What receivers raise is logged, and also what the logging of that raises.
+    """Send a signal. An exception of a receiver is logged, and also an exception of the logging.
 
     Only a timeout that interrupts a receiver is raised: it is that of the running handler.
     """

@@ -16,7 +16,7 @@ from mq_django import inspector
 from mq_django.core.keys import STEP_PREFIX
 from mq_django.workflows import get_run
 
-#: What a group of the topic `orders` writes for each order.
+#: The row that a group of the topic `orders` writes for each order.
 Written = StockMove | Sale | Invoice
 DEPARTMENTS: dict[str, type[Written]] = {"stock": StockMove, "statistics": Sale, "bookkeeping": Invoice}
 

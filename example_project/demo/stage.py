@@ -49,7 +49,7 @@ class Stage:
             self._running[name].wait_until(partial(answers, url), closing=closing)
 
     def tend(self) -> None:
-        """Start the consumers again if they died, as whoever runs a shop would have it.
+        """Start the consumers again if they died, as a process manager would.
 
         Raises:
             ChildFailed: another process has ended, or the consumers as soon as they had begun.

@@ -62,7 +62,7 @@ async function fetch () {
   const found = [...urgent.slice(0, taken[3]), ...ready, ...urgent.slice(taken[3])]
   if (found.length) return found
   const read = await reader.xreadgroup('GROUP', 'mq', me, 'COUNT', 10, 'BLOCK', 5000, 'STREAMS', key('ready'), '>')
-  // Whoever was woken wakes the next, while there is something with a priority.
+  // A woken consumer wakes the next, while there is something with a priority.
   if (taken[2]) await redis.stream_fetch(5, ...rooms, 'mq', me, 0)
   return read ? read[0][1].map(item => [key('ready'), item]) : []
 }

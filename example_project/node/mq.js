@@ -42,7 +42,7 @@ exports.decode = (entry, flat) => {
   return { id: entry, time: Number(entry.split('-')[0]), ...found, attempt: Number(found.attempt || 1) }
 }
 
-// Whoever does not say that it lives is never missed, and what it held when it died stays with it.
+// A consumer that sends no heartbeat is never missed, and keeps what it held when it died.
 // With `names`, the messages that it handles do not stay in `unhandled`: consumers that do not know a name put it there.
 exports.join = async (redis, key, me, names) => {
   await redis.xgroup('CREATE', key('ready'), 'mq', '0', 'MKSTREAM').catch(error => { if (!/BUSYGROUP/.test(error)) throw error })

@@ -17,7 +17,7 @@ from example_project.shop.mail import MAIL_PATIENCE
 from mq_django import RetryPolicy, progress, task
 from mq_django.workflows import Flow, Run, current_flow, workflow
 
-#: Lines that one step applies.
+#: Lines that a step applies.
 CHUNK = 12
 OFFICE = "office@localhost"
 

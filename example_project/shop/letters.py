@@ -1,6 +1,6 @@
 """Mails that are not about an order: some are awaited at a screen, some can wait all night.
 
-All go through one queue. What somebody waits for goes first, newsletters go last, whatever was published before.
+All go through one queue. Mails that somebody waits for go first, newsletters go last, whatever was published before.
 """
 
 import secrets

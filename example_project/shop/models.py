@@ -109,7 +109,7 @@ class Order(models.Model):
 
 
 class OrderLine(models.Model):
-    """What was bought, at the price of that day."""
+    """A bought article, at the price of the day."""
 
     order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="lines")
     product = models.ForeignKey(Product, on_delete=models.PROTECT)

@@ -29,7 +29,7 @@ def place_order(order: Order, cart: Cart) -> Order:
 
 
 def announce(order: Order) -> None:
-    """Tell whoever reads the topic `orders`, with all they may need to know; told again, it adds nothing."""
+    """Tell all readers of the topic `orders`, with all they may need to know; told again, it adds nothing."""
     topics["orders"].publish(
         "order.placed",
         {

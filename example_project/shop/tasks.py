@@ -31,7 +31,7 @@ def send_receipt(context: Any, order_id: int) -> str:
 
 @task(queue_name=letters.QUEUE, priority=letters.AWAITED, takes_context=True, retry=MAIL_PATIENCE, timeout=30)
 def send_password_mail(context: Any, email: str, site: str) -> None:
-    """Mail whoever forgot a password the way to a new one; the link in it is made here, and stands in no queue."""
+    """Mail a customer the way to a new password; the link in it is made here, and stands in no queue."""
     form = SendingForm({"email": email})
     if form.is_valid():
         form.save(domain_override=site)

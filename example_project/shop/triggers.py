@@ -30,7 +30,7 @@ def can_be_reminded(instance: Cart) -> bool:
 )
 @task(queue_name="emails", takes_context=True, retry=MAIL_PATIENCE, timeout=30)
 def remind(context: Any, cart_id: int) -> None:
-    """Mail whoever left a cart alone.
+    """Mail customers who left their carts.
 
     Each change of the cart starts the wait anew, because its reminder is unique; an order or an emptied cart
     ends it.

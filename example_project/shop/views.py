@@ -121,7 +121,7 @@ def find_orders(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def orders(request: HttpRequest) -> HttpResponse:
-    """Show all orders of an address to whoever has its code."""
+    """Show all orders of an address to the visitor who has its code."""
     form = CodeForm(request.POST or None)
     email, code, until = request.session.get(ASKED, ["", "", 0.0])
     if form.is_valid():

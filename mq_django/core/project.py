@@ -134,7 +134,7 @@ class Config:
             read_options_by_name,
             'Name to schedule: `"cron"` (with `"timezone"`) or `"every"`, and `"message"` with `"data"`, or `"task"` '
             'with `"args"` and `"kwargs"`; also `"queue"`, `"priority"`, `"key"`, `"expires"`, and `"starts"` and '
-            '`"ends"`: no tick is before the first or after the second. One process fires each tick. From the ticks '
+            '`"ends"`: no tick is before the first or after the second. One process fires each tick. Of several ticks '
             "missed while nothing was running or the queue was at its `MAX_DEPTH`, only the last one fires. Ticks "
             "missed while the schedule was paused do not fire.",
         ),

@@ -1,6 +1,6 @@
 r"""Publishing to queues and topics, and what code of a project does with them afterwards.
 
-`queues["name"]` and `topics["name"]` are the entries. A publish has one way, whoever calls:
+`queues["name"]` and `topics["name"]` are the entries. Each publish takes the same way:
 
     Queue.publish -> core.publication -> middleware -> sinks.send -> a store, now
                                                                \-> on commit: a store, or a row of the outbox

@@ -19,7 +19,7 @@ class OutboxSink:
         self._at_once = at_once
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """See Sink.send(). The ids are those of the messages, because what a relay finds is known only later.
+        """See Sink.send(). The ids are the messages' own, because what a relay finds is known only later.
 
         Raises:
             NoOutbox: the database has no outbox.

@@ -341,7 +341,7 @@ class Queue(WaitingMessages):
             unknown: is refused, such as `countdown` of Celery.
 
         Returns:
-            The id of the message, or of the other message if `on_conflict` keeps that one.
+            The id of the message, or of the message that `on_conflict` keeps.
 
         Raises:
             InvalidArguments: there is no such option. The error says what to write instead of one of others.
@@ -432,7 +432,7 @@ class Queues(ByName[Queue]):
     """The queues in `MQ_DJANGO["QUEUES"]`, by name.
 
     Raises:
-        UnknownQueue: there is none of that name.
+        UnknownQueue: there is none with this name.
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
 
@@ -444,7 +444,7 @@ queues = Queues(lambda config: config.queues, lambda config, name: Queue(config.
 
 
 def check_partitions(config: QueueConfig) -> None:
-    """Check that the queue of a partition has as many as the settings say, once a process. Of a queue nothing is.
+    """Check once a process that the queue of a partition has as many as the settings say.
 
     Raises:
         QueueClosed: it has another number, or it is being changed.

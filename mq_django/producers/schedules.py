@@ -367,7 +367,7 @@ class ScheduleCollection(ScheduleLookup):
         """Return all schedules of code, settings and run time, by queue and name.
 
         Args:
-            queue: only those of one queue.
+            queue: only schedules of this queue.
         """
         names = [name for name, config in get_config().queues.items() if config.has_schedules]
         configs = [config_of(name) for name in (names if queue is None else [queue])]

@@ -36,7 +36,7 @@ def within_exactly_once(
     """Return `using` and `outbox` of a publish inside a handler with `@exactly_once` on the database `inside`.
 
     A message that is sent at the commit is lost when the process ends right after it: its handler does not run again.
-    So it is written into the outbox of that database, unless the caller sends at once on purpose.
+    So it is written into the outbox of the same database, unless the caller sends at once on purpose.
 
     Raises:
         OutboxRequired: the message would be sent at the commit, or is for the outbox of another database.
@@ -101,7 +101,8 @@ class Sink(Protocol):
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
         """Accept the publications of one call, at least one, and return the id of each.
 
-        It is the id of another message if that one keeps the unique key, and None if a topic had the message already.
+        It is the id of another message if the other one keeps the unique key, and None if a topic had the message
+        already.
         """
 
 
@@ -151,7 +152,7 @@ def _within(middleware: Publish, publications: Sequence[Publication], sink: Sink
 def announce(sender: type, publication: Publication, message_id: str) -> None:
     """Send the signals of a message that Redis has accepted. Errors of receivers are logged.
 
-    `message_id` is that of another message if that one keeps the unique key.
+    `message_id` is another message's if the other one keeps the unique key.
     """
     message = publication.message
     send_signal(
@@ -265,7 +266,7 @@ class OnCommitSink:
         self._robust = robust
 
     def send(self, publications: Sequence[Publication]) -> Sequence[str | None]:
-        """See Sink.send(). The ids are those of the messages, because the real ones are known only after the commit."""
+        """See Sink.send(). The ids are the messages' own, because the real ones are known only after the commit."""
         pending = PendingSend(self._sink, publications)
         after_commit(pending, using=self._using, on_commit=True, robust=self._robust)
         return [message.id for message, _, _ in publications]

@@ -395,7 +395,7 @@ class Group:
         raise UnknownGroup(f"Topic {self.topic.name!r} has no group {repr_of(self.name)}")
 
     def messages(self, since: Offset = BEGINNING, until: Offset = END) -> Iterator[Message]:
-        """Yield the messages in a range of the log, those of all partitions by their time. No group is changed.
+        """Yield the messages in a range of the log, of all partitions by their time. No group is changed.
 
         Args:
             since: "beginning", a datetime, or the id of an entry, which is included.
@@ -448,7 +448,7 @@ class Topics(ByName[Topic]):
     """The topics in `MQ_DJANGO["TOPICS"]`, by name.
 
     Raises:
-        UnknownTopic: there is none of that name.
+        UnknownTopic: there is none with this name.
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
 

@@ -166,7 +166,7 @@ def apply(run_id: str, *events: Event) -> Advanced:
 
 
 def _queues(home: WorkflowHome, run_id: str, steps: Sequence[StepState]) -> dict[StepState, str]:
-    """Return the queues or partitions of steps, without those of steps that cannot be published."""
+    """Return the queues or partitions of steps that can be published."""
     found: dict[StepState, str] = {}
     for step, body in zip(steps, home.bodies(run_id, [step.number for step in steps]), strict=True):
         try:
@@ -355,7 +355,7 @@ class PendingRun:
         self.called = False
 
     def __call__(self) -> Run:
-        """Start the run. If another run has its unique key, it becomes that one."""
+        """Start the run. If another run has its unique key, it becomes the other run."""
         self.called = True
         home = open_home(self.run.id)
         home.create(self.run.id, self._fields, self._steps)
@@ -379,7 +379,7 @@ REPAIRS: Mapping[RunProblemKind, str] = {
 
 
 def repair(problem: RunProblem) -> bool:
-    """Repair a problem, and return whether it is gone. What a second call does twice is done once.
+    """Repair a problem, and return whether it is gone. A second call changes nothing more.
 
     Raises:
         StoreError: Redis cannot be reached.

@@ -91,7 +91,7 @@ logger = get_logger(__name__)
 MAX_CALLS = 100
 #: The argument of a callback that gets the step that has failed.
 FAILURE = "failure"
-#: Messages that one round trip publishes.
+#: Messages that a round trip publishes.
 STARTS_AT_ONCE = 100
 
 
@@ -203,7 +203,7 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
         raise DecodeError(
             f"Another program has changed step {start.step} of run {run_id}: {repr_of(error, 200)}"
         ) from error
-    # Whoever starts it again chooses the same partition, which knows that it is published.
+    # A second start chooses the same partition, which knows that it is published.
     target = queues[made.message.queue].config.partition_for(key=made.message.key, message_id=message_id)
     message, options = made.message._replace(id=message_id), made.options._replace(destination=target)
     return made._replace(message=message, options=options)
@@ -213,7 +213,7 @@ def _publication(home: WorkflowHome, run_id: str, start: Start) -> Publication:
 
 
 class StepDelivery:
-    """Delivers the notes of one queue. Whoever delivers a note a second time changes nothing."""
+    """Delivers the notes of a queue. A note that is delivered a second time changes nothing."""
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:
         self._notes = StepNotes(config.keys, transport)

@@ -14,7 +14,7 @@ or turns, `TopicStore` for a group of a topic, and `RsmqStore` for RSMQ's format
 Queues with partitions have a store each; producers use all of them as one `PartitionedStore`.
 
 `settling` turns the outcomes of deliveries into calls of one script, with all that is written about them: a batch is
-one round trip, and each call says which consumer holds the delivery, so that one that lost it changes nothing.
+one round trip, and each call says which consumer holds the delivery, so that a consumer that lost it changes nothing.
 `members` has the consumers and supervisors of a queue, and their heartbeats. `dead_letters`, `handled`, `results`,
 `schedules` and `workflow_home` have what their names say.
 

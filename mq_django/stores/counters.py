@@ -103,7 +103,7 @@ def latency_bucket(ms: int) -> int:
 
 
 def add_command(keys: QueueKeys, tally: Mapping[tuple[str, str], int]) -> Command:
-    """Return the command that adds counts to those of a queue; see Slots.add_command()."""
+    """Return the command that adds counts to a queue's; see Slots.add_command()."""
     return Slots(keys).add_command(tally)
 
 
@@ -132,7 +132,7 @@ def counters_of(where: Slot, settlements: Sequence[Settlement]) -> tuple[list[Se
 
 
 def minute_fields(now: int, minutes: int, *, what: Sequence[str] = WHAT) -> tuple[list[bytes], list[bytes]]:
-    """Return the fields of the totals of the last minutes: those of this hour, and of the one before.
+    """Return the fields of the totals of the last minutes, of this hour and of the hour before.
 
     `now` is in minutes since 1970.
     """
@@ -163,10 +163,10 @@ def there(fields: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes
 
 # Totals of counters that never decrease, for monitoring software.
 
-#: What has totals: kinds of counters.
+#: Kinds of counters that have totals.
 KINDS = (*WHAT, RECOVERED, *TOOK, *WAITED)
 
-#: Days that one script call adds up, so that it is short.
+#: Days that a script call adds up, so that it is short.
 DAYS = 3
 #: The counters of an hour are kept for 35 days.
 KEPT = 36

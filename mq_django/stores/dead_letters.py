@@ -103,7 +103,7 @@ def buried_history(fields: Mapping[bytes, bytes]) -> str:
 
 # The dead-letter queue: read, redrive, delete and resubmit.
 
-#: Dead letters that one script call moves: few enough to block Redis only shortly.
+#: Dead letters that a script call moves: few enough to block Redis only shortly.
 BATCH = 500
 
 #: Bytes of a field that filters use: an error has up to 4 KiB.
@@ -189,7 +189,7 @@ class DeadLetters:
         return [None if entry is None else entry.decode(errors="replace") for entry in reply_or_raise(reply)]
 
     def whole(self, entries: Sequence[str]) -> list[tuple[str, dict[bytes, bytes]]]:
-        """Return those of the dead letters that still exist, with all fields."""
+        """Return the dead letters among these that still exist, with all fields."""
         commands: list[Command] = [("XRANGE", self._keys.dead, entry, entry) for entry in entries if is_entry(entry)]
         return [
             (found.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))
@@ -210,7 +210,7 @@ class DeadLetters:
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
         """Delete up to 500 dead letters. Returns `DELETED` or `MISSING` for each, or `STOPPED` as `redrive`."""
         keys = self._keys
-        # Whoever keeps rows until their messages have ended asks for ids, not for entries.
+        # A database that keeps rows until their messages have ended needs ids, not entries.
         known = self._ids(entries) if self._config.keeps_rows else {}
         words = self._move("dead_delete", [keys.jobs, keys.permits, keys.next_checks], [*step, *entries])
         deleted = [entry for entry, word in zip(entries, words, strict=False) if word == "DELETED"]

@@ -25,14 +25,14 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
-#: What became of a message.
+#: Outcomes of a message.
 Ending = Literal["handled", "expired", "buried", "cancelled"]
 
 #: The most bytes of JSON of a message's data that are kept.
 MAX_DATA = 4 * 1024
 #: The most bytes of a line that are read.
 MAX_LINE = 64 * 1024
-#: Entries that one call removes: takes Redis less than a millisecond.
+#: Entries that a call removes: takes Redis less than a millisecond.
 TRIM = 5
 
 _ENDINGS: Mapping[type, Ending] = {

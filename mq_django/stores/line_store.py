@@ -281,7 +281,7 @@ class Shares:
         self._turn = "0"
         #: Grants of the last share that were not used.
         self._unused = 0
-        #: What Redis knows that it holds, or may fetch; and since when, on the monotonic clock.
+        #: The share that it holds or may fetch, as Redis knows it; and since when, on the monotonic clock.
         self._known, self._since = 0, 0.0
         #: For how long a share counts if its consumer does not ask again: then it is taken for dead.
         self._lasts = config.visibility_timeout
@@ -297,7 +297,7 @@ class Shares:
         return bool(self._unused) or held < self._known or (held > 0 and ages)
 
     def ask(self, held: int, more: int) -> Share:
-        """Ask for a share of the limits. Whoever has asked says by give_back() what it did not use.
+        """Ask for a share of the limits. A caller says by give_back() what it did not use.
 
         Args:
             held: the deliveries that the consumer holds.

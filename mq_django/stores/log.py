@@ -24,7 +24,7 @@ from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 #: Entries counted before a seek, so that Redis can report the lag afterwards: takes less than half a second.
 MAX_READ = 1_000_000
 
-#: Entries that one trim checks. This blocks Redis for about 1 ms.
+#: Entries that a trim checks. This blocks Redis for about 1 ms.
 TRIM = 500
 #: Groups whose lost messages a trim counts. Those with a subscriber here are among them.
 MAX_COUNTED = 1000
@@ -170,7 +170,7 @@ class Log:
 
 # The logs of a topic with partitions, as one. Within a partition they have an order, between partitions none.
 
-#: What Log.set_alarm() returns of a group that does not exist.
+#: The reply of Log.set_alarm() for a group that does not exist.
 MISSING = "MISSING"
 
 

@@ -130,7 +130,7 @@ def read_membership(
 class Members:
     """The consumers of one queue and their supervisors."""
 
-    #: What consumers have read before this time is theirs no more, in seconds of the monotonic clock.
+    #: Entries that consumers have read before this time are no longer theirs, in seconds of the monotonic clock.
     held_since = 0.0
 
     def __init__(self, config: QueueConfig, transport: Transport) -> None:

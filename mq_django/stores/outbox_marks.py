@@ -43,7 +43,7 @@ class Mark:
     #: Of the latest claim that Redis knows.
     number: int
     token: str
-    #: The last row of that claim that is published or refused; 0: none.
+    #: The claim's last row that is published or refused; 0: none.
     done: int
     #: Row -> the reason for which it was refused.
     refused: Mapping[int, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class OutboxTransport(Transport):
             return self._transport.pipeline(commands)
         args: list[Argument] = []
         for _set, key, text, _px, ttl in results:
-            # With the message, by the same script: whoever sends a chunk again must not write its results again.
+            # With the message, by the same script: a chunk that is sent again must not write its results again.
             args += (str(key).partition(":result:")[2], text, ttl)
         keys = [*(str(command[1]) for command in results), self._key]
         args += [*self._chunk, len(results)]
@@ -177,9 +177,9 @@ def _line(reason: str) -> str:
 
 logger = get_logger(__name__)
 
-#: Ids that one script call adds.
+#: Ids that a script call adds.
 BATCH = 500
-#: Entries that one call reads. Each has the ids of a batch.
+#: Entries that a call reads. Each has the ids of a batch.
 ENTRIES = 20
 
 

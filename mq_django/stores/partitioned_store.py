@@ -32,7 +32,7 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
 
     Args:
         config: the queue or topic.
-        stores: those of its partitions, by name.
+        stores: of its partitions, by name.
         transport: records the number of partitions at the first use.
     """
 
@@ -53,7 +53,7 @@ class PartitionedPublisher(Generic[ConfigT, StoreT]):
             self._is_checked = True
 
     def publish(self, publications: Sequence[Publication]) -> list[Any]:
-        """Publish messages, those of one partition all or none, and return what its store returns of each.
+        """Publish messages, all or none of a partition, and return what the stores return for each.
 
         Raises:
             QueueClosed: there is another number of partitions than the settings say, or it is being changed.

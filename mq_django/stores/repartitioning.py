@@ -32,7 +32,7 @@ from mq_django.transport.sessions import Pooled, Transport, fan_out, is_gone, re
 
 # The results of tasks, and what handlers report, follow the messages when the number of partitions changes.
 
-#: Keys that one command asks for, and that one SCAN looks at.
+#: Keys that a command asks for, and that a SCAN looks at.
 ASKED, SCANNED = 200, 1000
 #: Copies that are written at a time: each may have megabytes.
 WRITTEN = 20
@@ -182,7 +182,7 @@ class RepartitionState:
     """How far a change is."""
 
     phase: Phase
-    #: The numbers of partitions: the recorded one, 1 if none is; and those of the change.
+    #: The numbers of partitions: the recorded one, 1 if none is; and the two of the change.
     recorded: int
     old: int
     new: int

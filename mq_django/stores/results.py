@@ -3,7 +3,7 @@
 `mq_django.core.retries` reads the lines of attempts. Those of a result also have the id of the stream entry.
 
 Lines are appended without reading the key, so storing a result costs no round trip. The script leaves out deliveries
-that the consumer no longer holds, as for the history: whoever holds them says how they end. Attempts are ordered by the
+that the consumer no longer holds, as for the history: their holder says how they end. Attempts are ordered by the
 ids of their stream entries, which only increase, and not by the order of the lines.
 
 A task that has been running for a second has a line with the status RUNNING. It counts until there is an ending of the
@@ -41,7 +41,7 @@ from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
 #: The beginning of the line of an attempt that has not ended.
 RUNS = b'{"status":"RUNNING"'
-#: Results that one script call writes.
+#: Results that a script call writes.
 BATCH = 500
 
 
@@ -79,7 +79,7 @@ logger = get_logger(__name__)
 
 #: The shortest TTL of the result of an unfinished task, because a backlog may last for days.
 UNFINISHED_TTL_MS = 7 * 24 * 3600 * 1000
-#: Results that one script call writes. This blocks Redis for about 1 ms.
+#: Results that a script call writes. This blocks Redis for about 1 ms.
 #: The number of first attempts whose traceback is stored. That of a burial is always stored.
 TRACEBACKS = 5
 #: The most bytes of a result that are read.
@@ -371,7 +371,7 @@ def error_path(error: str) -> str:
 
 #: Milliseconds for which a registration is valid. A process that waits for longer registers again at each look.
 REGISTERED_MS = 30_000
-#: Results that one script call looks at.
+#: Results that a script call looks at.
 
 
 class SeenResult(NamedTuple):
@@ -465,7 +465,7 @@ def read_notification(transport: Transport, key: str, value: bytes) -> SeenResul
 #: How long a report is kept after the last change, and after the message was handled.
 KEPT_MS = 7 * 24 * 3600 * 1000
 ENDED_MS = 3600 * 1000
-#: Reports that one script call writes or reads. This blocks Redis for about 1 ms.
+#: Reports that a script call writes or reads. This blocks Redis for about 1 ms.
 REPORTS_AT_ONCE = 200
 
 #: The most characters of a position.

@@ -49,7 +49,7 @@ class Attributes(NamedTuple):
     #: Seconds since 1970, by the server's clock.
     created: int
     modified: int
-    #: Messages in the queue, and those of them that are hidden.
+    #: Messages in the queue, and how many of them are hidden.
     msgs: int
     hiddenmsgs: int
 
@@ -152,7 +152,7 @@ class RsmqQueues:
         return [message_id.decode() for message_id in reply]
 
     def receive(self, queue: str, *, vt: Number | None = None, count: int = 1) -> list[Received]:
-        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, by default those of the queue.
+        """Receive up to `count` messages, at most 500, and hide them for `vt` seconds, by default the queue's.
 
         Raises:
             InvalidValue: `count` or `vt` is out of bounds.

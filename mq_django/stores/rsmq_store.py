@@ -92,7 +92,7 @@ _RSMQ: Mapping[type, Transition] = {
 
 #: Seconds between polls without a notification: if peers do not publish on the channel, and if they do.
 POLL, POLL_WITH_REALTIME = 1.0, 5.0
-#: Records that one clean-up checks.
+#: Records that a clean-up checks.
 CLEANED_UP = 100
 
 

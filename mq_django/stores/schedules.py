@@ -61,7 +61,7 @@ class Fired(NamedTuple):
     firing: Firing
     #: By the clock of Redis, in ms since 1970.
     now_ms: int
-    #: What was published, if the tick fired.
+    #: The id of the published message, if the tick fired.
     made: Publication
 
 
@@ -398,7 +398,7 @@ def statuses(
 
     Args:
         config: a queue, or only one of its partitions.
-        name: only those of this name: one in code or settings first, one that was removed from there last.
+        name: only schedules with this name: first from code or settings, last one that was removed from there.
         limit: at most so many, the first ones.
     """
     replies = transport.pipelines([_commands(part, name) for part in config.each_part])

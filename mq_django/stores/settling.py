@@ -25,7 +25,7 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, is_gone, reply_or_raise
 
-#: Deliveries that one script call settles. This blocks Redis for about 2 ms.
+#: Deliveries that a script call settles. This blocks Redis for about 2 ms.
 BATCH = 500
 
 
@@ -220,7 +220,7 @@ class Settling:
         return groups
 
     def reassign(self, consumer: str, new_owner: str, receipts: Sequence[StreamEntry]) -> list[StreamEntry]:
-        """Reassign deliveries to another consumer, or extend those of the same; return those it no longer held."""
+        """Reassign deliveries to another consumer, or extend them for the same; return those that it no longer held."""
         streams: dict[int, list[bytes]] = defaultdict(list)
         for stream, entry in receipts:
             streams[stream].append(entry)

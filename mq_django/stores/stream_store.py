@@ -147,7 +147,7 @@ class StreamSource(Source):
         return self._read(self._transport.pipeline(commands)[0])
 
     def in_order(self, ready: list[Any], urgent: list[Any], lead: int) -> Taken:
-        """Return the entries of both streams. The first `lead` entries of `urgent` precede those of `ready`."""
+        """Return the entries of both streams. The first `lead` entries of `urgent` precede `ready`."""
         first = self._decoded(urgent, URGENT)
         return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 

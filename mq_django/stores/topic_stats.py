@@ -94,7 +94,7 @@ class TopicStats(NamedTuple):
 
 
 def summed(name: str, parts: Sequence[TopicStats]) -> TopicStats:
-    """Return the statistics of a topic with this name from those of its partitions: sums, and the extremes of times."""
+    """Return the statistics of a topic with this name from its partitions': sums, and the extremes of times."""
     return TopicStats(
         now_ms=max(part.now_ms for part in parts),
         length=sum(part.length for part in parts),
@@ -145,11 +145,11 @@ def _group_of_partitions(topic: str, name: str, parts: Sequence[GroupStats]) -> 
 
 # Statistics of topics: logs, and the offset and lag of their groups. Read-only, few round trips for many topics.
 
-#: Entries that one script call counts. This blocks Redis for about 2 ms.
+#: Entries that a script call counts. This blocks Redis for about 2 ms.
 PAGE = 5000
 #: Entries counted at most from the oldest pending entry of a group.
 MAX_HELD = 50_000
-#: Groups that one look reads, of all topics and partitions together. Those with a subscriber here are always read.
+#: Groups that a page reads, of all topics and partitions together. Groups with a subscriber here are always read.
 MAX_GROUPS = 300
 
 #: The counters of a topic. All others are counted by its groups.
@@ -206,7 +206,7 @@ def stats_of_group(keys: TopicKeys, name: str, transport: Transport) -> TopicSta
 def group_names(configs: Sequence[TopicConfig], transports: Sequence[Transport]) -> list[list[str] | StoreError]:
     """Return the names of the groups of topics, each with its transport; an error for a topic that cannot be read.
 
-    Of a topic with partitions they are those of the partitions that can be read.
+    For a topic with partitions they are of the partitions that can be read.
     """
     each = iter(_names(*_parts(configs, transports)))
     return [_union(list(islice(each, len(config.each_part)))) for config in configs]
@@ -268,7 +268,7 @@ def _names(parts: Sequence[TopicConfig], transports: Sequence[Transport]) -> lis
 
 
 def _whole(config: TopicConfig, found: Sequence[TopicStats | StoreError]) -> TopicStats | StoreError:
-    """Return the statistics of a topic from those of its partitions; an error if one cannot be read."""
+    """Return the statistics of a topic from its partitions'; an error if one cannot be read."""
     errors = [each for each in found if isinstance(each, StoreError)]
     read = [each for each in found if not isinstance(each, StoreError)]
     if errors or not config.parts:

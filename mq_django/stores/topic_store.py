@@ -1,7 +1,7 @@
 """A group of a topic: a consumer group of the topic's log, with a queue of its own.
 
 Messages that the group retries, hands back or sets aside are acked in the log and copied to the group's own keys, which
-are those of a queue. Other groups are not affected.
+are like a queue's. Other groups are not affected.
 """
 
 from collections.abc import Mapping, Sequence

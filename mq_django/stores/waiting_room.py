@@ -122,7 +122,7 @@ class WaitingRoom:
         return str(holder.decode())
 
     def start(self, publications: Sequence[Publication]) -> list[bool]:
-        """Publish steps of workflows, and callbacks of runs, each once, whoever starts it again.
+        """Publish steps of workflows, and callbacks of runs, each once, however often it is started.
 
         Returns for each whether it is published; False if the queue is full.
         """

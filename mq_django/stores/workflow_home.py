@@ -15,11 +15,11 @@ from mq_django.transport.sessions import Transport, reply_or_raise
 
 _RECORD = re.compile(rb"([A-Z]) (\d{1,9}) \d{1,9} (\d{1,17}) (\d{1,9}) ([a-z]) (\d{1,17})")
 
-#: Steps that one script call changes. This blocks Redis for about 3 ms.
+#: Steps that a script call changes. This blocks Redis for about 3 ms.
 CHANGES = 300
-#: Steps that one round trip writes, and events that one script call applies.
+#: Steps that a round trip writes, and events that a script call applies.
 BATCH = 100
-#: Values that one command reads.
+#: Values that a command reads.
 VALUES = 1000
 #: For how long a run is kept whose definition is not complete, in ms.
 BUILDING_MS = 3600 * 1000
@@ -62,7 +62,7 @@ class Advanced(NamedTuple):
     starts: Sequence[Start] = ()
     #: The run that has the unique key.
     holder: str = ""
-    #: What the events of operators have changed: numbers of steps, 0 for the run.
+    #: Numbers of the steps that operators have changed, 0 for the run.
     changed: Sequence[int] = ()
 
 
@@ -313,7 +313,7 @@ class WorkflowHome:
 # The notes of a queue about steps of workflows that have ended: see `lua/parts/step_notes.lua`.
 
 _NOTE = re.compile(rb"(\d{1,17}) ([a-z]{1,16}) (-|[0-9,-]{1,1000}) (.*)", re.DOTALL)
-#: Notes that one call reads.
+#: Notes that a call reads.
 NOTES_AT_ONCE = 500
 
 

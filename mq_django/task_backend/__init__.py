@@ -10,7 +10,7 @@ task is a handler whose message has the arguments as its data (`arguments`).
 (`stores/results`); `waiting` waits for them, and `enqueuing` shows them as Django's `TaskResult`.
 
 `compat` chooses Django 6 or the package django-tasks, `task_api` has what the backend needs of either, and the other
-names of that package are in `package_names`.
+names of the package are in `package_names`.
 
 A message names its task; the function is found among the declared ones, and never imported by that name.
 """

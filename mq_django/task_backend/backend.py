@@ -74,7 +74,7 @@ class MQTask(TaskOptions, Task):  # type: ignore[type-arg]  # Django's own has n
     def get_backend(self) -> BaseTaskBackend:
         """Return the task's backend: MQBackend for `mq_django.task`, else that of its alias in TASKS.
 
-        In a test that has a backend for tests in TASKS it is that one.
+        In a test that has a backend for tests in TASKS, it is the test's.
         """
         if self.backend != OWN_ALIAS:
             return Task.get_backend(self)
@@ -163,7 +163,7 @@ class TaskBackend(Base):
     ) -> AnyResult:
         """Publish a message that runs the task, and return its result, which is READY.
 
-        If the option `unique` keeps an earlier message, the result is that one's, with its arguments.
+        If the option `unique` keeps an earlier message, the result is the earlier message's, with its arguments.
 
         Args:
             task: the task to run; `task.enqueue()` calls this.

@@ -80,7 +80,7 @@ def task(
         retry: the policy for failed attempts; None: the queue's RETRY.
         timeout: seconds or a timedelta; None: the queue's TIMEOUT.
         schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
-            fires each tick. Of the ticks missed while nothing was running, only the last one fires.
+            fires each tick. If ticks were missed while nothing was running, only the last one fires.
 
     Returns:
         The task, whose `using()` also takes options of `Queue.publish`. Without `function`, a decorator.

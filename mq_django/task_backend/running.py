@@ -40,7 +40,7 @@ OutcomeOf = Callable[[Message, Any], Outcome]
 
 
 def handler_of(task: AnyTask, api: TaskAPI, judge: OutcomeOf | None = None) -> Handler:
-    """Return the handler of a task's messages in all queues. Contexts, results and signals are those of `api`.
+    """Return the handler of a task's messages in all queues. Contexts, results and signals are from `api`.
 
     `judge` returns the outcome for a return value of the function; None: outcome_of().
     """

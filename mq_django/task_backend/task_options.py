@@ -73,7 +73,7 @@ class Publishing:
 
     @property
     def all_headers(self) -> Mapping[str, str]:
-        """Return the headers of a message: those of a timeout and a retry policy, too."""
+        """Return the headers of a message, with those for a timeout and a retry policy."""
         return {**(self.headers or {}), **self.of_call} if self.of_call else self.headers or NO_HEADERS
 
 

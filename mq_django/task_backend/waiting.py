@@ -64,7 +64,7 @@ def get_result(result_id: str) -> AnyResult:
 
 aget_result = asynchronous(get_result)
 
-# The results that one call waits for: what is checked before, looking, and watching.
+# The results that a call waits for: checks, reads, and watching.
 
 #: The most ids that the text of an error names.
 MAX_NAMED = 10
@@ -84,7 +84,7 @@ IN_TEST = "; it is not ready, and in a test with mq_django.testing time passes o
 
 
 class Awaited:
-    """The results that one call waits for.
+    """The results that a call waits for.
 
     Args:
         results: results of `enqueue()`, and ids.
@@ -319,7 +319,7 @@ def wait_all(results: Iterable[AnyResult | str], *, timeout: Duration, in_handle
         in_handler: as for wait().
 
     Returns:
-        The results; those of failed tasks, too.
+        The results, also of failed tasks.
 
     Raises:
         WaitTimeout: not all have ended within the timeout. Its `missing` has the ids of those that have not.

@@ -84,7 +84,7 @@ def delivery(name: str, data: Any = None, *, entry: str = "1-0", **options: Unpa
     Args:
         name, data: as for message().
         entry: the id of the stream entry.
-        options: those of message().
+        options: of message().
 
     Raises:
         InvalidMessage, NotSupported, UnknownQueue: as message().

@@ -234,7 +234,7 @@ class FatalRun(SingleRun):
             raise
 
     def _dying(self, job: WorkItem) -> WorkItem:
-        """Return a job whose process dies before its handler, or before the on-commit hooks of that."""
+        """Return a job whose process dies before its handler, or before the handler's on-commit hooks."""
         if self._point == AFTER_EFFECT:
             return job
         before, handler = _depths(), job.path.handler

@@ -33,7 +33,7 @@ from mq_django.testing.test_state import delete_all, without_keys
 #: How many references from one new row to another are followed.
 MAX_DEPTH = 5
 
-#: What the inbox notes about runs, and a relay about its claims, is no effect of a handler.
+#: Rows about runs in the inbox, and about a relay's claims, are no effects of a handler.
 NO_EFFECTS = frozenset(
     {"mq_django.InboxMessage", "mq_django.InboxPass", "mq_django.OutboxState", "mq_django.OutboxIdentity"}
 )

@@ -41,7 +41,7 @@ def run_until_idle(
         advance_to: moves the time to a moment, in milliseconds since 1970.
         schedules: whether schedules fire.
         raise_errors: see run().
-        limit: the most messages, and the most moves of the time.
+        limit: maximum messages, and maximum moves of the time.
 
     Returns:
         What was handled, in this order.

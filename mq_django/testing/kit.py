@@ -95,12 +95,12 @@ class MQ(Recorder):
 
     @property
     def delayed(self) -> list[Queued]:
-        """The delayed messages of all queues, those of a queue that are due first in front."""
+        """The delayed messages of all queues, in each queue by the time when they are due."""
         return looking.delayed()
 
     @property
     def dead(self) -> list[DeadLetter]:
-        """The dead letters of all queues, those of a queue in the order in which they were buried."""
+        """The dead letters of all queues, in each queue in the order in which they were buried."""
         return looking.dead()
 
     @property
@@ -136,7 +136,7 @@ class MQ(Recorder):
         Args:
             queues, raise_errors: as for run().
             schedules: whether schedules fire whose ticks are on the way. A tick alone does not move the time.
-            limit: the most messages, and the most moves of the time.
+            limit: maximum messages, and maximum moves of the time.
 
         Returns:
             What was handled, in this order.

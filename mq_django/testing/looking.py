@@ -32,7 +32,7 @@ from mq_django.transport.sessions import reply_or_raise
 #: Where a message of a queue is, in the order in which messages() lists them.
 State = Literal["ready", "pending", "delayed", "unhandled", "parked", "dead"]
 
-#: The most messages that one call reads of a queue in one state, and of a topic.
+#: Maximum messages that a call reads of a queue in a state, and of a topic.
 LIMIT = 10_000
 
 #: Values of up to so many bytes are read, which is more than a message has.
@@ -183,7 +183,7 @@ class _Unredacted:
 
 
 def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
-    """Return the messages of a queue in one state; those of all its partitions together."""
+    """Return the messages of a queue in a state, of all its partitions together."""
     if state == "dead":
         letters = _dead_letters(config.name)
         return [
@@ -279,7 +279,7 @@ def _is_task(name: str) -> bool:
 
 
 def _names(queue: str | None) -> list[str]:
-    """Return one queue, or all: those of the settings, and the groups in code and in Redis."""
+    """Return one queue, or all: the queues of the settings, and the groups in code and in Redis."""
     if queue is not None:
         return [queue]
     groups: set[str] = set()

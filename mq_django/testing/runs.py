@@ -193,10 +193,10 @@ def _on_finished(**_: Any) -> None:
 
 #: The consumer that takes the messages.
 CONSUMER = "test"
-#: Messages that one script call makes ready.
+#: Messages that a script call makes ready.
 BATCH = 500
 
-#: What a handler may raise without ending the test, because a consumer treats it like an exception. Any other
+#: Exceptions that end no test when a handler raises them, because a consumer treats them like any. Any other
 #: BaseException is for the test: Ctrl-C, and the outcomes of pytest.
 HANDLED_LIKE_EXCEPTIONS = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
@@ -213,7 +213,7 @@ class Handled:
     handler: str = ""
     #: The text of the error, as the dead-letter queue has it; "" if there is none.
     error: str = ""
-    #: What the handler or its middleware has raised.
+    #: The exception of the handler or its middleware.
     exception: BaseException | None = field(default=None, compare=False)
     #: How long the handler ran.
     seconds: float = field(default=0.0, compare=False)
@@ -461,7 +461,7 @@ def run(*queues: str, raise_errors: bool = True, limit: int = LIMIT) -> list[Han
         raise_errors: raise what a handler raises, after it is settled, and TestKitError for a message that nobody
             handles. With False only what is no `Exception` is raised, such as `KeyboardInterrupt` and the outcomes of
             pytest.
-        limit: the most messages.
+        limit: maximum messages.
 
     Returns:
         What was handled, in this order.

@@ -48,7 +48,7 @@ def note_configured() -> None:
 def share() -> dict[str, str]:
     """Pass the databases of this test run on to the programs that its tests start, and return their names by alias.
 
-    Only the process that runs the tests has any: its runner has renamed those of the settings.
+    Only the process that runs the tests has any: its runner has renamed the databases of the settings.
     """
     found = {alias: str(options["NAME"]) for alias, options in connections.settings.items()}
     # One that was not there at the start may be any.

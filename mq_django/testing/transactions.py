@@ -29,7 +29,7 @@ class _Test:
 
 
 def note_connections() -> None:
-    """Note the connections of this thread as those of the test."""
+    """Note the connections of this thread as the test's."""
     _Test.connections = connections.all()
 
 

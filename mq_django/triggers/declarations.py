@@ -272,7 +272,7 @@ def on_signal(
 ) -> Callable[[Task], Task]:
     """Enqueue the decorated task when a signal is sent, after the commit of the database of the change.
 
-    Signals with `raw=True` (fixtures) are ignored, and those of m2m_changed unless their action starts with `post_`.
+    Signals with `raw=True` (fixtures) are ignored, and m2m_changed unless its action starts with `post_`.
 
         @on_signal(post_save, sender="shop.Cart", delay=3600, unique="cart:{instance.pk}")
         @task

@@ -1,7 +1,7 @@
 """Workflows: tasks that belong together.
 
 A `@workflow` function describes its steps with a `Flow`: which tasks, with which arguments, and which of them wait
-for which. `start()` writes all of that into Redis as one run; `chain()` and `parallel()` are workflows of common
+for which. `start()` writes all this into Redis as one run; `chain()` and `parallel()` are workflows of common
 shapes.
 
     the function -> flow.Flow -> stores/workflow_home: steps, what they wait for, what may start

@@ -76,7 +76,7 @@ class Workflow:
     def build(self, flow: Flow, /, *args: Any, **kwargs: Any) -> Any:
         """Add the steps to the flow of another workflow, and return what the function returns.
 
-        Its `policy` and `expires` are not used: those of the run are.
+        The run's `policy` and `expires` are used, and not its own.
 
         Args:
             flow: where the steps are added. `Flow.add()` calls this.

@@ -285,7 +285,7 @@ class Flow:
             self._graph.wait(step.number, [other.number for other in found])
 
     def _order(self, first: range, then: range) -> None:
-        """Let the steps of one range of numbers start after those of another."""
+        """Let the steps of one range of numbers start after another range."""
         self._graph.order(first, then)
 
     def _close(self) -> None:
