@@ -44,7 +44,7 @@ def costs(contender: Contender) -> Figures:
 
 def with_options(contender: Contender, options: Mapping[str, object]) -> Contender:
     """Return the contender with options of its queue, whose messages are counted in all places."""
-    places = total("XLEN mq:{bench0}:ready", "XLEN mq:{bench0}:urgent", "ZCARD mq:{bench0}:lines")
+    places = total("XLEN mq:{bench0}:ready", "XLEN mq:{bench0}:front", "ZCARD mq:{bench0}:parked")
     variables = {**contender.variables, "BENCH_OPTIONS": json.dumps(options)}
     return replace(contender, remaining=places, variables=variables)
 

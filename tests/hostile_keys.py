@@ -169,7 +169,7 @@ OF_STREAMS: dict[str, LookupState] = {
 LAST_ENTRIES: dict[str, LookupState] = {
     "the last ready entry": lambda client, keys: client.xadd(keys.ready, {"type": "n", "data": "1"}, id=f"{LAST}-1"),
     "the last urgent entry": lambda client, keys: client.xadd(
-        keys.urgent, {"type": "n", "data": "1"}, id=f"{2**64 - 2}-1"
+        keys.front, {"type": "n", "data": "1"}, id=f"{2**64 - 2}-1"
     ),
     "the last dead letter": lambda client, keys: client.xadd(
         keys.dead, {"type": "n", "data": "1"}, id=f"{2**64 - 2}-1"

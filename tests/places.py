@@ -10,7 +10,7 @@ from mq_django.core.keys import QueueKeys
 
 
 def ready(client: redis.Redis, keys: QueueKeys) -> list[dict[str, Any]]:
-    """Return the attributes of every entry of `ready` and then of `urgent`."""
+    """Return the attributes of every entry of `ready` and then of `front`."""
     return [attributes(fields) for key in keys.streams() for _, fields in client.xrange(key)]
 
 

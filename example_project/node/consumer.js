@@ -54,12 +54,12 @@ async function run (stream, [entry, flat]) {
 
 // First what goes first, unless the queue is paused; then wait for what comes.
 async function fetch () {
-  const rooms = ['ready', 'urgent', 'control', 'priority', 'waiting'].map(key)
+  const rooms = ['ready', 'front', 'control', 'priority', 'waiting'].map(key)
   const taken = await redis.stream_fetch(5, ...rooms, 'mq', me, 10)
   if (taken === 'PAUSED') return new Promise(resolve => setTimeout(resolve, 200, []))
-  const [ready, urgent] = [taken[0].map(item => [key('ready'), item]), taken[1].map(item => [key('urgent'), item])]
+  const [ready, front] = [taken[0].map(item => [key('ready'), item]), taken[1].map(item => [key('front'), item])]
   // Behind what is ready: what has a negative priority.
-  const found = [...urgent.slice(0, taken[3]), ...ready, ...urgent.slice(taken[3])]
+  const found = [...front.slice(0, taken[3]), ...ready, ...front.slice(taken[3])]
   if (found.length) return found
   const read = await reader.xreadgroup('GROUP', 'mq', me, 'COUNT', 10, 'BLOCK', 5000, 'STREAMS', key('ready'), '>')
   // A woken consumer wakes the next, while there is something with a priority.

@@ -53,6 +53,6 @@ exports.join = async (redis, key, me, names) => {
   const beating = setInterval(() => beat().catch(console.error), 2000)
   return async () => {
     clearInterval(beating)
-    await redis.members_leave(3, key('consumers'), key('ready'), key('urgent'), 'mq', me, me)
+    await redis.members_leave(3, key('consumers'), key('ready'), key('front'), 'mq', me, me)
   }
 }

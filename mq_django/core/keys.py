@@ -119,7 +119,7 @@ def instead_of(name: object) -> str:
 GROUP = "mq"
 
 #: The streams that deliveries are read from, as in `Delivery.stream`. Only groups of topics have the last.
-READY, URGENT, LOG = 0, 1, 2
+READY, FRONT, LOG = 0, 1, 2
 
 #: The separator in the full name of a group: `orders:billing`.
 GROUP_SEPARATOR = ":"
@@ -127,7 +127,7 @@ GROUP_SEPARATOR = ":"
 #: The kinds of keys of every queue, as attributes of `QueueKeys`.
 KINDS = (
     "ready",
-    "urgent",
+    "front",
     "priority",
     "due",
     "unhandled",
@@ -158,9 +158,6 @@ KINDS = (
     "wake",
 )
 
-#: The last part of a key, where it is not the kind with "-" for "_".
-_KEY_NAMES = {"parked": "lines", "next_checks": "checks", "permit_wakeups": "freed"}
-
 #: The prefixes of members of `due` that are unique keys, and of members of `parked`. No id starts with them.
 UNIQUE_PREFIX = "u:"
 PARKED_PREFIX = "p:"
@@ -168,7 +165,7 @@ PARKED_PREFIX = "p:"
 
 def key_name(attribute: str) -> str:
     """Return the last part of a key by the attribute of `QueueKeys` that has it."""
-    return _KEY_NAMES.get(attribute, attribute.replace("_", "-"))
+    return attribute.replace("_", "-")
 
 
 def outbox_channel(namespace: str) -> str:
@@ -185,7 +182,7 @@ class QueueKeys(PartitionKeys):
     #: STREAM, group `mq`: deliverable messages. Settled ones are deleted, so XLEN is ready + pending.
     ready: str = field(init=False)
     #: STREAM, group `mq`: messages that go first: handed back, reclaimed, or taken from `priority`.
-    urgent: str = field(init=False)
+    front: str = field(init=False)
     #: ZSET, score by priority and arrival: ids of messages with a priority that wait for others.
     priority: str = field(init=False)
     #: ZSET, score due time in ms: delayed messages, by id or `u:` + unique key.
@@ -258,11 +255,11 @@ class QueueKeys(PartitionKeys):
     @property
     def filled(self) -> tuple[str, ...]:
         """Return the keys that have messages, or schedules created at run time, in a queue that has some."""
-        return (self.ready, self.urgent, self.waiting, self.dead, self.runtime_schedules)
+        return (self.ready, self.front, self.waiting, self.dead, self.runtime_schedules)
 
     def streams(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.stream`."""
-        return (self.ready, self.urgent)
+        return (self.ready, self.front)
 
     def minutes(self, hour: int) -> str:
         """Return the key of the HASH with the counters of each minute of an hour (hours since 1970)."""
@@ -387,7 +384,7 @@ class GroupKeys(KeysOfTopic, QueueKeys):
 
     def streams(self) -> tuple[str, ...]:
         """Return the streams by `Delivery.stream`."""
-        return (self.ready, self.urgent, self.topic.log)
+        return (self.ready, self.front, self.topic.log)
 
     def all(self, now: float) -> list[str]:
         """Return every key that the group can have at a moment (seconds since 1970)."""

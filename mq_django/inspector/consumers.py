@@ -136,7 +136,7 @@ class ConsumerView:
     def is_fetching(self) -> bool:
         """Return whether it is alive and fetches messages. A quarantine runs only what must run alone."""
         fetches = self.alive and self.is_process and self.state == "running"
-        return fetches and self.described.get("ward") is not True
+        return fetches and self.described.get("quarantine") is not True
 
     @property
     def is_starting(self) -> bool:

@@ -80,7 +80,7 @@ HeadPlace = Literal[
     "gone",  # it is nowhere: the next look at the line drops its token
 ]
 _WAITS: dict[bytes, HeadPlace] = {b"ready": "ready", b"due": "delayed", b"unhandled": "unhandled", b"dead": "dead"}
-_SOURCES = {"0": "ready", "1": "urgent"}
+_SOURCES = {"0": "ready", "1": "front"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

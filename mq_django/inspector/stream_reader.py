@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from mq_django.conf import GroupConfig, QueueConfig, get_config
 from mq_django.core.filters import NOTHING, Filter
-from mq_django.core.keys import LOG, READY, UNIQUE_PREFIX, URGENT, GroupKeys
+from mq_django.core.keys import FRONT, LOG, READY, UNIQUE_PREFIX, GroupKeys
 from mq_django.core.message_format import decode_body, history_of, message_of
 from mq_django.core.messages import Message
 from mq_django.core.numbers import score_ms
@@ -41,7 +41,7 @@ MAX_BEFORE = 1000
 
 #: Where ready and pending messages are, in the order of reading: the first part of their references. Only groups of
 #: topics have "log". Queues in RSMQ's format have only "priority", which is RSMQ's sorted set.
-Source = Literal["urgent", "priority", "ready", "log"]
+Source = Literal["front", "priority", "ready", "log"]
 
 #: A delivery as in a heartbeat: the number of its stream, and its entry.
 Receipt = tuple[int, str]
@@ -220,7 +220,7 @@ def place_in(cursor: str) -> int:
 # Read queues and groups of topics: ready and pending messages in streams and in `priority`.
 
 SOURCES: tuple[Source, ...] = get_args(Source)
-_STREAMS: dict[Source, int] = {"urgent": URGENT, "ready": READY, "log": LOG}
+_STREAMS: dict[Source, int] = {"front": FRONT, "ready": READY, "log": LOG}
 
 #: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
 _WAITING: dict[int, WaitingState] = {1: "delayed", 2: "unhandled", 4: "parked"}
@@ -234,7 +234,7 @@ class StreamReader(RoomReader):
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
-        key_names = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
+        key_names = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled, keys.dead, keys.control]
         key_names += [keys.consumers, keys.minutes(hour), keys.minutes(hour - 1), keys.parked, keys.jobs]
         args: list[Argument] = [keys.group, len(this_hour), *this_hour, *last_hour]
         return scripts.command("queue_stats", keys=key_names, args=args)
@@ -338,7 +338,7 @@ class StreamReader(RoomReader):
         """Count the messages before a ready one, up to about `MAX_BEFORE`."""
         keys = self._keys
         source, _, entry = ref.partition(".")
-        return self._before([keys.ready, keys.urgent, keys.priority], source, entry)
+        return self._before([keys.ready, keys.front, keys.priority], source, entry)
 
     def _before(self, key_names: Sequence[str], source: str, entry: str) -> int:
         args: list[Argument] = [self._keys.group, source, name_of(entry), MAX_BEFORE]

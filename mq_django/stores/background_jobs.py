@@ -189,7 +189,7 @@ def _sources(config: QueueConfig, transport: Transport, place: JobPlace) -> Iter
         yield RsmqPlace(config, transport, place)
     elif place == "ready":
         yield SortedSet(config, transport, keys.priority)
-        yield ReadyStream(config, transport, keys.urgent)
+        yield ReadyStream(config, transport, keys.front)
         yield ReadyStream(config, transport, keys.ready)
     else:
         yield SortedSet(

@@ -92,7 +92,7 @@ class OrderSwitch:
     def begin(self) -> None:
         """Give the queue the order of the settings, if nobody goes by the other setting."""
         keys, ordered = self._config.keys, self._config.ordered
-        key_names = [keys.control, keys.consumers, keys.ready, keys.urgent, keys.permit_wakeups, keys.permits]
+        key_names = [keys.control, keys.consumers, keys.ready, keys.front, keys.permit_wakeups, keys.permits]
         hold = ordered and self._config.on_dead_letter == "hold"
         args = [keys.group, "1" if ordered else "0", "1" if hold else "0"]
         reply = reply_or_raise(self._transport.pipeline([scripts.command("lines_begin", keys=key_names, args=args)])[0])

@@ -204,7 +204,7 @@ class DeadLetters:
         `step` belongs to a job that this worker no longer runs.
         """
         keys = self._keys
-        key_names = [keys.jobs, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.urgent]
+        key_names = [keys.jobs, keys.ready, keys.cancels, keys.step_notes, keys.permits, keys.front]
         return self._move("dead_redrive", key_names, [*step, keys.group, *entries])
 
     def delete(self, entries: Sequence[str], *, step: JobStep = NO_STEP) -> list[str]:
@@ -235,7 +235,7 @@ class DeadLetters:
         or `UNDECODABLE` if the entry is not a valid message.
         """
         keys = self._keys
-        key_names = [keys.ready, keys.step_notes, keys.permits, keys.urgent]
+        key_names = [keys.ready, keys.step_notes, keys.permits, keys.front]
         known = self._ids([entry]) if self._config.keeps_rows else {}
         word = self._move("dead_resubmit", key_names, [entry, message_id, text, keys.group])[0]
         if word == "RESUBMITTED":

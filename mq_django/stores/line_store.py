@@ -171,11 +171,11 @@ class LineStore(StreamStore):
             self._rest_until = time.monotonic() + min(MAX_REST, wait_us / 1e6)
             self._take_again = True
             return []
-        ready, urgent, lead, next_ms, ranked, more = rest
+        ready, front, lead, next_ms, ranked, more = rest
         self._source.ranked = bool(ranked)
         self._next_ms = None if next_ms < 0 else next_ms
         self._take_again = bool(more)
-        return self._source.in_order(ready, urgent, lead)
+        return self._source.in_order(ready, front, lead)
 
     def _wake_command(self) -> Command:
         keys = self.keys
@@ -191,7 +191,7 @@ class LineStore(StreamStore):
 
     def _key_names(self) -> list[str]:
         keys = self.keys
-        common = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting, keys.unique]
+        common = [keys.ready, keys.front, keys.control, keys.priority, keys.waiting, keys.unique]
         return [*common, keys.limits, keys.rates, keys.permits, keys.parked, keys.next_checks, keys.permit_wakeups]
 
     def _arguments(self, consumer: str) -> list[Argument]:
@@ -224,7 +224,7 @@ def look_command(config: QueueConfig, key_hash: int, *, count: int, max_bytes: i
     key_names = [keys.parked, keys.permits, keys.waiting, keys.unique, keys.due, keys.unhandled]
     return scripts.command(
         "lines_look",
-        keys=[*key_names, keys.ready, keys.urgent, keys.dead],
+        keys=[*key_names, keys.ready, keys.front, keys.dead],
         args=[keys.group, key_hash, count, max_bytes],
     )
 

@@ -158,7 +158,7 @@ class _StreamTarget:
             if body is not None:
                 args += (arrival.origin, arrival.message.id, body)
         keys = self._config.keys
-        key_names = [keys.moved, keys.ready, keys.urgent, keys.waiting]
+        key_names = [keys.moved, keys.ready, keys.front, keys.waiting]
         command = scripts.command("stream_accept", keys=key_names, args=args)
         words = iter(reply_or_raise(self._transport.pipeline([command])[0]))
         return [*_until_full("TOOLONG" if body is None else next(words).decode() for body in bodies)]

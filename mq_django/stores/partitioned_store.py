@@ -129,7 +129,7 @@ HEAD = 16
 
 #: The places of what is no message, and of messages that are entries of a stream.
 CLAIM, NOTE = "claim", "note"
-ENTRIES = frozenset({"ready", "urgent"})
+ENTRIES = frozenset({"ready", "front"})
 DEAD = "dead"
 
 #: Stands for the entry of a message, to see whether it has an id of its own.

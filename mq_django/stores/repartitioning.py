@@ -452,7 +452,7 @@ class Repartitioning:
         keys = self._whole.keys
         commands: list[Command] = [
             ("XLEN", keys.ready),
-            ("XLEN", keys.urgent),
+            ("XLEN", keys.front),
             ("HLEN", keys.waiting),
             ("XLEN", keys.dead),
         ]
@@ -494,7 +494,7 @@ def _open(keys: QueueKeys, number: int, pause: EarlierPause | None) -> Command:
 
 def _take(part: QueueConfig, cursor: bytes) -> Command:
     keys = part.keys
-    lists = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled, keys.parked]
+    lists = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled, keys.parked]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
     key_names = [keys.control, keys.moving, *lists, *index, keys.permits, keys.step_notes]
     return scripts.command("repartition_take", keys=key_names, args=[keys.group, BATCH, BYTES, cursor])
@@ -502,7 +502,7 @@ def _take(part: QueueConfig, cursor: bytes) -> Command:
 
 def _put(source: QueueConfig, target: QueueConfig, ones: Sequence[Moving]) -> Command:
     keys = target.keys
-    lists = [keys.ready, keys.urgent, keys.priority, keys.due, keys.unhandled]
+    lists = [keys.ready, keys.front, keys.priority, keys.due, keys.unhandled]
     index = [keys.waiting, keys.unique, keys.claims, keys.cancels, keys.dead, keys.dead_ids, keys.dead_groups]
     key_names = [keys.control, keys.arrived, *lists, *index, keys.permits, keys.step_notes]
     args: list[Argument] = [keys.group, source.keys.queue]

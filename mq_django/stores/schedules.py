@@ -163,7 +163,7 @@ class Schedules:
         args += [self._config.max_depth or 0, entry.definition or b""]
         if not is_first:
             args.append("1")
-        key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.urgent]
+        key_names = [self._states, keys.ready, keys.priority, keys.waiting, keys.control, *where.keys, keys.front]
         reply = reply_or_raise(
             self._transport.pipeline([scripts.command("schedules_fire", keys=key_names, args=args)])[0]
         )

@@ -350,6 +350,6 @@ _STREAM: Mapping[type, Transition] = {
     **_LOG,
     StepEnd: Transition("step", ("step_notes",), _noted),
     Cancel: Transition("cancel", ("cancels", "step_notes")),
-    HandBack: Transition("hand_back", ("ready", "urgent"), _handed_back),
+    HandBack: Transition("hand_back", ("ready", "front"), _handed_back),
     Bury: Transition("bury", (*DEAD, "step_notes"), buried),
 }

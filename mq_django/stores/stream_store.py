@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import READY, URGENT
+from mq_django.core.keys import FRONT, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import decode_entries, encode_entry
 from mq_django.core.messages import CancelResult, Delivery, Lookup, Undecodable
@@ -103,7 +103,7 @@ class Source(ABC):
 
 
 class StreamSource(Source):
-    """The streams of a queue: `ready` and `urgent`."""
+    """The streams of a queue: `ready` and `front`."""
 
     def __init__(self, config: QueueConfig, transport: Transport, receipts: Sequence[Receipts] = ()) -> None:
         keys = config.keys
@@ -125,14 +125,14 @@ class StreamSource(Source):
             return [self._ordered_command(consumer, count)]
         keys = self._keys
         read = self._read_command(consumer, count, [keys.ready], block_ms=None)
-        return [("XLEN", keys.urgent), ("HMGET", keys.control, "paused", "ranked", "ordered"), read]
+        return [("XLEN", keys.front), ("HMGET", keys.control, "paused", "ranked", "ordered"), read]
 
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
         """See Source.taken()."""
         if len(replies) == 1:
             return self._taken_in_order(replies[0], count)
-        urgent, control, read = replies
-        self._flows = not reply_or_raise(urgent) and reply_or_raise(control) == [None, None, None]
+        front, control, read = replies
+        self._flows = not reply_or_raise(front) and reply_or_raise(control) == [None, None, None]
         if (found := self._read(read)) != []:
             return found
         # Urgent messages may have come since the check: only the script can tell that there are none.
@@ -146,14 +146,14 @@ class StreamSource(Source):
             commands.append(self._ordered_command(consumer, 0))
         return self._read(self._transport.pipeline(commands)[0])
 
-    def in_order(self, ready: list[Any], urgent: list[Any], lead: int) -> Taken:
-        """Return the entries of both streams. The first `lead` entries of `urgent` precede `ready`."""
-        first = self._decoded(urgent, URGENT)
+    def in_order(self, ready: list[Any], front: list[Any], lead: int) -> Taken:
+        """Return the entries of both streams. The first `lead` entries of `front` precede `ready`."""
+        first = self._decoded(front, FRONT)
         return [*first[:lead], *self._decoded(ready, READY), *first[lead:]]
 
     def _ordered_command(self, consumer: str, count: int) -> Command:
         keys = self._keys
-        key_names = [keys.ready, keys.urgent, keys.control, keys.priority, keys.waiting]
+        key_names = [keys.ready, keys.front, keys.control, keys.priority, keys.waiting]
         return scripts.command("stream_fetch", keys=key_names, args=[keys.group, consumer, count])
 
     def _taken_in_order(self, reply: Any, count: int) -> Taken | None:
@@ -161,10 +161,10 @@ class StreamSource(Source):
             return None
         if reply == b"PAUSED":
             return []
-        ready, urgent, ranked, lead = reply
+        ready, front, ranked, lead = reply
         self.ranked = bool(ranked)
         self._flows = len(ready) == count and not ranked
-        return self.in_order(ready, urgent, lead)
+        return self.in_order(ready, front, lead)
 
     def _read(self, reply: Any) -> Taken | None:
         if is_gone(reply):
@@ -243,7 +243,7 @@ class StreamStore:
             shared = fields[5:-2:2]
             args += (len(alike), len(fields) // 2, *fields[::2])
             args.extend(chain.from_iterable([(message.id, message.name, *shared, text) for message, text, _ in alike]))
-        others = [self.keys.urgent, self.keys.waiting] if self.config.max_depth else []
+        others = [self.keys.front, self.keys.waiting] if self.config.max_depth else []
         command = scripts.command("stream_publish", keys=[self.keys.ready, *where.keys, *others], args=args)
         if reply_or_raise(self._transport.pipeline([*also, command])[-1]) == b"FULL":
             raise QueueFull(f"Queue {self.config.name!r} is at its MAX_DEPTH of {self.config.max_depth}")
@@ -252,7 +252,7 @@ class StreamStore:
     def create_groups(self) -> None:
         """Create the consumer group at the stream's beginning, if it does not exist."""
         keys = self.keys
-        key_names = [keys.control, keys.urgent, keys.ready]
+        key_names = [keys.control, keys.front, keys.ready]
         command = scripts.command("stream_subscribe", keys=key_names, args=[keys.group])
         if reply_or_raise(self._transport.pipeline([command])[0]) and not self.config.ordered:
             self._order.begin()
@@ -349,19 +349,19 @@ class StreamStore:
         replies = self._transport.pipeline(
             [
                 ("XLEN", keys.ready),
-                ("XLEN", keys.urgent),
+                ("XLEN", keys.front),
                 ("ZCARD", keys.due),
                 ("ZCARD", keys.unhandled),
                 ("XLEN", keys.dead),
                 ("ZCARD", keys.priority),
                 ("ZCARD", keys.parked),
                 ("XPENDING", keys.ready, self.keys.group),
-                ("XPENDING", keys.urgent, self.keys.group),
+                ("XPENDING", keys.front, self.keys.group),
             ]
         )
-        ready, urgent, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
+        ready, front, due, unhandled, dead, ranked, parked = (reply_or_raise(reply) for reply in replies[:7])
         pending = sum(0 if is_gone(reply) else reply_or_raise(reply)[0] for reply in replies[7:])
-        return Depths(ready + urgent + ranked - pending, due, unhandled, pending, dead, parked)
+        return Depths(ready + front + ranked - pending, due, unhandled, pending, dead, parked)
 
     def _taken(self, found: Taken | None) -> Taken:
         """Return the deliveries; prepare the queue if that is necessary."""

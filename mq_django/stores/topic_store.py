@@ -9,7 +9,7 @@ from typing import Any
 
 from mq_django.conf import GroupConfig
 from mq_django.core.ids import token
-from mq_django.core.keys import LOG, READY, URGENT
+from mq_django.core.keys import FRONT, LOG, READY
 from mq_django.core.logs import get_logger
 from mq_django.core.messages import CancelResult, Delivery
 from mq_django.core.offsets import BEGINNING, Offset, before
@@ -26,17 +26,17 @@ logger = get_logger(__name__)
 
 
 class GroupSource(Source):
-    """The streams of a group: its own `ready` and `urgent`, and its topic's log."""
+    """The streams of a group: its own `ready` and `front`, and its topic's log."""
 
     def __init__(self, config: GroupConfig, transport: Transport) -> None:
         keys = config.keys
-        own = [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.urgent)]
+        own = [stream_receipts(keys, keys.ready), stream_receipts(keys, keys.front)]
         super().__init__(config, transport, [*own, log_receipts(keys)])
         self._log = keys.topic.log
 
     def take_commands(self, consumer: str, count: int) -> list[Command]:
         """See Source.take_commands()."""
-        key_names = [self._keys.ready, self._keys.urgent, self._log, self._keys.control]
+        key_names = [self._keys.ready, self._keys.front, self._log, self._keys.control]
         return [scripts.command("topic_fetch", keys=key_names, args=[self._keys.group, consumer, count])]
 
     def taken(self, replies: Sequence[Any], consumer: str, count: int) -> Taken | None:
@@ -46,8 +46,8 @@ class GroupSource(Source):
             return None
         if reply_or_raise(reply) == b"PAUSED":
             return []
-        generation, ready, urgent, log = reply
-        own = [*self._decoded(urgent, URGENT), *self._decoded(ready, READY)]
+        generation, ready, front, log = reply
+        own = [*self._decoded(front, FRONT), *self._decoded(ready, READY)]
         return _without_priority([*own, *_with_generation(self._decoded(log, LOG), generation)])
 
     def fetch(self, consumer: str, *, count: int, block_ms: int) -> Taken | None:

@@ -80,7 +80,7 @@ class WaitingRoom:
         for message, data_text, options in publications:
             member = member_of(message)
             args += (message.id, member, *_due(options), message.name, encode_body(message, data_text, member=member))
-        key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.urgent]
+        key_names = [keys.due, keys.waiting, keys.unique, keys.replaced, keys.ready, keys.front]
         wants_replaced = publications[0].options.keeps_result or self._config.keeps_rows or message_cancelled.receivers
         if wants_replaced:
             args.append("1")
@@ -98,7 +98,7 @@ class WaitingRoom:
         for message, data_text, _ in publications:
             args += (message.name, message.id, encode_body(message, data_text, member=message.id))
         self._publish(
-            "waiting_prioritize", [keys.ready, keys.urgent, keys.priority, keys.waiting, keys.control], args, also
+            "waiting_prioritize", [keys.ready, keys.front, keys.priority, keys.waiting, keys.control], args, also
         )
         return [message.id for message, _, _ in publications]
 
@@ -111,7 +111,7 @@ class WaitingRoom:
         keys = self._keys
         mode, ms = ("!", 0) if options.delay_ms is None and options.due_ms is None else _due(options)
         body = encode_body(message, data_text, member=message.id)
-        key_names = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
+        key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         args: list[Argument] = [keys.group, keys.wake, str(message.unique), options.claim_ms or 0, mode, ms]
         args += (message.id, message.name, body)
         word, holder = self._publish("waiting_claim", key_names, args, also)
@@ -127,7 +127,7 @@ class WaitingRoom:
         Returns for each whether it is published; False if the queue is full.
         """
         keys, where = self._keys, slot(self._keys)
-        key_names = [keys.claims, keys.ready, keys.urgent, keys.priority, keys.due, keys.waiting, keys.control]
+        key_names = [keys.claims, keys.ready, keys.front, keys.priority, keys.due, keys.waiting, keys.control]
         commands: list[Command] = []
         for each in publications:
             message, data_text, options = each
@@ -156,7 +156,7 @@ class WaitingRoom:
         """Make up to `limit` due messages ready, by the server's clock."""
         keys = self._keys
         key_names = [keys.due, keys.waiting, keys.unique, keys.ready, keys.priority, keys.unhandled, keys.control]
-        key_names += [keys.parked, keys.permits, keys.urgent]
+        key_names += [keys.parked, keys.permits, keys.front]
         free = int(not self._config.limits.of_keys)
         args: list[Argument] = [limit, keys.group, free]
         moved, next_us, paused, unhandled = self._run("waiting_promote", key_names, args)
@@ -202,7 +202,7 @@ class WaitingRoom:
     def release(self, names: Iterable[str] | None, *, limit: int) -> int:
         """Make up to `limit` unhandled messages of each name ready, or with None of all names; return the number."""
         keys = self._keys
-        key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control, keys.permits, keys.urgent]
+        key_names = [keys.unhandled, keys.waiting, keys.ready, keys.priority, keys.control, keys.permits, keys.front]
         commands = [
             scripts.command("waiting_release", keys=key_names, args=[first, limit, keys.group, *last])
             for first, *last in scores_of(names)

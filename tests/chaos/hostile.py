@@ -53,7 +53,7 @@ def play(stage: Stage, rounds: int) -> None:
         for _ in range(rounds):
             stage.pause(0.3, 0.8)
             _pour(stage, client)
-            for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead, stage.keys.urgent):
+            for key in (stage.keys.due, stage.keys.waiting, stage.keys.dead, stage.keys.front):
                 _occupy(stage, client, key)
             _break_counts(stage, client)
             _delete_behind_back(stage, client)

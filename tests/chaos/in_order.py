@@ -259,7 +259,7 @@ class Troubles:
 
     def _delete_head(self, client: redis.Redis, token: str) -> None:
         kind, _, entry = token.partition("-")
-        stream = {"0": self._stage.keys.ready, "1": self._stage.keys.urgent}.get(kind)
+        stream = {"0": self._stage.keys.ready, "1": self._stage.keys.front}.get(kind)
         entries: Any = client.xrange(stream, entry, entry) if stream else ()
         for _, fields in entries:
             self._stage.history.note("removed", ids=[fields[b"id"].decode()])

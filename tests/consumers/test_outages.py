@@ -237,7 +237,7 @@ def test_a_flush_is_told_and_survived(trees, publish, history, site):
     assert tree.stop() == 0
 
 
-KEYS = ["ready", "urgent", "due", "waiting", "dead", "control", "consumers", "unhandled"]
+KEYS = ["ready", "front", "due", "waiting", "dead", "control", "consumers", "unhandled"]
 
 
 def test_keys_of_the_wrong_type_stop_their_queue_and_no_other(trees, publish, history, site):

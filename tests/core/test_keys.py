@@ -1,6 +1,6 @@
 from dataclasses import fields
 
-from mq_django.core.keys import READY, URGENT, QueueKeys
+from mq_django.core.keys import FRONT, READY, QueueKeys
 
 KEYS = QueueKeys("mq", "emails")
 
@@ -14,7 +14,7 @@ def test_keys_are_those_of_the_protocol():
     assert KEYS.hours(7) == "mq:{emails}:counters:h:7"
     assert KEYS.totals == "mq:{emails}:counters:total"
     assert KEYS.result("a1") == "mq:{emails}:result:a1"
-    assert KEYS.parked == "mq:{emails}:lines"
+    assert KEYS.parked == "mq:{emails}:parked"
 
 
 def test_all_keys_of_a_queue_carry_its_name_as_hash_tag():
@@ -25,4 +25,4 @@ def test_all_keys_of_a_queue_carry_its_name_as_hash_tag():
 
 def test_homes_are_found_by_their_number():
     assert KEYS.streams()[READY] == KEYS.ready
-    assert KEYS.streams()[URGENT] == KEYS.urgent
+    assert KEYS.streams()[FRONT] == KEYS.front

@@ -54,7 +54,7 @@ ENDS = {
     "{default}:ready": 0,
     "{default}:due": 1,
     "{emails}:ready": 0,
-    "{emails}:urgent": 0,
+    "{emails}:front": 0,
     "{news}:g:billing:due": 1,
     "{news}:g:billing:dead": 1,
     "legacy:mq:retried": 1,

@@ -103,7 +103,7 @@ def test_one_consumer_with_a_free_thread_is_enough(subtests):
 def test_a_consumer_that_fetches_nothing_has_no_free_thread(subtests):
     told, _ = held()
     publish("payments", "capture", 1)
-    for other in [{"state": "quiet"}, {"state": "stopping"}, {"ward": True}, {"threads": 0}]:
+    for other in [{"state": "quiet"}, {"state": "stopping"}, {"quarantine": True}, {"threads": 0}]:
         with subtests.test(other=other):
             beat({"c1": told, "c2": {"busy": [0, 0], **other}})
 

@@ -57,7 +57,7 @@ def test_one_call_reads_a_bounded_number_of_bytes(redis_client):
 def test_a_cursor_that_makes_no_sense_is_the_beginning():
     publish("emails", "welcome", 1)
 
-    cursors = ["nonsense", "ready.", "priority.x", "urgent.1-1-1", "ready.99999999999999999999-1"]
+    cursors = ["nonsense", "ready.", "priority.x", "front.1-1-1", "ready.99999999999999999999-1"]
     found = [len(message_lists.messages("emails", "ready", after=cursor, limit=5).rows) for cursor in cursors]
     assert found == [1] * len(cursors)
 

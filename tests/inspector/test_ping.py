@@ -18,7 +18,9 @@ def test_consumers_that_fetch_are_returned_with_their_queues(mq_settings):
     mq_settings(QUEUES={"default": {}, "parts": {"PARTITIONS": 3}, "idle": {}})
     assert ping() == {}
     others = {"new": {"starting": True}, "quiet": {"state": "quiet"}, "ends": {"state": "stopping"}}
-    beat("default", one={"threads": 2}, two={"threads": 2}, ward={"threads": 1, "ward": True}, line={"threads": 0})
+    beat(
+        "default", one={"threads": 2}, two={"threads": 2}, alone={"threads": 1, "quarantine": True}, line={"threads": 0}
+    )
     beat("parts", one={"threads": 2}, **others)
     assert ping() == {"one": ["default", "parts"], "two": ["default"]}
     assert (ping("parts"), ping("idle")) == ({"one": ["parts"]}, {})

@@ -363,12 +363,12 @@ def test_many_are_published_in_a_pipeline(type_in, emails):
 
 def test_a_consumer_reads_urgent_only_when_it_is_there(type_in, emails, redis_client, keys):
     (entry,) = held(type_in, emails, redis_client, keys)
-    assert not redis_client.exists(keys.urgent)
+    assert not redis_client.exists(keys.front)
     store = opened(emails.config)
     emails.publish("welcome", "behind")
     (delivery,) = store.held_by(ME, limit=5)
     type_in("settle", [("1795000000000-1", entry)])
-    assert [group["name"] for group in redis_client.xinfo_groups(keys.urgent)] == [b"mq"]
+    assert [group["name"] for group in redis_client.xinfo_groups(keys.front)] == [b"mq"]
     assert [item.message.data for item in store.take("python", count=5)] == [delivery.message.data, "behind"]
 
 

@@ -120,7 +120,7 @@ def key_of_hash(score):
 def contents_of(part):
     """Return how often each message is in which place of a partition. A line is of what is ready."""
     client, keys, found = client_of(part), part.keys, Counter()
-    for stream, place in ((keys.ready, "ready"), (keys.urgent, "ready"), (keys.dead, "dead")):
+    for stream, place in ((keys.ready, "ready"), (keys.front, "ready"), (keys.dead, "dead")):
         for _, fields in client.xrange(stream):
             found[place, fields.get(b"id", b"?")] += 1
     for place in ("due", "unhandled", "parked", "priority"):

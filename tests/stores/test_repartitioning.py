@@ -78,7 +78,7 @@ def test_every_message_is_in_its_new_partition_and_keys_keep_their_order(seeded,
     assert seeded.contents() == contents
     assert seeded.tokens() == tokens
     for part in seeded.whole.each_part:
-        for place in ("ready", "urgent"):
+        for place in ("ready", "front"):
             for _, fields in client_of(part).xrange(getattr(part.keys, place)):
                 flat = [each for pair in fields.items() for each in pair]
                 message = decode_entry(flat, queue="", stream=0, entry=b"1-1").message

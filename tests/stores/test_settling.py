@@ -7,7 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from mq_django.conf import QueueConfig
-from mq_django.core.keys import LOG, READY, URGENT, GroupKeys
+from mq_django.core.keys import FRONT, LOG, READY, GroupKeys
 from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import ACK, Bury, Expire, HandBack, Retry
 from mq_django.errors import WrongKeyType
@@ -34,7 +34,7 @@ class Transport:
 
 
 def settling(transport):
-    own = [stream_receipts(KEYS, KEYS.ready), stream_receipts(KEYS, KEYS.urgent)]
+    own = [stream_receipts(KEYS, KEYS.ready), stream_receipts(KEYS, KEYS.front)]
     return Settling(transport, CONFIG, [*own, log_receipts(KEYS)])
 
 
@@ -69,7 +69,7 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     outcomes = [ACK, Retry(), ACK, HandBack(), Expire(), Bury()]
     batch = [
         Settlement(delivery(stream * 10 + number, stream), outcome)
-        for stream in (READY, URGENT, LOG)
+        for stream in (READY, FRONT, LOG)
         for number, outcome in enumerate(outcomes)
     ]
     assert settling(transport).settle(ME, batch) == ([], [])
@@ -77,7 +77,7 @@ def test_a_call_has_one_kind_of_outcome_and_deliveries_of_one_place():
     calls = [Call.of(command) for command in commands]
     found = {(call.outcome, call.keys.get("stream") or call.keys["log"]) for call in calls}
     verbs = ["ack", "bury", "expire", "hand_back", "retry"]
-    assert found == set(product(verbs, [KEYS.ready, KEYS.urgent, KEYS.topic.log]))
+    assert found == set(product(verbs, [KEYS.ready, KEYS.front, KEYS.topic.log]))
     assert len(calls) == len(found)
     assert all(call.keys.get("expired") == (KEYS.expired if call.outcome == "expire" else None) for call in calls)
 
@@ -174,7 +174,7 @@ def test_deliveries_of_all_streams_are_passed_on_in_one_trip():
 def test_a_refused_outcome_leaves_no_note(namespace, redis_client):
     """Neither for outboxes, nor for who looks for what has expired: another consumer may still handle it."""
     keys = GroupKeys(namespace, "orders", subscriber="billing")
-    own = [stream_receipts(keys, each, keeps_rows=True) for each in (keys.ready, keys.urgent)]
+    own = [stream_receipts(keys, each, keeps_rows=True) for each in (keys.ready, keys.front)]
     found = Settling(Pooled(redis_client), CONFIG, [*own, log_receipts(keys)])
     batch = []
     for stream, key, first in ((READY, keys.ready, 1), (LOG, keys.topic.log, 5)):

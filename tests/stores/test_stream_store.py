@@ -4,7 +4,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from mq_django.conf import get_config
-from mq_django.core.keys import GROUP, READY, URGENT
+from mq_django.core.keys import FRONT, GROUP, READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
 from mq_django.errors import RedisOutOfMemory, WrongKeyType
@@ -88,7 +88,7 @@ def test_a_message_goes_back_to_a_stream_that_is_not_there(store, redis_client):
     publish(store, 1, 2)
     settle(store, "a", take(store, "a", count=1), HandBack())
     (held,) = store.take("a", count=1)
-    assert held.stream == URGENT
+    assert held.stream == FRONT
     redis_client.delete(store.keys.ready)
     assert settle(store, "a", [held], HandBack()) == []
     assert [d.message.data for d in take(store, "b")] == [1]
@@ -105,7 +105,7 @@ def test_a_message_goes_back_to_a_stream_without_group(store, redis_client):
 
 
 def test_a_stream_for_what_goes_first_that_a_stranger_made_gets_its_group(store, redis_client):
-    redis_client.xadd(store.keys.urgent, {"type": "n", "data": "1"})
+    redis_client.xadd(store.keys.front, {"type": "n", "data": "1"})
     assert [d.message.data for d in take(store, "a")] == [1]
 
 
@@ -116,7 +116,7 @@ def test_held_by_tells_both_homes_without_touching_anything(store, redis_client)
     before = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     held = store.held_by("b", limit=10)
     assert sorted(d.message.id for d in held) == sorted(ids[:2])
-    assert {d.stream for d in held} == {READY, URGENT}
+    assert {d.stream for d in held} == {READY, FRONT}
     after = redis_client.xpending_range(store.keys.ready, GROUP, "-", "+", 10)
     assert [row["times_delivered"] for row in before] == [row["times_delivered"] for row in after]
     assert len(store.held_by("b", limit=1)) == 1
@@ -146,7 +146,7 @@ def test_settling_what_was_deleted_behind_our_back_leaves_nothing_pending(store,
         redis_client.xtrim(store.keys.ready, maxlen=0, approximate=False)
         assert settle(store, "a", taken, outcome) == [], outcome
         assert redis_client.xpending(store.keys.ready, GROUP)["pending"] == 0, outcome
-        redis_client.delete(store.keys.ready, store.keys.urgent)
+        redis_client.delete(store.keys.ready, store.keys.front)
 
 
 def test_after_a_flush_everything_held_is_stale(store, redis_client):
@@ -173,10 +173,10 @@ def test_a_key_of_the_wrong_type_moves_nothing(store, redis_client):
 def test_a_wrong_type_where_a_message_would_go_back_moves_nothing(store, redis_client):
     publish(store, 1, 2)
     taken = take(store, "a", count=1)
-    redis_client.set(store.keys.urgent, "x")
+    redis_client.set(store.keys.front, "x")
     with pytest.raises(WrongKeyType):
         settle(store, "a", taken, HandBack())
-    redis_client.delete(store.keys.urgent)
+    redis_client.delete(store.keys.front)
     assert where(store) == {"ready": 1, "pending": 1}
 
 

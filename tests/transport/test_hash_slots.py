@@ -17,7 +17,7 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.scripts import in_full
 from mq_django.transport.sessions import Session
 
-SCRIPT = scripts.command("control_pause", keys=["mq:{a}:control", "mq:{a}:freed"], args=["x"])
+SCRIPT = scripts.command("control_pause", keys=["mq:{a}:control", "mq:{a}:permit-wakeups"], args=["x"])
 
 #: Commands as the package sends them, by their names.
 EXAMPLES = {

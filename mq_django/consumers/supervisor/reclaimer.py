@@ -128,7 +128,7 @@ def reclaim_supervisor(
     moved = 0
     for consumer in consumers:
         moved += reclaim(
-            store, number, consumer, Evidence(lost=True, alone=bool(membership.consumers[consumer].get("ward")))
+            store, number, consumer, Evidence(lost=True, alone=bool(membership.consumers[consumer].get("quarantine")))
         )
     members.leave(consumers, supervisor=supervisor)
     logger.log(

@@ -295,7 +295,7 @@ class Supervisor:
             **where,
             "since_ms": worker.since_ms,
             "threads": worker.threads,
-            "ward": worker.quarantine,
+            "quarantine": worker.quarantine,
             "state": state,
             **({} if worker.shared_state.ticks() else {"starting": True}),
             **slots_in_use(worker.shared_state, worker.threads, [config.name for config in self._queues]),

@@ -156,7 +156,8 @@ class WorkerStates:
             shown = [worker for worker in self._workers if not worker.evicted]
             described = {worker.consumer: self._describe(worker) for worker in shown}
         backlogs = {worker.backlog: described[worker.consumer] for worker in shown if worker.backlog}
-        return described | {backlog: {**owner, "ward": False, "threads": 0} for backlog, owner in backlogs.items()}
+        changes = {"quarantine": False, "threads": 0}
+        return described | {backlog: {**owner, **changes} for backlog, owner in backlogs.items()}
 
     def running(self) -> Mapping[str, Sequence[Running]]:
         """Return the deliveries that each consumer runs."""
@@ -210,7 +211,7 @@ class Preferences:
                 name
                 for name, announced in membership.consumers.items()
                 if announced.get("state") not in ("quiet", "stopping")
-                and not announced.get("ward")
+                and not announced.get("quarantine")
                 and announced.get("threads")
             )
         )

@@ -19,7 +19,7 @@ BATCH, MAX_SCANS = 1000, 2000
 SECONDS, PROGRESS = 20.0, 1.0
 
 #: What follows the prefix in the keys that hold messages: of a queue, a topic, or a group.
-_HOLDS_MESSAGES = r":\{([^{}]*)\}:(?:g:[A-Za-z0-9_-]+:)?(ready|urgent|waiting|dead|log)"
+_HOLDS_MESSAGES = r":\{([^{}]*)\}:(?:g:[A-Za-z0-9_-]+:)?(ready|front|waiting|dead|log)"
 
 #: Called with the number of keys that were scanned, each second.
 Progress = Callable[[int], None]
@@ -96,7 +96,7 @@ def _of_names(keys: KeyFacts) -> Iterator[Seen]:
 def _messages(keys: KeyFacts, name: str) -> int:
     """Return about how many messages a queue or the log of a topic has."""
     own = QueueKeys(get_config().namespace, name)
-    commands: list[Command] = [("XLEN", own.ready), ("XLEN", own.urgent), ("HLEN", own.waiting), ("XLEN", own.dead)]
+    commands: list[Command] = [("XLEN", own.ready), ("XLEN", own.front), ("HLEN", own.waiting), ("XLEN", own.dead)]
     if name in keys.topics:
         commands.append(("XLEN", TopicKeys(get_config().namespace, name).log))
     # A key of another type counts as none.

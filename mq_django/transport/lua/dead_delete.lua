@@ -1,11 +1,11 @@
 -- Delete dead letters.
 --
--- KEYS[1]  dead       {queue}:dead          STREAM
--- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
--- KEYS[4]  jobs       {queue}:jobs          HASH     see parts/jobs
--- KEYS[5]  permits    {queue}:permits       ZSET     see parts/tokens
--- KEYS[6]  checks     {queue}:checks        ZSET
+-- KEYS[1]  dead      {queue}:dead         STREAM
+-- KEYS[2]  dead ids  {queue}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[4]  jobs      {queue}:jobs         HASH    see parts/jobs
+-- KEYS[5]  permits   {queue}:permits      ZSET    see parts/tokens
+-- KEYS[6]  checks    {queue}:next-checks  ZSET
 -- ARGV[1..5]          see parts/jobs
 -- then entries of `dead`, at most 500
 --

@@ -1,15 +1,15 @@
 -- Put dead letters back into their queue, with no attempts counted. The head of a key goes before all that is ready, and
 -- keeps its token.
 --
--- KEYS[1]  dead       {queue}:dead          STREAM
--- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
--- KEYS[4]  jobs       {queue}:jobs          HASH     see parts/jobs
--- KEYS[5]  ready      {queue}:ready         STREAM
--- KEYS[6]  cancels    {queue}:cancels       ZSET     requests to cancel, which are forgotten; optional, with the next
--- KEYS[7]  notes      {queue}:step-notes    HASH     see parts/step_notes
--- KEYS[8]  permits    {queue}:permits       ZSET     see parts/tokens; optional, with the next two
--- KEYS[9]  urgent     {queue}:urgent        STREAM
+-- KEYS[1]  dead      {queue}:dead         STREAM
+-- KEYS[2]  dead ids  {queue}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[4]  jobs      {queue}:jobs         HASH    see parts/jobs
+-- KEYS[5]  ready     {queue}:ready        STREAM
+-- KEYS[6]  cancels   {queue}:cancels      ZSET    requests to cancel, which are forgotten; optional, with the next
+-- KEYS[7]  notes     {queue}:step-notes   HASH    see parts/step_notes
+-- KEYS[8]  permits   {queue}:permits      ZSET    see parts/tokens; optional, with the next two
+-- KEYS[9]  front     {queue}:front        STREAM
 -- ARGV[1..5]          see parts/jobs
 -- ARGV[6]  group      only with KEYS[8]
 -- then entries of `dead`, at most 500
@@ -23,13 +23,13 @@
 -- with jobs
 -- with step_notes
 -- with line_heads
-local dead, ids, groups, jobs, ready, cancels, notes, permits, urgent = unpack(KEYS)
+local dead, ids, groups, jobs, ready, cancels, notes, permits, front = unpack(KEYS)
 check_types({ [dead] = 'stream', [ids] = 'hash', [jobs] = 'hash', [ready] = 'stream' })
 if cancels then
   check_types({ [cancels] = 'zset' })
 end
 if permits then
-  check_types({ [permits] = 'zset', [urgent] = 'stream' })
+  check_types({ [permits] = 'zset', [front] = 'stream' })
 end
 if not is_allowed(jobs, ARGV) then
   return 'STOPPED'
@@ -58,7 +58,7 @@ local function redrive(entry)
   local is_head = permits and redis.call('zscore', permits, 'd-' .. entry)
   local target, added = ready, nil
   if is_head then
-    target, added = add_first(ready, urgent, ARGV[6], fields)
+    target, added = add_first(ready, front, ARGV[6], fields)
   else
     added = redis.pcall('xadd', ready, '*', unpack(fields))
   end

@@ -1,12 +1,12 @@
 -- Put a dead letter back into its queue with other data, as a new message.
 --
--- KEYS[1]  dead       {queue}:dead          STREAM
--- KEYS[2]  dead ids   {queue}:dead-ids      HASH     message id -> entry of `dead`
--- KEYS[3]  groups     {queue}:dead-groups   HASH     see parts/dead_groups
--- KEYS[4]  ready      {queue}:ready         STREAM
--- KEYS[5]  notes      {queue}:step-notes    HASH     see parts/step_notes
--- KEYS[6]  permits    {queue}:permits       ZSET     see parts/tokens
--- KEYS[7]  urgent     {queue}:urgent        STREAM
+-- KEYS[1]  dead      {queue}:dead         STREAM
+-- KEYS[2]  dead ids  {queue}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[3]  groups    {queue}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[4]  ready     {queue}:ready        STREAM
+-- KEYS[5]  notes     {queue}:step-notes   HASH    see parts/step_notes
+-- KEYS[6]  permits   {queue}:permits      ZSET    see parts/tokens
+-- KEYS[7]  front     {queue}:front        STREAM
 -- ARGV[1]  entry      of `dead`
 -- ARGV[2]  id         of the new message
 -- ARGV[3]  data       JSON text
@@ -18,9 +18,9 @@
 -- with dead_letters
 -- with step_notes
 -- with line_heads
-local dead, ids, groups, ready, notes, permits, urgent = unpack(KEYS)
+local dead, ids, groups, ready, notes, permits, front = unpack(KEYS)
 check_types({ [dead] = 'stream', [ids] = 'hash', [ready] = 'stream' })
-check_types({ [permits] = 'zset', [urgent] = 'stream' })
+check_types({ [permits] = 'zset', [front] = 'stream' })
 
 local found = redis.call('xrange', dead, ARGV[1], ARGV[1])[1]
 if not found then
@@ -37,7 +37,7 @@ fields[#fields + 1] = ARGV[3]
 fields = { 'id', ARGV[2], unpack(fields) }
 if redis.call('zscore', permits, 'd-' .. ARGV[1]) then
   -- The head of a key keeps its place.
-  local target, added = add_first(ready, urgent, ARGV[4], fields)
+  local target, added = add_first(ready, front, ARGV[4], fields)
   if not target then
     return added
   end

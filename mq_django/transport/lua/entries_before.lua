@@ -1,10 +1,10 @@
 -- Count the messages before a ready message.
 --
--- KEYS[1]  ready      {queue}:ready      STREAM
--- KEYS[2]  urgent     {queue}:urgent     STREAM
--- KEYS[3]  priority   {queue}:priority   ZSET    score: see parts/ranks; negative: before `ready`
+-- KEYS[1]  ready     {queue}:ready     STREAM
+-- KEYS[2]  front     {queue}:front     STREAM
+-- KEYS[3]  priority  {queue}:priority  ZSET    score: see parts/ranks; negative: before `ready`
 -- ARGV[1]  group
--- ARGV[2]  place      'ready', 'urgent' or 'priority'
+-- ARGV[2]  place      'ready', 'front' or 'priority'
 -- ARGV[3]  entry      of the stream, or the member of `priority`
 -- ARGV[4]  limit      entries counted per stream
 --
@@ -18,7 +18,7 @@ local function before(stream)
   return first and #redis.call('xrange', stream, first[1], '(' .. entry, 'count', limit) or 0
 end
 
-if place == 'urgent' then
+if place == 'front' then
   return before(KEYS[2])
 end
 local count = #undelivered(KEYS[2], ARGV[1], limit)

@@ -1,6 +1,6 @@
 -- Read a page of pending deliveries, without long values.
 --
--- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
+-- KEYS[1]  stream    {queue}:ready or :front   STREAM
 -- ARGV[1]  group
 -- ARGV[2]  first   an entry, '(' and an entry, or '-'
 -- ARGV[3]  limit   messages, at most 501

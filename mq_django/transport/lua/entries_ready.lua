@@ -1,6 +1,6 @@
 -- Read a page of undelivered entries, without long values.
 --
--- KEYS[1]  stream    {queue}:ready or :urgent   STREAM
+-- KEYS[1]  stream    {queue}:ready or :front   STREAM
 -- ARGV[1]  group
 -- ARGV[2]  after   an entry, or '' to begin with the first undelivered one
 -- ARGV[3]  limit   messages, at most 501

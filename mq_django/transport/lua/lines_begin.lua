@@ -2,12 +2,12 @@
 -- queue has order. That is changed only while no message is handled and no supervisor that goes by the other setting is
 -- there: they would break the order.
 --
--- KEYS[1]  control    {queue}:control     HASH     ordered, hold: 1 or missing
--- KEYS[2]  consumers  {queue}:consumers   HASH
--- KEYS[3]  ready      {queue}:ready       STREAM
--- KEYS[4]  urgent     {queue}:urgent      STREAM
--- KEYS[5]  freed      {queue}:freed       STREAM   an entry wakes a consumer
--- KEYS[6]  permits    {queue}:permits     ZSET     see parts/tokens
+-- KEYS[1]  control    {queue}:control         HASH    ordered, hold: 1 or missing
+-- KEYS[2]  consumers  {queue}:consumers       HASH
+-- KEYS[3]  ready      {queue}:ready           STREAM
+-- KEYS[4]  front      {queue}:front           STREAM
+-- KEYS[5]  freed      {queue}:permit-wakeups  STREAM  an entry wakes a consumer
+-- KEYS[6]  permits    {queue}:permits         ZSET    see parts/tokens
 -- ARGV[1]  group
 -- ARGV[2]  order      '1' if the messages of a key run in their order, else '0'
 -- ARGV[3]  hold       '1' if a key waits for its dead letter, else '0'

@@ -2,12 +2,12 @@
 -- is put into the line of its key. Nothing else reads the consumer group of such a queue: a message that is read before
 -- its key is asked for could overtake others.
 --
--- A call reads `urgent`, then lets the first messages of lines go on whose keys may run again, and then reads `ready`. Each
+-- A call reads `front`, then lets the first messages of lines go on whose keys may run again, and then reads `ready`. Each
 -- message without a token is decided about: it gets one, or gets into the line of its key. With FAIR all that is ready gets
 -- into lines while messages wait, and the turns of the keys decide.
 --
--- KEYS[1..6]   ready, urgent, control, priority, waiting, unique: see parts/line_keys
--- KEYS[7..12]  limits, rates, permits, lines, checks, freed: see parts/line_keys
+-- KEYS[1..6]   ready, front, control, priority, waiting, unique: see parts/line_keys
+-- KEYS[7..12]  limits, rates, permits, parked, next-checks, permit-wakeups: see parts/line_keys
 -- KEYS[13..15]  due, unhandled, dead
 -- KEYS[16] tags     {queue}:tags   ZSET   hashes of the keys whose lines may go on, by their turn; only with FAIR
 -- ARGV[1..8]        see parts/line_keys
@@ -19,7 +19,7 @@
 --
 -- Returns 'PAUSED'; 'OTHER' when the queue is used with another ORDERED: see lines_begin; {'FULL'} when the concurrency
 -- limit is reached; {'LATER', us from now, turn} when the rate limit is reached; with a count of 0 {'LINED', 1 if there may
--- be more, else 0}; or {'TAKEN', entries of ready, entries of urgent, how many of these precede the first of ready, ms until
+-- be more, else 0}; or {'TAKEN', entries of ready, entries of front, how many of these precede the first of ready, ms until
 -- the next look at a line or -1, 1 if priorities were ever used, 1 if there may be more to take at once}.
 
 -- with line_keys
@@ -68,7 +68,7 @@ end
 -- A write that Redis allows when memory is out. The writes after it are then allowed, too: a full Redis can be emptied.
 redis.call('hdel', limits, '')
 
-local taking = taking_from({ ready, urgent }, group, consumer)
+local taking = taking_from({ ready, front }, group, consumer)
 taking.seen = { 0, 0 }
 if ARGV[9] == '0' then
   local left = read(taking, 1, MOST_READ)
@@ -84,7 +84,7 @@ end
 -- Read the next messages by their rank, and return how many of them were put into lines, and how many may still be taken.
 local function read_next(left)
   if state[2] then
-    local keys = { ready = ready, urgent = urgent, control = control, priority = priority, waiting = waiting }
+    local keys = { ready = ready, front = front, control = control, priority = priority, waiting = waiting }
     left = take_by_rank(taking, keys, left)
   else
     left = read(taking, 1, left)

@@ -1,15 +1,15 @@
 -- Read the line of a key: its first parked messages, and where its messages with a token are. Changes
 -- nothing.
 --
--- KEYS[1]  parked     {queue}:lines       ZSET     see parts/line_keys
--- KEYS[2]  permits    {queue}:permits     ZSET     see parts/tokens
--- KEYS[3]  waiting    {queue}:waiting     HASH     member -> body
--- KEYS[4]  unique     {queue}:unique      HASH     member -> id
--- KEYS[5]  due        {queue}:due         ZSET     score: due time, ms
--- KEYS[6]  unhandled  {queue}:unhandled   ZSET
--- KEYS[7]  ready      {queue}:ready       STREAM
--- KEYS[8]  urgent     {queue}:urgent      STREAM
--- KEYS[9]  dead       {queue}:dead        STREAM
+-- KEYS[1]  parked     {queue}:parked     ZSET    see parts/line_keys
+-- KEYS[2]  permits    {queue}:permits    ZSET    see parts/tokens
+-- KEYS[3]  waiting    {queue}:waiting    HASH    member -> body
+-- KEYS[4]  unique     {queue}:unique     HASH    member -> id
+-- KEYS[5]  due        {queue}:due        ZSET    score: due time, ms
+-- KEYS[6]  unhandled  {queue}:unhandled  ZSET
+-- KEYS[7]  ready      {queue}:ready      STREAM
+-- KEYS[8]  front      {queue}:front      STREAM
+-- KEYS[9]  dead       {queue}:dead       STREAM
 -- ARGV[1]  group
 -- ARGV[2]  hash       of the key
 -- ARGV[3]  count      maximum messages, and maximum tokens, up to 100
@@ -22,7 +22,7 @@
 -- with clock
 -- with line_fields
 -- with truncate
-local parked, permits, waiting, unique, due, unhandled, ready, urgent, dead = unpack(KEYS)
+local parked, permits, waiting, unique, due, unhandled, ready, front, dead = unpack(KEYS)
 local group, hash, count, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function shortened(body)
@@ -38,7 +38,7 @@ end
 local function place_of(token)
   local kind, name = string.match(token, '^(.)%-(.*)$')
   if kind == '0' or kind == '1' then
-    local stream = kind == '1' and urgent or ready
+    local stream = kind == '1' and front or ready
     local fields = entry_of(stream, name)
     local pending = redis.pcall('xpending', stream, group, name, name, 1)
     if not pending.err and pending[1] then

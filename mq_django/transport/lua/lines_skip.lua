@@ -1,8 +1,8 @@
 -- Let the next message of a key run although its head waits: for another attempt, for a handler, or as a dead letter. The
 -- token of the head is dropped. Its message stays where it is, and no longer has its place in the order of its key.
 --
--- KEYS[1]  permits    {queue}:permits     ZSET   see parts/tokens
--- KEYS[2]  checks     {queue}:checks      ZSET   hashes of keys by the time at which their line is looked at, ms
+-- KEYS[1]  permits  {queue}:permits      ZSET  see parts/tokens
+-- KEYS[2]  checks   {queue}:next-checks  ZSET  hashes of keys by the time at which their line is looked at, ms
 -- ARGV[1]  hash       of the key
 -- ARGV[2]  token      the one that is to be dropped
 --

@@ -1,10 +1,10 @@
 -- Wake a consumer that waits, if there is something for it: a permit of the queue, or a line that may go on. For those who
 -- settle deliveries and take no others.
 --
--- KEYS[1]  limits   {queue}:limits   HASH     'w': until when a consumer may be waiting, ms
--- KEYS[2]  checks   {queue}:checks   ZSET     see parts/line_keys
--- KEYS[3]  freed    {queue}:freed    STREAM   an entry wakes a consumer
--- KEYS[4]  asleep   {queue}:asleep   STRING   of a partition only
+-- KEYS[1]  limits  {queue}:limits          HASH    'w': until when a consumer may be waiting, ms
+-- KEYS[2]  checks  {queue}:next-checks     ZSET    see parts/line_keys
+-- KEYS[3]  freed   {queue}:permit-wakeups  STREAM  an entry wakes a consumer
+-- KEYS[4]  asleep  {queue}:asleep          STRING  of a partition only
 -- ARGV[1]  most     concurrent deliveries of the queue; 0: no limit
 -- ARGV[2]  channel  of a partition only: on which consumers wait
 --

@@ -1,17 +1,17 @@
 -- Read the counts and first times of a queue's messages, its members and its counters.
 --
--- KEYS[1]  ready      {queue}:ready       STREAM
--- KEYS[2]  urgent     {queue}:urgent      STREAM
--- KEYS[3]  priority   {queue}:priority    ZSET
--- KEYS[4]  due        {queue}:due         ZSET    score: due time, ms
--- KEYS[5]  unhandled  {queue}:unhandled   ZSET
--- KEYS[6]  dead       {queue}:dead        STREAM
--- KEYS[7]  control    {queue}:control     HASH
--- KEYS[8]  consumers  {queue}:consumers   HASH
--- KEYS[9]  this hour  {queue}:counters:m:<hour>       HASH
+-- KEYS[1]  ready      {queue}:ready              STREAM
+-- KEYS[2]  front      {queue}:front              STREAM
+-- KEYS[3]  priority   {queue}:priority           ZSET
+-- KEYS[4]  due        {queue}:due                ZSET    score: due time, ms
+-- KEYS[5]  unhandled  {queue}:unhandled          ZSET
+-- KEYS[6]  dead       {queue}:dead               STREAM
+-- KEYS[7]  control    {queue}:control            HASH
+-- KEYS[8]  consumers  {queue}:consumers          HASH
+-- KEYS[9]  this hour  {queue}:counters:m:<hour>  HASH
 -- KEYS[10] last hour  {queue}:counters:m:<hour - 1>   HASH
--- KEYS[11] parked     {queue}:lines       ZSET
--- KEYS[12] jobs       {queue}:jobs        HASH
+-- KEYS[11]  parked  {queue}:parked  ZSET
+-- KEYS[12]  jobs    {queue}:jobs    HASH
 -- ARGV[1]  group
 -- ARGV[2]  n          fields of `this hour`
 -- then these, and then the fields of `last hour`

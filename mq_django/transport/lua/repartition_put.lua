@@ -1,21 +1,21 @@
 -- Put messages into the partition for which they are. Messages that an earlier call has written are skipped.
 --
--- KEYS[1]  control    {queue.p.x}:control      HASH
--- KEYS[2]  arrived    {queue.p.x}:arrived      HASH    source -> its latest entry that has arrived here
--- KEYS[3]  ready      {queue.p.x}:ready        STREAM
--- KEYS[4]  urgent     {queue.p.x}:urgent       STREAM
--- KEYS[5]  priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
--- KEYS[6]  due        {queue.p.x}:due          ZSET    score: due time, ms
--- KEYS[7]  unhandled  {queue.p.x}:unhandled    ZSET
--- KEYS[8]  waiting    {queue.p.x}:waiting      HASH    member -> body
--- KEYS[9]  unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
--- KEYS[10] claims     {queue.p.x}:claims       HASH    see waiting_claim
--- KEYS[11] cancels    {queue.p.x}:cancels      ZSET
--- KEYS[12] dead       {queue.p.x}:dead         STREAM
--- KEYS[13] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[14] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
--- KEYS[15] permits    {queue.p.x}:permits      ZSET    see parts/tokens
--- KEYS[16] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
+-- KEYS[1]   control    {queue.p.x}:control      HASH
+-- KEYS[2]   arrived    {queue.p.x}:arrived      HASH    source -> its latest entry that has arrived here
+-- KEYS[3]   ready      {queue.p.x}:ready        STREAM
+-- KEYS[4]   front      {queue.p.x}:front        STREAM
+-- KEYS[5]   priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
+-- KEYS[6]   due        {queue.p.x}:due          ZSET    score: due time, ms
+-- KEYS[7]   unhandled  {queue.p.x}:unhandled    ZSET
+-- KEYS[8]   waiting    {queue.p.x}:waiting      HASH    member -> body
+-- KEYS[9]   unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
+-- KEYS[10]  claims     {queue.p.x}:claims       HASH    see waiting_claim
+-- KEYS[11]  cancels    {queue.p.x}:cancels      ZSET
+-- KEYS[12]  dead       {queue.p.x}:dead         STREAM
+-- KEYS[13]  dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[14]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[15]  permits    {queue.p.x}:permits      ZSET    see parts/tokens
+-- KEYS[16]  notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
 -- ARGV[1]  group
 -- ARGV[2]  source     the tag of the partition from which they come
 -- then for each, in the order of `moving`: its entry there, the number of fields and values, and these: see
@@ -28,11 +28,11 @@
 -- with ranks
 -- with dead_groups
 -- with tokens
-local control, arrived, ready, urgent, priority, due, unhandled, waiting = unpack(KEYS, 1, 8)
+local control, arrived, ready, front, priority, due, unhandled, waiting = unpack(KEYS, 1, 8)
 local unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 16)
 local group, source = ARGV[1], ARGV[2]
 
-check_types({ [control] = 'hash', [arrived] = 'hash', [ready] = 'stream', [urgent] = 'stream' })
+check_types({ [control] = 'hash', [arrived] = 'hash', [ready] = 'stream', [front] = 'stream' })
 check_types({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [waiting] = 'hash', [unique] = 'hash' })
 check_types({ [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream', [ids] = 'hash', [permits] = 'zset' })
 check_types({ [notes] = 'hash' })
@@ -73,8 +73,8 @@ end
 
 local function put_entry(stream, item, fields)
   local entry = redis.call('xadd', stream, '*', unpack(fields))
-  if stream == urgent then
-    redis.pcall('xgroup', 'create', urgent, group, '0')
+  if stream == front then
+    redis.pcall('xgroup', 'create', front, group, '0')
   end
   keep_token(item, token_of(stream, entry))
 end
@@ -96,8 +96,8 @@ local puts = {
   ready = function(item, fields)
     put_entry(ready, item, fields)
   end,
-  urgent = function(item, fields)
-    put_entry(urgent, item, fields)
+  front = function(item, fields)
+    put_entry(front, item, fields)
   end,
   priority = function(item, fields)
     local level = -math.floor(item.score / BAND + 0.5)

@@ -7,21 +7,21 @@
 -- KEYS[1]  control    {queue.p.x}:control      HASH
 -- KEYS[2]  moving     {queue.p.x}:moving       STREAM  entries: place, name, id, score, token, claim, until, cancel; then
 --                                                      the fields of the message, or `body`
--- KEYS[3]  ready      {queue.p.x}:ready        STREAM
--- KEYS[4]  urgent     {queue.p.x}:urgent       STREAM
--- KEYS[5]  priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
--- KEYS[6]  due        {queue.p.x}:due          ZSET    score: due time, ms
--- KEYS[7]  unhandled  {queue.p.x}:unhandled    ZSET
--- KEYS[8]  parked     {queue.p.x}:lines        ZSET
--- KEYS[9]  waiting    {queue.p.x}:waiting      HASH    member -> body
--- KEYS[10] unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
--- KEYS[11] claims     {queue.p.x}:claims       HASH    see waiting_claim
--- KEYS[12] cancels    {queue.p.x}:cancels      ZSET
--- KEYS[13] dead       {queue.p.x}:dead         STREAM
--- KEYS[14] dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
--- KEYS[15] groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
--- KEYS[16] permits    {queue.p.x}:permits      ZSET    see parts/tokens
--- KEYS[17] notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
+-- KEYS[3]   ready      {queue.p.x}:ready        STREAM
+-- KEYS[4]   front      {queue.p.x}:front        STREAM
+-- KEYS[5]   priority   {queue.p.x}:priority     ZSET    score: see parts/ranks
+-- KEYS[6]   due        {queue.p.x}:due          ZSET    score: due time, ms
+-- KEYS[7]   unhandled  {queue.p.x}:unhandled    ZSET
+-- KEYS[8]   parked     {queue.p.x}:parked       ZSET
+-- KEYS[9]   waiting    {queue.p.x}:waiting      HASH    member -> body
+-- KEYS[10]  unique     {queue.p.x}:unique       HASH    unique member -> id, and id -> member
+-- KEYS[11]  claims     {queue.p.x}:claims       HASH    see waiting_claim
+-- KEYS[12]  cancels    {queue.p.x}:cancels      ZSET
+-- KEYS[13]  dead       {queue.p.x}:dead         STREAM
+-- KEYS[14]  dead ids   {queue.p.x}:dead-ids     HASH    message id -> entry of `dead`
+-- KEYS[15]  groups     {queue.p.x}:dead-groups  HASH    see parts/dead_groups
+-- KEYS[16]  permits    {queue.p.x}:permits      ZSET    see parts/tokens
+-- KEYS[17]  notes      {queue.p.x}:step-notes   HASH    see parts/step_notes
 -- ARGV[1]  group
 -- ARGV[2]  limit      messages, at most 500
 -- ARGV[3]  bytes      it ends after the message that exceeds them
@@ -37,11 +37,11 @@
 -- with forget_member
 -- with line_fields
 -- with dead_letters
-local control, moving, ready, urgent, priority, due, unhandled, parked = unpack(KEYS, 1, 8)
+local control, moving, ready, front, priority, due, unhandled, parked = unpack(KEYS, 1, 8)
 local waiting, unique, claims, cancels, dead, ids, groups, permits, notes = unpack(KEYS, 9, 17)
 local group, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-check_types({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [urgent] = 'stream' })
+check_types({ [control] = 'hash', [moving] = 'stream', [ready] = 'stream', [front] = 'stream' })
 check_types({ [priority] = 'zset', [due] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
 check_types({ [waiting] = 'hash', [unique] = 'hash', [claims] = 'hash', [cancels] = 'zset', [dead] = 'stream' })
 check_types({ [ids] = 'hash', [permits] = 'zset', [notes] = 'hash' })
@@ -99,12 +99,12 @@ local function id_in(fields)
 end
 
 local function take_entries(stream)
-  local place = stream == urgent and 'urgent' or 'ready'
+  local place = stream == front and 'front' or 'ready'
   for _, entry in ipairs(room() > 0 and undelivered(stream, group, math.min(room(), 50)) or {}) do
     if room() > 0 then
       local token = token_of(stream, entry[1])
       local hash = redis.call('zscore', permits, token) or ''
-      put(hash ~= '' and 'urgent' or place, entry[1], id_in(entry[2]), '', hash, entry[2])
+      put(hash ~= '' and 'front' or place, entry[1], id_in(entry[2]), '', hash, entry[2])
       redis.call('xdel', stream, entry[1])
       redis.call('zrem', permits, token)
     end
@@ -163,7 +163,7 @@ local function take_fields(hash, place, prefix)
   return following
 end
 
-take_entries(urgent)
+take_entries(front)
 take_members(parked, 'ready')
 if redis.call('exists', parked) == 0 then
   take_entries(ready)
@@ -177,7 +177,7 @@ if taken == 0 then
   take_dead()
 end
 local held = 0
-for _, stream in ipairs({ ready, urgent }) do
+for _, stream in ipairs({ ready, front }) do
   local pending = redis.pcall('xpending', stream, group)
   held = held + (pending.err and 0 or pending[1])
 end

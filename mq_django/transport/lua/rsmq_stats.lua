@@ -1,13 +1,13 @@
 -- Read the counts and first times of an RSMQ queue's messages, its members and its counters.
 --
--- KEYS[1]  zset       {namespace}:<queue>                  ZSET   score: when visible, ms
--- KEYS[2]  hash       {namespace}:<queue>:Q                HASH   attributes, bodies, counts
--- KEYS[3]  owners     {namespace}:<queue>:mq:owners        HASH   id -> consumer and receive count
--- KEYS[4]  unhandled  {namespace}:<queue>:mq:unhandled     ZSET
--- KEYS[5]  dead       {namespace}:<queue>:mq:dead          STREAM
--- KEYS[6]  control    {namespace}:<queue>:mq:control       HASH
--- KEYS[7]  consumers  {namespace}:<queue>:mq:consumers     HASH
--- KEYS[8]  this hour  {namespace}:<queue>:mq:counters:m:<hour>       HASH
+-- KEYS[1]  zset       {namespace}:<queue>                       ZSET    score: when visible, ms
+-- KEYS[2]  hash       {namespace}:<queue>:Q                     HASH    attributes, bodies, counts
+-- KEYS[3]  owners     {namespace}:<queue>:mq:owners             HASH    id -> consumer and receive count
+-- KEYS[4]  unhandled  {namespace}:<queue>:mq:unhandled          ZSET
+-- KEYS[5]  dead       {namespace}:<queue>:mq:dead               STREAM
+-- KEYS[6]  control    {namespace}:<queue>:mq:control            HASH
+-- KEYS[7]  consumers  {namespace}:<queue>:mq:consumers          HASH
+-- KEYS[8]  this hour  {namespace}:<queue>:mq:counters:m:<hour>  HASH
 -- KEYS[9]  last hour  {namespace}:<queue>:mq:counters:m:<hour - 1>   HASH
 -- KEYS[10] jobs       {namespace}:<queue>:mq:jobs          HASH
 -- ARGV[1]  n          fields of `this hour`

@@ -3,13 +3,13 @@
 -- KEYS[1]  schedules   {queue}:schedules           HASH    'last:' name -> ms, 'fired:' name -> ms, 'paused:' name,
 --                                                          'skips:' name -> lines: see parts/skips; or
 --                      {queue}:runtime-schedules   HASH    the same, and 'definition:' name
--- KEYS[2]  ready       {queue}:ready               STREAM
--- KEYS[3]  priority    {queue}:priority            ZSET    score: see parts/ranks
--- KEYS[4]  waiting     {queue}:waiting             HASH    member -> body
--- KEYS[5]  control     {queue}:control             HASH
--- KEYS[6]  minutes     {queue}:counters:m:<hour>   HASH    counters
--- KEYS[7]  hours       {queue}:counters:h:<day>    HASH    counters
--- KEYS[8]  urgent      {queue}:urgent              STREAM
+-- KEYS[2]  ready     {queue}:ready              STREAM
+-- KEYS[3]  priority  {queue}:priority           ZSET    score: see parts/ranks
+-- KEYS[4]  waiting   {queue}:waiting            HASH    member -> body
+-- KEYS[5]  control   {queue}:control            HASH
+-- KEYS[6]  minutes   {queue}:counters:m:<hour>  HASH    counters
+-- KEYS[7]  hours     {queue}:counters:h:<day>   HASH    counters
+-- KEYS[8]  front     {queue}:front              STREAM
 -- ARGV[1]  name
 -- ARGV[2]  tick        ms since 1970, or '' to publish now, even if paused
 -- ARGV[3]  minute      slot of the counters in `minutes`
@@ -30,7 +30,7 @@
 -- with numbers
 -- with ready
 -- with skips
-local schedules, ready, priority, waiting, control, minutes, hours, urgent = unpack(KEYS)
+local schedules, ready, priority, waiting, control, minutes, hours, front = unpack(KEYS)
 local name, tick, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9])
 
 check_types({ [schedules] = 'hash', [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash' })
@@ -60,7 +60,7 @@ if is_skipped and not paused and ARGV[11] == '1' then
   return { 'SKIPPED', now }
 end
 local publishes = not paused and not is_skipped
-local depth = publishes and limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent)
+local depth = publishes and limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front)
 if depth and depth + redis.call('hlen', waiting) >= limit then
   return { 'FULL', now }
 end

@@ -1,11 +1,11 @@
 -- Settle deliveries with one kind of outcome, and write all that belongs to it: results, history, counters, claims, notes.
 --
 -- KEYS     as named; after these the keys of results, and {queue}:waiters, which may be missing
---   stream                           {queue}:ready or :urgent            STREAM   of a queue
---   permits, lines, checks, control  {queue}:permits, …                  see parts/tokens; of a queue with lines
+--   stream                           {queue}:ready or :front            STREAM   of a queue
+--   permits, parked, next-checks, control  {queue}:permits, …                  see parts/tokens; of a queue with lines
 --   log, control                     {topic}:log, {topic}:g:<group>:control   STREAM, HASH   of a topic's group
 --   zset, hash, owners, notes        {namespace}:<queue>, …:Q, …:mq:owners, …:mq:notes   of a queue in RSMQ's format
---   due, waiting, unhandled, ready, urgent, dead, dead-ids, dead-groups, cancels, step-notes, retried
+--   due, waiting, unhandled, ready, front, dead, dead-ids, dead-groups, cancels, step-notes, retried
 --                                    what the outcome needs: see parts/stream_outcomes and parts/rsmq_outcomes
 --   claims, expired, ended, minutes, hours, handled, handled-ids
 --                                    optional: see parts/settled

@@ -1,9 +1,9 @@
 -- Put dead letters of another queue into this one, ready and with no attempts counted.
 --
--- KEYS[1]  moved    {queue}:moved     ZSET    see parts/moved
--- KEYS[2]  ready    {queue}:ready     STREAM
--- KEYS[3]  urgent   {queue}:urgent    STREAM
--- KEYS[4]  waiting  {queue}:waiting   HASH
+-- KEYS[1]  moved    {queue}:moved    ZSET    see parts/moved
+-- KEYS[2]  ready    {queue}:ready    STREAM
+-- KEYS[3]  front    {queue}:front    STREAM
+-- KEYS[4]  waiting  {queue}:waiting  HASH
 -- ARGV[1]  limit    messages the queue may hold; 0: no limit
 -- then for each message: its origin, id and body
 --
@@ -14,11 +14,11 @@
 -- with clock
 -- with bodies
 -- with moved
-local moved, ready, urgent, waiting = unpack(KEYS)
-check_types({ [moved] = 'zset', [ready] = 'stream', [urgent] = 'stream', [waiting] = 'hash' })
+local moved, ready, front, waiting = unpack(KEYS)
+check_types({ [moved] = 'zset', [ready] = 'stream', [front] = 'stream', [waiting] = 'hash' })
 
 local limit, now, reply, failed = tonumber(ARGV[1]), now_ms(), {}, nil
-local room = limit > 0 and limit - redis.call('xlen', ready) - redis.call('xlen', urgent) - redis.call('hlen', waiting)
+local room = limit > 0 and limit - redis.call('xlen', ready) - redis.call('xlen', front) - redis.call('hlen', waiting)
 for at = 2, #ARGV, 3 do
   local word = was_moved(moved, ARGV[at]) and 'KNOWN' or room and room <= 0 and 'FULL' or 'ACCEPTED'
   if word == 'ACCEPTED' then

@@ -1,11 +1,11 @@
 -- Delete ready messages of a stream for a background job, but no pending deliveries.
 --
--- KEYS[1]  stream     {queue}:ready or :urgent   STREAM
--- KEYS[2]  claims     {queue}:claims             HASH   claims of unique keys
--- KEYS[3]  jobs       {queue}:jobs               HASH   see parts/jobs
--- KEYS[4]  notes      {queue}:step-notes         HASH   see parts/step_notes
--- KEYS[5]  permits    {queue}:permits         ZSET   see parts/tokens
--- KEYS[6]  checks     {queue}:checks          ZSET
+-- KEYS[1]  stream     {queue}:ready or :front   STREAM
+-- KEYS[2]  claims   {queue}:claims       HASH  claims of unique keys
+-- KEYS[3]  jobs     {queue}:jobs         HASH  see parts/jobs
+-- KEYS[4]  notes    {queue}:step-notes   HASH  see parts/step_notes
+-- KEYS[5]  permits  {queue}:permits      ZSET  see parts/tokens
+-- KEYS[6]  checks   {queue}:next-checks  ZSET
 -- ARGV[1..5]          see parts/jobs
 -- ARGV[6]  group
 -- then entries

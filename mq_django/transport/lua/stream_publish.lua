@@ -1,10 +1,10 @@
 -- Publish messages that are ready now.
 --
--- KEYS[1]  ready     {queue}:ready               STREAM
--- KEYS[2]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[3]  hours     {queue}:counters:h:<day>    HASH    counters
--- KEYS[4]  urgent    {queue}:urgent              STREAM  this and the next only with a limit
--- KEYS[5]  waiting   {queue}:waiting             HASH
+-- KEYS[1]  ready    {queue}:ready              STREAM
+-- KEYS[2]  minutes  {queue}:counters:m:<hour>  HASH    counters
+-- KEYS[3]  hours    {queue}:counters:h:<day>   HASH    counters
+-- KEYS[4]  front    {queue}:front              STREAM  this and the next only with a limit
+-- KEYS[5]  waiting  {queue}:waiting            HASH
 -- ARGV[1]  limit     messages the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`

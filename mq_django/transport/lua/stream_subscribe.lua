@@ -1,8 +1,8 @@
 -- Create the consumer group of a queue's streams at their beginnings, where it does not exist.
 --
--- KEYS[1]  control  {queue}:control   HASH     ordered: see lines_begin
--- KEYS[2]  urgent   {queue}:urgent    STREAM   not created when it does not exist, as is usual
--- KEYS[3]  ready    {queue}:ready     STREAM
+-- KEYS[1]  control  {queue}:control  HASH    ordered: see lines_begin
+-- KEYS[2]  front    {queue}:front    STREAM  not created when it does not exist, as is usual
+-- KEYS[3]  ready    {queue}:ready    STREAM
 -- ARGV[1]  group
 --
 -- Returns 1 if the queue is used with ORDERED, else 0.

@@ -1,13 +1,13 @@
 -- Publish delayed messages.
 --
--- KEYS[1]  due       {queue}:due                 ZSET    score: due time, ms
--- KEYS[2]  waiting   {queue}:waiting             HASH    member -> body
--- KEYS[3]  unique    {queue}:unique              HASH    unique member -> id, and id -> member
--- KEYS[4]  replaced  {queue}:replaced            ZSET    ids of replaced messages; score: when, ms
--- KEYS[5]  ready     {queue}:ready               STREAM
--- KEYS[6]  urgent    {queue}:urgent              STREAM
--- KEYS[7]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[8]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[1]  due       {queue}:due                ZSET    score: due time, ms
+-- KEYS[2]  waiting   {queue}:waiting            HASH    member -> body
+-- KEYS[3]  unique    {queue}:unique             HASH    unique member -> id, and id -> member
+-- KEYS[4]  replaced  {queue}:replaced           ZSET    ids of replaced messages; score: when, ms
+-- KEYS[5]  ready     {queue}:ready              STREAM
+-- KEYS[6]  front     {queue}:front              STREAM
+-- KEYS[7]  minutes   {queue}:counters:m:<hour>  HASH    counters
+-- KEYS[8]  hours     {queue}:counters:h:<day>   HASH    counters
 -- ARGV[1]  limit     messages the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
@@ -48,7 +48,7 @@ local function put_waiting(due, waiting, unique, replaced, conflict, now, id, me
   return id, old_id ~= id and old_id or nil
 end
 
-local due, waiting, unique, replaced, ready, urgent, minutes, hours = unpack(KEYS)
+local due, waiting, unique, replaced, ready, front, minutes, hours = unpack(KEYS)
 local limit, conflict, wants_replaced = tonumber(ARGV[1]), ARGV[5], #ARGV % 6 == 0
 local last = #ARGV - (wants_replaced and 1 or 0)
 
@@ -61,7 +61,7 @@ for at = 6, (limit > 0 or conflict == 'error') and last or 0, 6 do
   end
   new = new + (exists and 0 or 1)
 end
-local depth = limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting)
+local depth = limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front) + redis.call('hlen', waiting)
 if depth and new > 0 and depth + new > limit then
   return 'FULL'
 end

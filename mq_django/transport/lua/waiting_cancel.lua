@@ -1,16 +1,16 @@
 -- Remove a waiting message.
 --
--- KEYS[1]  due        {queue}:due         ZSET
--- KEYS[2]  unhandled  {queue}:unhandled   ZSET
--- KEYS[3]  priority   {queue}:priority    ZSET
--- KEYS[4]  parked     {queue}:lines       ZSET
--- KEYS[5]  waiting    {queue}:waiting     HASH   member -> body
--- KEYS[6]  unique     {queue}:unique      HASH   unique member -> id, and id -> member
--- KEYS[7]  claims     {queue}:claims      HASH   claims of unique keys
--- KEYS[8]  replaced   {queue}:replaced    ZSET   ids of replaced messages; score: when, ms
--- KEYS[9]  notes      {queue}:step-notes  HASH   see parts/step_notes
--- KEYS[10] permits    {queue}:permits    ZSET   see parts/tokens; optional, with the next
--- KEYS[11] checks     {queue}:checks     ZSET
+-- KEYS[1]   due        {queue}:due          ZSET
+-- KEYS[2]   unhandled  {queue}:unhandled    ZSET
+-- KEYS[3]   priority   {queue}:priority     ZSET
+-- KEYS[4]   parked     {queue}:parked       ZSET
+-- KEYS[5]   waiting    {queue}:waiting      HASH  member -> body
+-- KEYS[6]   unique     {queue}:unique       HASH  unique member -> id, and id -> member
+-- KEYS[7]   claims     {queue}:claims       HASH  claims of unique keys
+-- KEYS[8]   replaced   {queue}:replaced     ZSET  ids of replaced messages; score: when, ms
+-- KEYS[9]   notes      {queue}:step-notes   HASH  see parts/step_notes
+-- KEYS[10]  permits    {queue}:permits      ZSET  see parts/tokens; optional, with the next
+-- KEYS[11]  checks     {queue}:next-checks  ZSET
 -- ARGV[1]  id         the message's id, or 'u:' and its unique key
 -- ARGV[2]  wants id   if given, the reply for a cancelled message is its id in a list
 --

@@ -1,14 +1,14 @@
 -- Publish a message that claims its unique key until it is handled, or for a time.
 --
--- KEYS[1]  claims    {queue}:claims              HASH    'k:' key -> 'until:id' (ms), and 'i:' id -> key
--- KEYS[2]  ready     {queue}:ready               STREAM
--- KEYS[3]  urgent    {queue}:urgent              STREAM
--- KEYS[4]  priority  {queue}:priority            ZSET    score: see parts/ranks
--- KEYS[5]  due       {queue}:due                 ZSET    score: due time, ms
--- KEYS[6]  waiting   {queue}:waiting             HASH    member -> body
--- KEYS[7]  control   {queue}:control             HASH
--- KEYS[8]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[9]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[1]  claims    {queue}:claims             HASH    'k:' key -> 'until:id' (ms), and 'i:' id -> key
+-- KEYS[2]  ready     {queue}:ready              STREAM
+-- KEYS[3]  front     {queue}:front              STREAM
+-- KEYS[4]  priority  {queue}:priority           ZSET    score: see parts/ranks
+-- KEYS[5]  due       {queue}:due                ZSET    score: due time, ms
+-- KEYS[6]  waiting   {queue}:waiting            HASH    member -> body
+-- KEYS[7]  control   {queue}:control            HASH
+-- KEYS[8]  minutes   {queue}:counters:m:<hour>  HASH    counters
+-- KEYS[9]  hours     {queue}:counters:h:<day>   HASH    counters
 -- ARGV[1..4]  limit  messages the queue may hold, 0: no limit; slots of the counters in `minutes` and `hours`; group
 -- ARGV[5]  channel   gets the new first due time
 -- ARGV[6]  key
@@ -44,7 +44,7 @@ local function remove_expired_claims(claims, control, now)
   end
 end
 
-local claims, ready, urgent, priority, due, waiting, control, minutes, hours = unpack(KEYS)
+local claims, ready, front, priority, due, waiting, control, minutes, hours = unpack(KEYS)
 local limit, key, lasts, mode, id = tonumber(ARGV[1]), ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[10]
 
 check_types({ [claims] = 'hash', [ready] = 'stream', [priority] = 'zset', [due] = 'zset' })
@@ -56,7 +56,7 @@ local ends, holder = string.match(redis.call('hget', claims, 'k:' .. key) or '',
 if holder and number_of(ends) > now then
   return { 'TAKEN', holder }
 end
-if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + 1 > limit then
+if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front) + redis.call('hlen', waiting) + 1 > limit then
   return 'FULL'
 end
 if mode == '!' then

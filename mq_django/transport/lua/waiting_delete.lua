@@ -1,13 +1,13 @@
 -- Delete waiting messages for a background job.
 --
--- KEYS[1]  waiters    {queue}:due, :unhandled, :lines or :priority   ZSET
--- KEYS[2]  waiting    {queue}:waiting       HASH   member -> body
--- KEYS[3]  unique     {queue}:unique        HASH   unique member -> id, and id -> member
--- KEYS[4]  claims     {queue}:claims        HASH   claims of unique keys
--- KEYS[5]  jobs       {queue}:jobs          HASH   see parts/jobs
--- KEYS[6]  notes      {queue}:step-notes    HASH   see parts/step_notes
--- KEYS[7]  permits    {queue}:permits       ZSET   see parts/tokens
--- KEYS[8]  checks     {queue}:checks        ZSET
+-- KEYS[1]  waiters  {queue}:due, :unhandled, :parked or :priority  ZSET
+-- KEYS[2]  waiting  {queue}:waiting                                HASH  member -> body
+-- KEYS[3]  unique   {queue}:unique                                 HASH  unique member -> id, and id -> member
+-- KEYS[4]  claims   {queue}:claims                                 HASH  claims of unique keys
+-- KEYS[5]  jobs     {queue}:jobs                                   HASH  see parts/jobs
+-- KEYS[6]  notes    {queue}:step-notes                             HASH  see parts/step_notes
+-- KEYS[7]  permits  {queue}:permits                                ZSET  see parts/tokens
+-- KEYS[8]  checks   {queue}:next-checks                            ZSET
 -- ARGV[1..5]          see parts/jobs
 -- then members
 --

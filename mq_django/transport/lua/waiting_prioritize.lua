@@ -1,12 +1,12 @@
 -- Publish messages that are ready now, some of them with a priority.
 --
--- KEYS[1]  ready     {queue}:ready               STREAM
--- KEYS[2]  urgent    {queue}:urgent              STREAM
--- KEYS[3]  priority  {queue}:priority            ZSET    score: see parts/ranks
--- KEYS[4]  waiting   {queue}:waiting             HASH    member -> body
--- KEYS[5]  control   {queue}:control             HASH
--- KEYS[6]  minutes   {queue}:counters:m:<hour>   HASH    counters
--- KEYS[7]  hours     {queue}:counters:h:<day>    HASH    counters
+-- KEYS[1]  ready     {queue}:ready              STREAM
+-- KEYS[2]  front     {queue}:front              STREAM
+-- KEYS[3]  priority  {queue}:priority           ZSET    score: see parts/ranks
+-- KEYS[4]  waiting   {queue}:waiting            HASH    member -> body
+-- KEYS[5]  control   {queue}:control            HASH
+-- KEYS[6]  minutes   {queue}:counters:m:<hour>  HASH    counters
+-- KEYS[7]  hours     {queue}:counters:h:<day>   HASH    counters
 -- ARGV[1]  limit     messages the queue may hold; 0: no limit
 -- ARGV[2]  minute    slot of the counters in `minutes`
 -- ARGV[3]  hour      slot of the counters in `hours`
@@ -18,11 +18,11 @@
 -- with types
 -- with count_published
 -- with ready
-local ready, urgent, priority, waiting, control, minutes, hours = unpack(KEYS)
+local ready, front, priority, waiting, control, minutes, hours = unpack(KEYS)
 local limit, n = tonumber(ARGV[1]), (#ARGV - 4) / 3
 
 check_types({ [ready] = 'stream', [priority] = 'zset', [waiting] = 'hash', [control] = 'hash' })
-if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', urgent) + redis.call('hlen', waiting) + n > limit then
+if limit > 0 and redis.call('xlen', ready) + redis.call('xlen', front) + redis.call('hlen', waiting) + n > limit then
   return 'FULL'
 end
 

@@ -1,15 +1,15 @@
 -- Make due messages ready, by the server's clock: never early.
 --
--- KEYS[1]  due        {queue}:due         ZSET    score: due time, ms
--- KEYS[2]  waiting    {queue}:waiting     HASH    member -> body
--- KEYS[3]  unique     {queue}:unique      HASH    unique member -> id, and id -> member
--- KEYS[4]  ready      {queue}:ready       STREAM
--- KEYS[5]  priority   {queue}:priority    ZSET    score: see parts/ranks
--- KEYS[6]  unhandled  {queue}:unhandled   ZSET
--- KEYS[7]  control    {queue}:control     HASH
--- KEYS[8]  parked     {queue}:lines       ZSET    score: the key's hash
--- KEYS[9]  permits    {queue}:permits     ZSET    see parts/tokens; optional, with the next
--- KEYS[10] urgent     {queue}:urgent      STREAM
+-- KEYS[1]   due        {queue}:due        ZSET    score: due time, ms
+-- KEYS[2]   waiting    {queue}:waiting    HASH    member -> body
+-- KEYS[3]   unique     {queue}:unique     HASH    unique member -> id, and id -> member
+-- KEYS[4]   ready      {queue}:ready      STREAM
+-- KEYS[5]   priority   {queue}:priority   ZSET    score: see parts/ranks
+-- KEYS[6]   unhandled  {queue}:unhandled  ZSET
+-- KEYS[7]   control    {queue}:control    HASH
+-- KEYS[8]   parked     {queue}:parked     ZSET    score: the key's hash
+-- KEYS[9]   permits    {queue}:permits    ZSET    see parts/tokens; optional, with the next
+-- KEYS[10]  front      {queue}:front      STREAM
 -- ARGV[1]  limit      messages, at most 500
 -- ARGV[2]  group
 -- ARGV[3]  free       1 if the queue has no lines: parked messages become ready, too, unless it is still used with ORDERED
@@ -22,12 +22,12 @@
 -- with move_to_ready
 -- with line_fields
 -- with line_heads
-local due, waiting, unique, ready, priority, unhandled, control, parked, permits, urgent = unpack(KEYS)
+local due, waiting, unique, ready, priority, unhandled, control, parked, permits, front = unpack(KEYS)
 
 check_types({ [waiting] = 'hash', [unique] = 'hash', [ready] = 'stream', [control] = 'hash' })
 check_types({ [priority] = 'zset', [unhandled] = 'zset', [parked] = 'zset' })
 if permits then
-  check_types({ [permits] = 'zset', [urgent] = 'stream' })
+  check_types({ [permits] = 'zset', [front] = 'stream' })
 end
 
 local micros = now_us()
@@ -48,7 +48,7 @@ if #members > 0 then
       return add_fields(ready, fields_in(body, redis.call('hget', unique, member) or member))
     end
   elseif permits then
-    make_ready = with_heads(make_ready, permits, ready, urgent, ARGV[2])
+    make_ready = with_heads(make_ready, permits, ready, front, ARGV[2])
   end
   moved, failed = make_all_ready(from, members, waiting, unique, make_ready)
 end

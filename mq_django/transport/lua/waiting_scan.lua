@@ -1,7 +1,7 @@
 -- Read some members of a sorted set with their bodies, in no order. A scan from cursor '0' to cursor '0' returns each
 -- member that is there all the time, whatever is added or removed meanwhile.
 --
--- KEYS[1]  waiters   {queue}:due, :unhandled, :lines or :priority   ZSET
+-- KEYS[1]  waiters   {queue}:due, :unhandled, :parked or :priority   ZSET
 -- KEYS[2]  waiting   {queue}:waiting                                 HASH   member -> body
 -- ARGV[1]  cursor
 -- ARGV[2]  count     members, about

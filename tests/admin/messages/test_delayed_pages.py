@@ -129,7 +129,7 @@ def test_old_addresses_lead_to_where_a_list_or_a_message_is(operator):
     moved = {
         "waiting/parked/?name=a": "parked/?name=a",
         "waiting/delayed/m_3A1/": "message/delayed/m_3A1/",
-        "entry/urgent/1-1/": "message/ready/urgent.1-1/",
+        "entry/front/1-1/": "message/ready/front.1-1/",
         "handled/1-1/m1/": "message/handled/1-1.m1/",
         "dead/1-1/": "message/dead/1-1/",
     }

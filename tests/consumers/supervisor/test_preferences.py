@@ -46,6 +46,6 @@ def test_each_partition_is_preferred_by_the_consumer_that_all_supervisors_choose
 
 def test_consumers_that_fetch_nothing_are_left_out(seen):
     seen(a={}, b={})
-    noted = seen(a={}, b={"state": "quiet"}, c={"ward": True}, d={"threads": 0}, e={"state": "stopping"})
+    noted = seen(a={}, b={"state": "quiet"}, c={"quarantine": True}, d={"threads": 0}, e={"state": "stopping"})
     assert set(noted.values()) == {"a"}
     assert set(seen().values()) == {""}

@@ -190,7 +190,7 @@ def test_a_message_that_brings_machines_down_ends_in_the_dead_letter_queue(confi
     for death in range(2 + 3):
         (delivery,) = store.take(f"c{death}", count=1)
         assert delivery.alone == (death >= 2)
-        membership = members.beat(f"s{death}", {}, {f"c{death}": {"ward": delivery.alone}})
+        membership = members.beat(f"s{death}", {}, {f"c{death}": {"quarantine": delivery.alone}})
         reclaim_supervisor(store, members, 0, f"s{death}", membership, [])
         store.promote(limit=10)
     assert store.depths().dead == 1

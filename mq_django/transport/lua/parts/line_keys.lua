@@ -15,19 +15,19 @@ end
 
 -- The keys and first arguments of the scripts that let messages run: by limits, in order, or in turn.
 --
--- KEYS[1..6]   ready, urgent, control, priority, waiting, unique
+-- KEYS[1..6]   ready, front, control, priority, waiting, unique
 -- KEYS[7]      limits    {queue}:limits    HASH     grant logs: 'r' of the queue, 'r:' key; 't' the latest time at
 --                                                   which a consumer may ask again; 'w' until when a consumer
 --                                                   may be waiting, ms
--- KEYS[8]      rates     {queue}:rates     ZSET     keys by the time their grant log ends, ms
--- KEYS[9]      permits   {queue}:permits   ZSET     see parts/tokens
--- KEYS[10]     parked    {queue}:lines     ZSET     the lines: members by the hash of their key, and by their place
--- KEYS[11]     checks    {queue}:checks    ZSET     hashes of keys by the time at which their line is looked at, ms
--- KEYS[12]     wake-ups  {queue}:freed     STREAM   an entry wakes a consumer that waits
+-- KEYS[8]   rates     {queue}:rates           ZSET    keys by the time their grant log ends, ms
+-- KEYS[9]   permits   {queue}:permits         ZSET    see parts/tokens
+-- KEYS[10]  parked    {queue}:parked          ZSET    the lines: members by the hash of their key, and by their place
+-- KEYS[11]  checks    {queue}:next-checks     ZSET    hashes of keys by the time at which their line is looked at, ms
+-- KEYS[12]  wake-ups  {queue}:permit-wakeups  STREAM  an entry wakes a consumer that waits
 -- ARGV[1..2]   group, consumer
 -- ARGV[3..5]   of the queue: deliveries per window, window in microseconds, concurrent deliveries; 0: no limit
 -- ARGV[6..8]   of a key: the same
-local ready, urgent, control, priority, waiting, unique = unpack(KEYS, 1, 6)
+local ready, front, control, priority, waiting, unique = unpack(KEYS, 1, 6)
 local limits, rates, permits, parked, checks, wakeups = unpack(KEYS, 7, 12)
 local group, consumer = ARGV[1], ARGV[2]
 local rate, width, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -43,7 +43,7 @@ local WAIT_MS = 6000
 -- Return the number of the queue's pending deliveries.
 local function pending_now()
   local pending = 0
-  for _, stream in ipairs({ ready, urgent }) do
+  for _, stream in ipairs({ ready, front }) do
     local found = redis.pcall('xpending', stream, group)
     pending = pending + (found.err and 0 or found[1])
   end

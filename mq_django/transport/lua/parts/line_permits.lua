@@ -22,7 +22,7 @@ local function is_valid(token)
   elseif kind == 'd' then
     return #redis.call('xrange', KEYS[15], name, name) > 0
   end
-  local stream = kind == '1' and urgent or ready
+  local stream = kind == '1' and front or ready
   local pending = redis.pcall('xpending', stream, group, name, name, 1)
   return not pending.err and #pending > 0 or is_undelivered(stream, name)
 end

@@ -112,14 +112,14 @@ local function line_up(taking, number, takes_turns)
   taking.taken[number] = kept
   taking.seen[number] = #kept
   if #gone > 0 then
-    local stream = number == 2 and urgent or ready
+    local stream = number == 2 and front or ready
     redis.call('xack', stream, group, unpack(gone))
     redis.call('xdel', stream, unpack(gone))
   end
   return #gone
 end
 
--- Let the first message of a line go to `urgent` if its key may run. Return true, or nil and the time of the next look;
+-- Let the first message of a line go to `front` if its key may run. Return true, or nil and the time of the next look;
 -- without a time the line is empty.
 local function release_first(hash)
   local member = redis.call('zrangebyscore', parked, hash, hash, 'limit', 0, 1)[1]
@@ -138,10 +138,10 @@ local function release_first(hash)
   end
   local entry
   if fields then
-    if redis.call('exists', urgent) == 0 then
-      redis.call('xgroup', 'create', urgent, group, '0', 'mkstream')
+    if redis.call('exists', front) == 0 then
+      redis.call('xgroup', 'create', front, group, '0', 'mkstream')
     end
-    entry = redis.call('xadd', urgent, '*', unpack(fields))
+    entry = redis.call('xadd', front, '*', unpack(fields))
   end
   redis.call('zrem', parked, member)
   redis.call('hdel', waiting, member)

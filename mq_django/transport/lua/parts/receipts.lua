@@ -67,7 +67,7 @@ end
 -- Of a queue with lines: a settled delivery gives up its token, and the next message of its key may run.
 local function line_receipts(at, group, consumer, expected)
 -- with tokens
-  local stream, permits, lines, checks = at.stream, at.permits, at.lines, at.checks
+  local stream, permits, lines, checks = at.stream, at.permits, at.parked, at['next-checks']
   local receipts = stream_receipts(stream, group, consumer, expected)
   local finish, reassign = receipts.finish, receipts.reassign
   -- With order a message keeps its token while it waits for another attempt or a handler.
@@ -130,7 +130,7 @@ local function receipts_of(at, group, consumer, expected)
     check_keys(at, { control = 'hash' })
     return log_receipts(at.log, at.control, group, consumer, expected)
   elseif at.permits then
-    check_keys(at, { stream = 'stream', permits = 'zset', lines = 'zset', checks = 'zset', control = 'hash' })
+    check_keys(at, { stream = 'stream', permits = 'zset', parked = 'zset', ['next-checks'] = 'zset', control = 'hash' })
     return line_receipts(at, group, consumer, expected)
   end
   if not at.stream then

@@ -101,11 +101,11 @@ local function stream_outcomes(at, lists, count, receipts)
 
   -- To the front of the queue, with their tokens. No attempt is counted. Lists: ids, times, marks: 'lost', 'suspect', ''.
   function outcomes.hand_back(group)
-    check_keys(at, at.urgent and { ready = 'stream', urgent = 'stream' } or { ready = 'stream' })
+    check_keys(at, at.front and { ready = 'stream', front = 'stream' } or { ready = 'stream' })
     check_lists(lists, count, 'ids', 'times', 'marks')
-    -- Every fetch reads `urgent` before `ready`, but a blocked reader waits for `ready` only. It is blocked only when
+    -- Every fetch reads `front` before `ready`, but a blocked reader waits for `ready` only. It is blocked only when
     -- `ready` has no undelivered entry, and an entry of `ready` is then the first. Readers of a log wait for both.
-    local target = at.urgent and #undelivered(at.ready, group, 1) > 0 and at.urgent or at.ready
+    local target = at.front and #undelivered(at.ready, group, 1) > 0 and at.front or at.ready
     return function(entry, i)
       local fields = receipts.fields(entry)
       if fields then
@@ -116,7 +116,7 @@ local function stream_outcomes(at, lists, count, receipts)
         end
       end
     end, function()
-      if target == at.urgent then
+      if target == at.front then
         -- Not before the first write: when memory is out, XGROUP CREATE fails, and so would the script.
         redis.pcall('xgroup', 'create', target, group, '0')
       end

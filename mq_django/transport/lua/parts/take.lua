@@ -1,6 +1,6 @@
--- Take messages for a consumer from the streams of a queue or group: 1 is `ready`, 2 is `urgent`, 3 a topic's log.
+-- Take messages for a consumer from the streams of a queue or group: 1 is `ready`, 2 is `front`, 3 a topic's log.
 --   taken   the entries read from each stream
---   lead    how many entries of `urgent` were read before `ready`: these precede its entries, the others follow them
+--   lead    how many entries of `front` were read before `ready`: these precede its entries, the others follow them
 --   failed  the last error. The entries taken before are still returned: otherwise the consumer would hold them without
 --           knowing it
 local function taking_from(streams, group, consumer)
@@ -38,7 +38,7 @@ local function keep_taken(taking, run, ...)
   taking.failed = type(found) == 'table' and found or redis.error_reply(found)
 end
 
--- Return the number of entries taken from `ready` and `urgent`.
+-- Return the number of entries taken from `ready` and `front`.
 local function count_taken(taking)
   return #taking.taken[1] + #taking.taken[2]
 end

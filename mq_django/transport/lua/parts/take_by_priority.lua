@@ -2,18 +2,18 @@
 -- with move_to_ready
 -- with take
 -- Take messages for a consumer by their priority: positive ones, `ready`, negative ones. `keys` has the queue's keys
--- ready, urgent, control, priority and waiting.
+-- ready, front, control, priority and waiting.
 
 local function deliver(taking, keys, ids, count)
   if #ids == 0 then
     return count
   end
-  local urgent = keys.urgent
-  if redis.call('exists', urgent) == 0 then
-    redis.call('xgroup', 'create', urgent, taking.group, '0', 'mkstream')
+  local front = keys.front
+  if redis.call('exists', front) == 0 then
+    redis.call('xgroup', 'create', front, taking.group, '0', 'mkstream')
   end
   local _, wrong = make_all_ready(keys.priority, ids, keys.waiting, nil, function(id, body)
-    return add_entry(urgent, id, body)
+    return add_entry(front, id, body)
   end)
   taking.failed = wrong or taking.failed
   return read(taking, 2, count)
