@@ -1,6 +1,6 @@
 """A Redis Cluster for tests."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from types import TracebackType
 from typing import Self
@@ -88,17 +88,6 @@ class PrivateCluster(PrivateNodes):
             node.stop()
         self.nodes = []
 
-    def kill(self, node: PrivateNode) -> None:
-        """Kill a node, like a crash. `start_node()` starts it again with its data."""
-        node.kill()
-
-    def start_node(self, node: PrivateNode) -> None:
-        """Start a node again, and wait until it replies, but not until the cluster is complete: see `settle()`.
-
-        Raises ConnectionLost when it does not start.
-        """
-        node.start()
-
     def add_node(self, *, master: PrivateNode | None = None) -> PrivateNode:
         """Start another node, a master without slots or the replica of a master, and wait until all know it.
 
@@ -176,27 +165,19 @@ class PrivateCluster(PrivateNodes):
                 if source is not end:
                     yield from slot_moves.moving(slot, source, end, masters, keys_at_once=keys_at_once)
 
-    def move_slots(
-        self,
-        slots: Iterable[int],
-        target: PrivateNode,
-        *,
-        on_step: Callable[[slot_moves.MoveStep], object] | None = None,
-    ) -> None:
+    def move_slots(self, slots: Iterable[int], target: PrivateNode) -> None:
         """Move slots key by key, and wait until all agree.
 
         Args:
             slots: slots of any other masters.
             target: the master that gets them.
-            on_step: called after each step.
 
         Raises:
             ConnectionLost: a node does not reply.
             StoreError: a node refuses.
         """
-        for step in self.moving_slots(slots, target):
-            if on_step:
-                on_step(step)
+        for _ in self.moving_slots(slots, target):
+            pass
         self.settle()
 
     @property

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-import redis
-
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.transport.cluster import hash_slot
 from tests.cluster_rig.private_node import NodeView, PrivateNode
@@ -32,10 +30,6 @@ class PrivateNodes:
     def masters(self) -> list[PrivateNode]:
         """The running nodes that are masters by their own account, also those without slots."""
         return [node for node in self.running if myself(node).is_master]
-
-    def client(self, node: PrivateNode) -> redis.Redis:
-        """Return a client of one node alone: it follows no redirection, and retries nothing."""
-        return node.client
 
     def owner(self, key: str | bytes | int) -> PrivateNode:
         """Return the master of a key, or of a slot.

@@ -3,7 +3,7 @@
 from mq_django.conf import get_config
 from mq_django.inspector import processes
 from mq_django.producers import queues, topics
-from mq_django.stores import open_members, open_store
+from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests import on_cluster
@@ -69,27 +69,6 @@ def test_a_blocked_consumer_is_quiet_at_once(trees, publish, history, store, red
     assert len(history.lines("start")) == 2
 
 
-def test_a_consumer_that_is_asked_to_stop_is_not_replaced_and_the_others_go_on(trees, publish, history, tmp_path):
-    tree = trees("--processes", "2", "--threads", "1")
-    first, second = wait_until(lambda: living(2))
-    for _ in range(2):
-        publish(["wait", str(tmp_path / "go")])
-    history.wait_for("start", 2)
-
-    processes.ask(first.id, "stop")
-    wait_until(lambda: {process.state for process in living(2)} == {"stopping", "running"})
-    (tmp_path / "go").touch()
-    history.wait_for("effect", 2)
-    wait_until(lambda: [process.id for process in living(1)] == [second.id])
-    publish()
-    history.wait_for("effect", 3)
-    assert len(tree.children()) == 1
-    assert all(count == 1 for count in history.counts().values())
-
-    processes.ask(second.id, "stop")
-    assert tree.wait(20) == 0
-
-
 def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, history, store, redis_client, tmp_path):
     tree = trees("--processes", "2", "--threads", "1")
     held = publish(["wait", str(tmp_path / "go")])
@@ -108,20 +87,6 @@ def test_a_supervisor_that_is_asked_to_stop_finishes_and_ends(trees, publish, hi
     assert history.counts() == {held: 1}
     assert redis_client.hgetall(store.keys.consumers) == {}
     assert processes.ask(found.id, "stop") == []
-
-
-def test_what_is_asked_goes_one_way(mq_settings):
-    members = open_members(get_config().queue("default"), Pooled(get_client("chores")))
-    members.beat("s", {}, {"c": {}})
-
-    assert members.ask("c", "quiet") == "ASKED"
-    assert members.ask("c", "quiet") == "ASKED_BEFORE"
-    assert members.ask("c", "stop") == "ASKED"
-    assert members.ask("c", "quiet") == "ASKED_BEFORE"
-    assert members.ask("nobody", "stop") == "GONE"
-    assert members.beat("s", {}, {"c": {}}).asks == {"c": "stop"}
-    members.leave(["c"], supervisor="s")
-    assert members.beat("s", {}, {}).asks == {}
 
 
 def test_other_stores_tell_and_obey_as_well(trees, history, namespace, tmp_path):

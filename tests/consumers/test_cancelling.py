@@ -117,7 +117,9 @@ def test_without_its_notification_a_heartbeat_brings_it(trees, publish, history,
 
 
 def test_by_force_its_process_is_replaced_and_no_neighbour_is_charged(trees, publish, history, store):
-    tree = trees("--processes", "1", "--threads", "2", "--grace", "1", QUEUES={"default": {"MAX_ATTEMPTS": 1}})
+    limits = {f"mq_django.consumers.supervisor.workers:{name}": 0.3 for name in ("OVERTIME", "UNRESPONSIVE")}
+    options = ("--processes", "1", "--threads", "2", "--grace", "0.3")
+    tree = trees(*options, limits=limits, QUEUES={"default": {"MAX_ATTEMPTS": 1}})
     deaf = publish(["sleep", 3600])
     first = history.wait_for("start")[0]["pid"]
     beside = publish(["once", ["nap", 3600]])

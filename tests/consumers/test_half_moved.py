@@ -4,11 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from mq_django import inspector, queues
 from mq_django.conf import get_config
-from mq_django.errors import ConnectionLost
 from mq_django.transport.cluster import hash_slot
-from mq_django.transport.connections import get_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -45,26 +42,3 @@ def test_other_queues_of_its_node_go_on(cluster, trees, publish, history, namesp
             pass
         cluster.settle()
         cluster.move_slots([slot], home)
-
-
-def test_a_publish_to_it_says_so_and_succeeds_after_the_move(cluster, mq_settings, monkeypatch):
-    mq_settings(QUEUES={"default": {}}, CONNECTION=cluster.url)
-    monkeypatch.setattr(get_server("produce"), "patience", 0.1)
-    queues["default"].publish("first", 1, delay=60)
-    slot = hash_slot(get_config().queue("default").keys.ready)
-    home = cluster.owner(slot)
-    target = next(node for node in cluster.masters if node is not home)
-    steps = cluster.moving_slots([slot], target, keys_at_once=1)
-    try:
-        next(step for step in steps if step.name == "keys")
-        with pytest.raises(ConnectionLost, match="is moving the keys to another node, and has moved some") as lost:
-            queues["default"].publish("second", 2)
-        assert not lost.value.was_sent
-    finally:
-        for _ in steps:
-            pass
-        cluster.settle()
-    queues["default"].publish("third", 3)
-    depths = inspector.queue("default")
-    assert (depths.ready, depths.delayed) == (1, 1)
-    cluster.move_slots([slot], home)

@@ -48,17 +48,6 @@ def test_a_process_whose_event_loop_is_blocked_is_replaced(trees, publish, histo
     assert tree.stop() == 0
 
 
-def test_a_process_whose_event_loop_has_ended_is_replaced_at_once(trees, publish, history, store):
-    tree = trees("--processes", "1")
-    publish(["loop", "end"], name="aact")
-    ended = history.wait_for("effect")[0]["pid"]
-    ids = [publish(name="aact") for _ in range(5)]
-    wait_until(lambda: all(history.counts()[message_id] == 1 for message_id in ids))
-    assert "must be replaced: mq_django loop has ended" in tree.logged()
-    wait_until(lambda: ended not in tree.children())
-    assert tree.stop() == 0
-
-
 def test_a_supervisor_with_a_service_that_stands_still_starts_again(trees, publish, history, monkeypatch, tmp_path):
     stuck = tmp_path / "stuck"
     monkeypatch.setenv("MQ_TEST_APPS", "tests.consumers.project.stuck.Stuck")

@@ -138,7 +138,7 @@ def test_consumers_work_again_and_nothing_is_lost_or_doubled(trees, publish, his
     # The listener may not know yet that its connection is gone, and a reader waits for its reply.
     limits = {
         "mq_django.consumers.supervisor.promoter:POLL": 0.5,
-        "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (1.0, 1.5)},
+        "mq_django.transport.connections:TIMEOUTS": {**TIMEOUTS, "consume": (1.0, 1.5), "chores": (1.0, 1.5)},
     }
     tree = trees("--processes", "2", limits=limits, CONNECTION=site.proxy.url)
     tree.wait_until_ready(2)

@@ -57,14 +57,14 @@ def test_a_deploy_in_the_middle_repeats_nothing_and_counts_no_attempt(trees, pub
 
 
 def test_a_kill_repeats_no_more_than_was_not_reported(trees, publish, history, rows):
-    first = trees("--processes", "1")
+    first = trees("--processes", "1", QUEUES={"default": {"RETRY": {"delay": 0.05}}})
     sent = publish(["walk", 0.02])
-    reported = wait_until(lambda: (found := queues["default"].progress(sent)) and found.done > 15 and found.done)
+    reported = wait_until(lambda: (found := queues["default"].progress(sent)) and found.done > 5 and found.done)
     # A process that is killed alone is replaced, and its message is charged.
     (child,) = first.children()
     kill(child)
     wait_until(lambda: len(history.lines("start")) == 2, timeout=20)
-    last = max(walked(history, sent)) + 60
+    last = max(walked(history, sent)) + 75
     rows.end_at(last)
     history.wait_for("effect")
     counts = Counter(walked(history, sent))

@@ -13,7 +13,6 @@ from mq_django.consumers.worker.settler import Settler
 from mq_django.core.messages import Undecodable
 from mq_django.core.outcomes import ACK, Bury, Cancel, HandBack, Retry
 from mq_django.errors import ConnectionLost, WrongKeyType
-from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.signals import message_buried, message_cancelled, message_retried
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
@@ -22,7 +21,6 @@ from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from tests.hearing import hears
 from tests.purging import purge
-from tests.seeding import opened
 from tests.signal_docs import arguments_of
 
 pytestmark = pytest.mark.cluster
@@ -221,17 +219,3 @@ def test_a_history_is_no_command_more_and_without_one_there_is_none(mq_settings,
         sent[kept] = [*transport.scripts]
         assert redis_client.exists(store.keys.handled, store.keys.handled_ids) == (2 if kept else 0)
     assert sent[True] == sent[False]
-
-
-@EITHER
-def test_what_a_history_has_is_what_ended(mq_settings, settle):
-    mq_settings(QUEUES={"default": {"HISTORY": timedelta(days=1)}})
-    queues["default"].publish_many([("welcome", n) for n in range(4)])
-    store = opened("default")
-    one, two, three, lost = store.take("me", count=10)
-    store.reassign("me", "other", [(lost.stream, lost.entry)])
-    settle(
-        store, [Settlement(one, ACK), Settlement(two, Bury("no")), Settlement(three, Retry()), Settlement(lost, ACK)]
-    )
-    rows = list_messages("default", "handled", limit=10).rows
-    assert {(row.id, row.ending) for row in rows} == {(one.message.id, "handled"), (two.message.id, "buried")}

@@ -45,7 +45,7 @@ IN_PARTITIONS = {"PARTITIONS": 3, "ORDERED": True}
 
 @pytest.mark.parametrize(
     ("alias", "options"),
-    [("sqlite", IN_PARTITIONS), ("postgresql", {}), ("postgresql", IN_PARTITIONS), ("mariadb", IN_PARTITIONS)],
+    [("sqlite", IN_PARTITIONS), ("postgresql", {}), ("mariadb", IN_PARTITIONS)],
     indirect=["alias"],
 )
 def test_relays_in_each_others_way_publish_each_row_once(alias, mq_settings, redis_client, monkeypatch, options):

@@ -77,7 +77,8 @@ def test_rows_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings, r
         *[("id", value) for value in (-5, 2**60)],
     ]
     for partitions in (1, 4):
-        for column, value in odd:
+        # The number of partitions matters to those that name one.
+        for column, value in odd if partitions == 4 else odd[8:]:
             with subtests.test(partitions=partitions, column=column, value=value):
                 name = f"mails{partitions}"
                 mq_settings(QUEUES={name: {"OUTBOX": True, "PARTITIONS": partitions}})
@@ -129,7 +130,8 @@ def test_states_with_values_that_nobody_writes_stop_nothing(sqlite, mq_settings,
         ("problem_ms", "x"),
     ]
     for partitions, lock in ((1, False), (4, False), (4, True)):
-        for column, value in odd if not lock else odd[:7]:
+        # Only rows with partitions have columns for these.
+        for column, value in odd[7:] if partitions == 4 and not lock else odd[:7]:
             for is_open in (False, True):
                 with subtests.test(partitions=partitions, lock=lock, column=column, value=value, is_open=is_open):
                     name = f"mails{partitions}"

@@ -58,7 +58,7 @@ POINTS = {
 
 @pytest.mark.cluster
 def test_a_killed_relay_loses_and_doubles_nothing(alias, redis_client, monkeypatch, mq_settings):
-    """With processes and signals in test_killed_relays.py."""
+    """With processes and signals in `make chaos`: its scenarios of outboxes have these points."""
     published = {}
     for number, (point, options) in enumerate(POINTS.items()):
         mq_settings(QUEUES={(name := f"mails-{number}"): {"OUTBOX": True}})

@@ -6,46 +6,13 @@ import time
 
 import pytest
 
-from mq_django import queues, topics
+from mq_django import queues
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
-from tests.peers.programs import run
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("node")]
-
-
-def cli(project, *arguments):
-    """Run one Redis command from JavaScript, as somebody does who has only read the page."""
-    code = """
-      const { Redis } = require('ioredis')
-      const redis = new Redis(process.env.MQ_REDIS_URL.replace(/^unix:\\/\\//, ''))
-      const [name, ...rest] = JSON.parse(process.argv[1])
-      redis.call(name, ...rest).then(reply => { console.log(reply); redis.disconnect() })
-    """
-    return run(["node", "-e", code, json.dumps(arguments)], project.node_environment)
-
-
-def test_one_xadd_runs_the_handler(project):
-    shop = project()
-    shop.runconsumer("emails")
-    cli(shop, "XADD", f"{shop.namespace}:{{emails}}:ready", "*", "type", "welcome", "data", '{"user_id":7}')
-    (told,) = shop.wait_handled(1)
-    assert (told["name"], told["data"], told["attempt"]) == ("welcome", {"user_id": 7}, 1)
-
-
-def test_hset_and_zadd_run_the_handler_when_due(project):
-    shop = project()
-    shop.runconsumer("emails")
-    due = round(time.time() * 1000) + 1500
-    keys = f"{shop.namespace}:{{emails}}"
-    cli(shop, "HSET", f"{keys}:waiting", "m1", '{"type":"welcome","data":[1]}')
-    cli(shop, "ZADD", f"{keys}:due", due, "m1")
-    cli(shop, "PUBLISH", f"{keys}:wake", f"due {due}")
-    (told,) = shop.wait_handled(1)
-    assert (told["id"], told["data"]) == ("m1", [1])
-    assert told["at_ms"] >= due
 
 
 def test_the_node_producer_publishes_now_and_later(project):
@@ -115,20 +82,6 @@ def test_what_node_held_when_it_was_killed_goes_to_others(project, redis_client)
     (told,) = shop.wait_handled(1)
     assert told["data"] == {"n": 1}
     node.stop(kill=True)
-
-
-def test_one_xadd_reaches_every_group_of_a_topic(project, redis_client):
-    shop = project(TOPICS={"orders": {}})
-    shop.runconsumer("orders:billing")
-    log = topics["orders"].config.keys.log
-    cli(shop, "XGROUP", "CREATE", log, "shipping", "0", "MKSTREAM")
-    entry = cli(shop, "XADD", log, "*", "type", "order.paid", "data", '{"order_id":7}')
-    (told,) = shop.wait_handled(1)
-    assert (told["group"], told["name"], told["data"]) == ("billing", "order.paid", {"order_id": 7})
-    read = cli(shop, "XREADGROUP", "GROUP", "shipping", "node-1", "COUNT", 10, "STREAMS", log, ">")
-    assert entry in read
-    assert cli(shop, "XACK", log, "shipping", entry) == "1"
-    wait_until(lambda: {(s.position.lag, s.position.pending) for s in topics["orders"].groups()} == {(0, 0)})
 
 
 def promote(queue):

@@ -16,8 +16,7 @@ from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Store
 from mq_django.stores.log import Log
 from mq_django.stores.members import Members
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
+from mq_django.transport.connections import open_session
 
 #: Where the messages go that a store is given without any factory.
 SOME_QUEUE = QueueConfig(name="q")
@@ -40,11 +39,11 @@ class Case:
 
     def open(self) -> Store:
         """Return the store on a connection of its own."""
-        return open_store(get_config().queue(self.queue), Session(get_client("consume")))
+        return open_store(get_config().queue(self.queue), open_session("consume"))
 
     def members(self) -> Members:
         """Return what knows the consumers of the queue."""
-        return open_members(get_config().queue(self.queue), Session(get_client("consume")))
+        return open_members(get_config().queue(self.queue), open_session("consume"))
 
     def publish(self, store: Store, *outgoing: Publication) -> list[str]:
         """Publish as users of this store do."""
@@ -81,7 +80,7 @@ class TopicCase(Case):
 
     def publish(self, store: Store, *outgoing: Publication) -> list[str]:
         """See Case.publish()."""
-        Log(get_config().topic("orders"), Session(get_client("produce"))).publish(outgoing)
+        Log(get_config().topic("orders"), open_session("produce")).publish(outgoing)
         return [item.message.id for item in outgoing]
 
     def publish_garbage(self, store: Store, client: redis.Redis, garbage: bytes) -> None:

@@ -17,8 +17,7 @@ from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.log import Log
 from mq_django.stores.results import find_result
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Pooled, Session
+from mq_django.transport.connections import open_session, open_transport
 from tests.stores.cases import Case, outgoing
 
 ME, OTHER = "host-1-me", "host-2-other"
@@ -123,9 +122,9 @@ def _be_a_queue(case):
         )
         assert queue.publish("welcome", marked(), unique="v", unique_for="handled")
         assert queue.publish("welcome", marked(), priority=5)
-        store = open_store(queue.config, Session(get_client("consume")))
+        store = open_store(queue.config, open_session("consume"))
         assert store.settle(ME, [Settlement(item, ACK) for item in store.take(ME, count=10)]) == []
-        assert find_result([Pooled(get_client("inspect"))], [queue.config], "none") is None
+        assert find_result([open_transport("inspect")], [queue.config], "none") is None
 
 
 def _be_a_topic():
@@ -138,7 +137,7 @@ def _be_a_topic():
     assert inspected.preview("orders", "billing", "end").skipped == 8
     assert len(message_lists.in_log("orders", limit=20).rows) == 8
     assert len(list(group.messages())) == 8
-    log = Log(orders.config, Session(get_client("produce")))
+    log = Log(orders.config, open_session("produce"))
     assert log.trim().removed == 0
     assert log.set_alarm("billing", 90) == "RAISED"
     assert group.unsubscribe()
@@ -158,5 +157,5 @@ def _be_rsmq():
     assert rsmq.get_queue_attributes("jobs").msgs == 2
     assert rsmq.set_queue_attributes("jobs", vt=6).vt == 6
     assert rsmq.delete("jobs", rsmq.send("jobs", marked(), delay=5))
-    assert open_members(config, Session(get_client("consume"))).beat("s2", {}, {ME: {}})
+    assert open_members(config, open_session("consume")).beat("s2", {}, {ME: {}})
     assert time.time() * 1000 > received.fr - 60_000

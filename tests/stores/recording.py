@@ -13,6 +13,19 @@ from mq_django.transport.sessions import Session
 
 Dump = Mapping[bytes, bytes]
 
+#: Deletes the keys that match a pattern, and restores others.
+RESTORE = """
+local cursor = '0'
+repeat
+  local found = redis.call('scan', cursor, 'match', ARGV[1], 'count', 1000)
+  cursor = found[1]
+  if #found[2] > 0 then redis.call('del', unpack(found[2])) end
+until cursor == '0'
+for at, key in ipairs(KEYS) do
+  redis.call('restore', key, 0, ARGV[at + 1])
+end
+"""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -72,12 +85,7 @@ class Recorder(ABC):
 
     def restore(self, dump: Dump) -> None:
         """Put back what was in Redis."""
-        pipeline = self.client.pipeline(transaction=False)
-        for key in self.keys():
-            pipeline.delete(key)
-        for key, value in dump.items():
-            pipeline.restore(key, 0, value)
-        pipeline.execute()
+        self.client.eval(RESTORE, len(dump), *dump, f"*{self.namespace}*", *dump.values())
 
     def run(self, call: Call) -> Any:
         """Run a call, and return its reply or its error."""

@@ -123,11 +123,10 @@ def contents_of(part):
     for stream, place in ((keys.ready, "ready"), (keys.front, "ready"), (keys.dead, "dead")):
         for _, fields in client.xrange(stream):
             found[place, fields.get(b"id", b"?")] += 1
+    ids, waiting = client.hgetall(keys.unique), []
     for place in ("due", "unhandled", "parked", "priority"):
         for member in client.zrange(getattr(keys, place), 0, -1):
-            assert client.hexists(keys.waiting, member)
-            found["ready" if place == "parked" else place, client.hget(keys.unique, member) or member] += 1
-    assert client.hlen(keys.waiting) == sum(
-        client.zcard(getattr(keys, n)) for n in ("due", "unhandled", "parked", "priority")
-    )
+            waiting.append(member)
+            found["ready" if place == "parked" else place, ids.get(member, member)] += 1
+    assert sorted(client.hkeys(keys.waiting)) == sorted(waiting)
     return found

@@ -152,22 +152,6 @@ def test_messages_that_share_an_id_all_come_back(case, store, publish, outcome):
     assert empty(store)
 
 
-def test_a_queue_that_nobody_consumed_before_is_emptied_when_redis_is_full(case, redis_client):
-    store = case.open()
-    case.publish(store, *(outgoing(data=n) for n in range(4)))
-    redis_client.config_set("maxmemory", "1")
-    try:
-        one, two, three, four = wait_until(lambda: store.take(ME, count=10))
-        assert store.settle(ME, [Settlement(one, ACK), Settlement(two, Retry(), 50_000)]) == []
-        assert store.settle(ME, [Settlement(three, SetAside()), Settlement(four, HandBack())]) == []
-        assert store.release_unhandled(["welcome"], limit=10) == 1
-        again = [Settlement(item, Bury("no")) for item in wait_until(lambda: store.take(ME, count=10))]
-        assert store.settle(ME, again) == []
-    finally:
-        redis_client.config_set("maxmemory", "0")
-    assert (store.depths().dead, store.depths().delayed, store.depths().depth) == (2, 1, 1)
-
-
 def test_a_message_goes_to_one_consumer_that_gets_no_more_than_it_asks_for(store, publish):
     publish(*(outgoing(data=n) for n in range(4)))
     mine, others = store.take(ME, count=2), store.take(OTHER, count=10)

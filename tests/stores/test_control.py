@@ -5,7 +5,6 @@ import time
 import pytest
 
 from mq_django.conf import get_config
-from mq_django.errors import WrongKeyType
 from mq_django.stores.control import Control
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -55,11 +54,3 @@ def test_supervisors_are_told_at_once(control, keys, redis_client):
         told = [subscription.get_message(timeout=5)["data"] for _ in range(2)]
 
     assert told == [b"paused", b"resumed"]
-
-
-def test_a_strangers_key_is_left_as_it_is(control, keys, redis_client):
-    redis_client.set(keys.control, "mine")
-
-    with pytest.raises(WrongKeyType):
-        control.pause()
-    assert redis_client.get(keys.control) == b"mine"

@@ -8,7 +8,6 @@ from mq_django.conf import get_config
 from mq_django.core.filters import FailureGroup, Filter
 from mq_django.core.keys import QueueKeys
 from mq_django.core.messages import Delivery
-from mq_django.errors import WrongKeyType
 from mq_django.inspector import dead_letters
 from mq_django.inspector.message_lists import messages
 from mq_django.stores.dead_letters import DeadLetters, is_entry, open_dead_letters
@@ -174,18 +173,6 @@ def test_one_call_reads_a_bounded_number_of_bytes(dead, redis_client, keys, monk
     total, found = dead.read(limit=11, newest_first=newest_first)
     assert (total, [entry for entry, _ in found]) == (12, (entries[::-1] if newest_first else entries)[:11])
     assert sizes == [5, 5, 1]
-
-
-def test_a_key_that_holds_something_else_is_left_alone(dead, redis_client, keys):
-    entry = dead_letters.find("emails", bury("emails"))
-    redis_client.delete(keys.ready)
-    redis_client.set(keys.ready, "mine")
-
-    with pytest.raises(WrongKeyType):
-        dead.redrive([entry])
-
-    assert redis_client.get(keys.ready) == b"mine"
-    assert dead_letters.get("emails", entry) is not None
 
 
 def test_only_what_can_be_an_entry_goes_to_redis(subtests):

@@ -124,21 +124,6 @@ def test_every_way_to_settle_gives_the_permit_back(open_queue, redis_client, sub
             assert len(store.take("c1", count=10)) == 1
 
 
-def test_who_waits_for_a_permit_is_woken_when_one_is_given_back(open_queue, redis_client):
-    first, second = open_queue(2, CONCURRENCY=1)
-    publish("a", "b")
-    held = first.take("c1", count=10)
-    assert second.take("c2", count=10) == []
-    got = []
-    waiter = threading.Thread(target=lambda: got.extend(second.fetch("c2", count=10, block_ms=200_000)))
-    before = redis_client.info("clients")["blocked_clients"]
-    waiter.start()
-    wait_until(lambda: redis_client.info("clients")["blocked_clients"] > before)
-    ack(first, held)
-    waiter.join()
-    assert data(got) == ["b"]
-
-
 def test_permits_that_come_back_together_wake_all_who_wait(open_queue, redis_client):
     stores = open_queue(4, CONCURRENCY=3)
     publish(*"abcdef")
@@ -292,13 +277,6 @@ def test_a_permit_whose_delivery_vanished_is_found_out(open_queue, redis_client)
     assert data(store.take("c1", count=10)) == ["a"]
 
 
-def test_what_is_parked_uses_nothing_of_the_queue_s_own_rate(open_queue, redis_client):
-    store = open_queue(RATE_LIMIT="10/m", CONCURRENCY={"key": 1})
-    publish("a", "a", "a", "b")
-    assert data(store.take("c1", count=10)) == ["a", "b"]
-    assert sum(count for _, count in log(redis_client)) == 2
-
-
 def test_a_parked_message_can_be_cancelled_and_purged(open_queue, redis_client):
     store = open_queue(CONCURRENCY={"key": 1})
     ids = publish("a", "a", "a")
@@ -309,17 +287,6 @@ def test_a_parked_message_can_be_cancelled_and_purged(open_queue, redis_client):
     ack(store, held)
     assert store.take("c1", count=10) == []
     assert not redis_client.exists(keys().parked, keys().next_checks, keys().waiting, keys().unique)
-
-
-def test_limits_and_priorities_go_together(open_queue):
-    store = open_queue(CONCURRENCY={"queue": 1, "key": 1})
-    for level in (-5, 0, 5):
-        queues["emails"].publish("sms", level, priority=level, key=f"k{level}")
-    order = []
-    while held := store.take("c1", count=10):
-        order += data(held)
-        ack(store, held)
-    assert order == [5, 0, -5]
 
 
 def test_a_flood_of_one_key_does_not_hold_up_another(open_queue):
@@ -334,16 +301,6 @@ def test_a_flood_of_one_key_does_not_hold_up_another(open_queue):
         assert rounds < 100
     assert len(seen) == 3
     assert store.depths().parked == 498
-
-
-def test_logs_of_keys_that_are_past_are_cleared_away(open_queue, redis_client):
-    store = open_queue(RATE_LIMIT={"key": "5/s"})
-    redis_client.hset(keys().limits, "r:old", "1:5")
-    redis_client.zadd(keys().rates, {"old": 1})
-    publish("a")
-    store.take("c1", count=10)
-    assert not redis_client.hexists(keys().limits, "r:old")
-    assert redis_client.zrange(keys().rates, 0, -1) == [b"a"]
 
 
 def test_logs_of_many_keys_do_not_pile_up(open_queue, redis_client):

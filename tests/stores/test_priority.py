@@ -4,14 +4,13 @@ import threading
 import pytest
 
 from mq_django import queues
-from mq_django.core.messages import CancelResult, LookupState
+from mq_django.core.messages import LookupState
 from mq_django.core.outcomes import ACK, HandBack, Retry
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.waiting_room import name_score
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled, Session
-from tests import places
 from tests.stores.acts import make_due, settle, take_all
 from tests.waiting import wait_until
 
@@ -100,15 +99,6 @@ def test_a_message_keeps_its_priority_when_it_is_tried_again_and_when_it_is_hand
     assert (again.data, again.priority, again.attempt, plain.data) == ("important", 50, 2, "plain")
 
 
-def test_what_was_handed_back_goes_before_every_priority(emails, store, ranked):
-    emails.publish("welcome", "held")
-    (held,) = store.take("c1", count=1)
-    emails.publish("welcome", "ready")
-    emails.publish("welcome", "important", priority=100)
-    store.settle("c1", [Settlement(held, HandBack())])
-    assert order(store) == ["held", "important", "ready"]
-
-
 def test_unhandled_messages_keep_their_priority(emails, keys, store, redis_client, ranked):
     emails.publish("welcome", "plain")
     redis_client.zadd(keys.unhandled, {"a1": name_score("x"), "a2": name_score("x")})
@@ -122,17 +112,6 @@ def test_the_first_priority_a_queue_ever_had_goes_before_what_is_ready(emails, s
     emails.publish_many([("welcome", n) for n in range(3)])
     emails.publish("welcome", "important", priority=1)
     assert order(store) == ["important", 0, 1, 2]
-
-
-def test_a_message_with_a_priority_can_be_found_and_cancelled(emails, keys, store, redis_client):
-    emails.publish("welcome", "plain")
-    emails.publish("welcome", 1, priority=5)
-    other = emails.publish("welcome", 2, priority=5)
-    assert emails.find(other).state is LookupState.PRIORITY
-    assert emails.find(other).message.priority == 5
-    assert emails.cancel(other) is CancelResult.CANCELLED
-    assert order(store) == [1, "plain"]
-    assert not redis_client.exists(keys.priority, keys.waiting)
 
 
 class Reader:
@@ -326,17 +305,3 @@ def test_what_was_taken_is_delivered_though_the_other_stream_lost_its_group(emai
     assert store.take("c1", count=10) == []
     emails.publish("welcome", "next")
     assert [item.message.data for item in store.take("c1", count=10)] == ["next"]
-
-
-def test_a_full_redis_can_be_emptied(emails, keys, store, redis_client, ranked):
-    emails.publish_many([("welcome", n) for n in range(20)], priority=5)
-    redis_client.config_set("maxmemory", 1)
-    try:
-        assert len(order(store, 7)) == 20
-    finally:
-        redis_client.config_set("maxmemory", 0)
-
-
-def test_places_are_what_the_tests_think(emails, keys, redis_client):
-    emails.publish("welcome", 1, priority=5)
-    assert places.ready(redis_client, keys)[0]["priority"] == "5"

@@ -89,15 +89,6 @@ def test_a_message_with_other_data_begins_anew(config, transport):
     assert begin(transport, config, report_of(config, data={"list": 7})) == {}
 
 
-def test_a_run_that_only_reports_progress_keeps_the_position(config, transport):
-    first = report_of(config)
-    begin(transport, config, first)
-    first.set_position("prices", "17")
-    save(transport, config, [first])
-    save(transport, config, [report_of(config, 1)])
-    assert begin(transport, config, report_of(config)) == {"prices": "17"}
-
-
 def test_the_end_of_a_handled_message_deletes_its_position_and_keeps_its_progress_for_an_hour(
     config, transport, redis_client
 ):
@@ -108,14 +99,6 @@ def test_the_end_of_a_handled_message_deletes_its_position_and_keeps_its_progres
     assert done(config) == 10
     assert redis_client.hkeys(config.keys.progress("m1")) == [b"run", b"progress"]
     assert 0 < redis_client.pttl(config.keys.progress("m1")) <= ENDED_MS
-
-
-def test_without_progress_nothing_is_left_of_a_handled_message(config, transport, redis_client):
-    report = report_of(config)
-    begin(transport, config, report)
-    report.set_position("prices", "17")
-    transport.pipeline([ended_command(config, report, True, False)])
-    assert not redis_client.exists(config.keys.progress("m1"))
 
 
 def test_after_a_rollback_the_position_is_forgotten(config, transport):

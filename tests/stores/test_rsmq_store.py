@@ -16,14 +16,12 @@ from mq_django.errors import (
     ConnectionLost,
     InvalidFormat,
     InvalidValue,
-    MessageTooLarge,
     MessageTooLong,
     MissingParameter,
     NoAttributeSupplied,
     QueueNotFound,
 )
 from mq_django.inspector import dead_letters
-from mq_django.inspector.statistics import look
 from mq_django.rsmq import RSMQ
 from mq_django.stores import open_members, open_store
 from mq_django.stores.base import Settlement
@@ -332,21 +330,6 @@ def test_what_is_kept_of_messages_that_others_deleted_is_forgotten(store, rsmq, 
     assert not redis_client.exists(f"{queue}:mq:owners", f"{queue}:mq:notes", f"{queue}:mq:unhandled")
 
 
-def test_a_look_tells_the_same_as_the_depths(store, rsmq):
-    jobs = queues["jobs"]
-    for n in range(4):
-        jobs.publish("welcome", n)
-    jobs.publish("welcome", 5, delay=60)
-    held = store.take(ME, count=2)
-    settle(store, held[0], outcome=Bury("no"))
-    (found,) = look([store.config], [Pooled(get_client("inspect"))], minutes=30)
-    told = store.depths()
-    assert (found.ready, found.pending, found.delayed, found.dead) == (2, 1, 1, 1)
-    assert (told.ready, told.pending, told.delayed, told.dead) == (2, 1, 1, 1)
-    assert 0 <= found.oldest_ms < 5000
-    assert found.next_due_ms > 0
-
-
 @pytest.fixture
 def seldom(monkeypatch):
     """Whoever waits and is not woken looks again after a minute."""
@@ -461,13 +444,6 @@ def test_an_id_that_another_message_has_is_refused(configure, rsmq, store):
     assert item.message.data == 3
     assert store.settle(ME, [Settlement(item, ACK)]) == []
     assert letters.redrive([entry]) == ["REDRIVEN"]
-
-
-def test_a_message_over_the_maxsize_is_refused(configure, rsmq):
-    rsmq.create_queue("jobs", maxsize=1024)
-    with pytest.raises(MessageTooLarge):
-        queues["jobs"].publish("welcome", "x" * 1100)
-    assert rsmq.get_queue_attributes("jobs").msgs == 0
 
 
 def test_calls_of_rsmq_check_what_they_get(rsmq):

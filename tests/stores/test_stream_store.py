@@ -7,7 +7,6 @@ from mq_django.conf import get_config
 from mq_django.core.keys import FRONT, GROUP, READY
 from mq_django.core.messages import Delivery, Undecodable
 from mq_django.core.outcomes import Ack, Bury, Expire, HandBack, Retry, SetAside
-from mq_django.errors import RedisOutOfMemory, WrongKeyType
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
 from mq_django.stores.stream_store import FULL
@@ -149,37 +148,6 @@ def test_settling_what_was_deleted_behind_our_back_leaves_nothing_pending(store,
         redis_client.delete(store.keys.ready, store.keys.front)
 
 
-def test_after_a_flush_everything_held_is_stale(store, redis_client):
-    for outcome in OUTCOMES:
-        (message_id,) = publish(store, 1)
-        taken = take(store, "a")
-        redis_client.delete(store.keys.ready)
-        assert settle(store, "a", taken, outcome) == [message_id], outcome
-        assert where(store) == {}, outcome
-
-
-def test_a_key_of_the_wrong_type_moves_nothing(store, redis_client):
-    publish(store, 1)
-    taken, keys = take(store, "a"), store.keys
-    places = {Retry(): (keys.due, keys.waiting), Bury(): (keys.dead, keys.dead_ids), SetAside(): (keys.unhandled,)}
-    for outcome, name in ((outcome, name) for outcome, names in places.items() for name in names):
-        redis_client.set(name, "x")
-        with pytest.raises(WrongKeyType):
-            settle(store, "a", taken, outcome)
-        redis_client.delete(name)
-        assert where(store) == {"pending": 1}, name
-
-
-def test_a_wrong_type_where_a_message_would_go_back_moves_nothing(store, redis_client):
-    publish(store, 1, 2)
-    taken = take(store, "a", count=1)
-    redis_client.set(store.keys.front, "x")
-    with pytest.raises(WrongKeyType):
-        settle(store, "a", taken, HandBack())
-    redis_client.delete(store.keys.front)
-    assert where(store) == {"ready": 1, "pending": 1}
-
-
 def test_a_buried_message_tells_why_and_what_it_was(store, redis_client):
     publish(store, {"a": 1}, headers={"deadreason": "x", "source": "y"})
     settle(store, "a", take(store, "a"), Bury("E: broke\ud800", "trace", reason="error"))
@@ -197,22 +165,6 @@ def test_what_cannot_be_decoded_is_buried_with_its_bytes_cut_at_a_bound(store, r
     ((_, fields),) = redis_client.xrange(store.keys.dead)
     assert fields[b"deadraw"].startswith(b"\xff\nxxx")
     assert len(fields[b"deadraw"]) == 64 * 1024
-
-
-def test_out_of_memory_publishing_is_refused_and_settling_is_not(store, redis_client):
-    publish(store, *range(2 * len(OUTCOMES) + 1))
-    taken = take(store, "a", count=2 * len(OUTCOMES))
-    before = redis_client.config_get("maxmemory")["maxmemory"]
-    redis_client.config_set("maxmemory", "1")
-    try:
-        with pytest.raises(RedisOutOfMemory):
-            publish(store, 5)
-        for number, outcome in enumerate(OUTCOMES):
-            held = taken[2 * number : 2 * number + 2]
-            assert settle(store, "a", held, outcome, delay_ms=60_000) == [], outcome
-        assert store.take("a", count=1)
-    finally:
-        redis_client.config_set("maxmemory", before)
 
 
 def test_a_foreign_consumer_group_name_is_not_needed_to_read_depths(store, redis_client):

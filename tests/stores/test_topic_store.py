@@ -107,13 +107,6 @@ def test_a_new_group_starts_where_its_subscriber_says(log, redis_client):
     }
 
 
-def test_a_group_that_is_there_stays_where_it_is(log):
-    publish(log, 1)
-    settle(group(), *group().take(ME, count=10))
-    publish(log, 2)
-    assert numbers(group(start="end").take(ME, count=10)) == [2]
-
-
 def test_a_log_that_was_flushed_is_read_from_its_beginning(log, redis_client):
     store = group(start="end")
     redis_client.delete(log.keys.log, log.keys.control, store.keys.control, store.keys.ready)
@@ -212,16 +205,6 @@ def test_a_late_settle_of_the_first_pass_changes_nothing_in_the_second(log, subt
             assert (store.depths().delayed, store.depths().dead, store.depths().unhandled) == (0, 0, 0)
             assert settle(store, second) == []
             assert store.depths().pending == 0
-
-
-def test_a_seek_acks_what_was_pending_and_leaves_the_other_groups(log):
-    billing, stock = group("billing"), group("stock")
-    publish(log, 1, 2)
-    billing.take(ME, count=10)
-    stock.take(ME, count=10)
-    log.seek("billing", "end")
-    assert (billing.depths().pending, billing.depths().ready) == (0, 0)
-    assert stock.depths().pending == 2
 
 
 def late_and_early(store, me, seen, end):

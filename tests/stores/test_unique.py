@@ -38,14 +38,6 @@ def test_who_was_replaced_is_forgotten_after_a_day(emails, keys, redis_client):
     assert emails.find(first).state is LookupState.NOT_WAITING
 
 
-def test_the_memory_of_who_was_replaced_is_bounded(emails, keys, redis_client):
-    redis_client.zadd(keys.replaced, {f"old{n}": n for n in range(10_000)})
-    first = emails.publish("remind", 1, delay=60, unique="cart:7")
-    emails.publish("remind", 2, delay=60, unique="cart:7")
-    assert redis_client.zcard(keys.replaced) == 10_000
-    assert emails.cancel(first) is CancelResult.REPLACED
-
-
 def test_a_conflict_is_decided_by_its_policy(emails, keys, redis_client, subtests, forget):
     for policy, delay, kept in (
         ("replace", 30, 2),
@@ -146,12 +138,6 @@ def test_a_claimed_key_refuses_a_second_publish_until_the_first_is_handled(email
     assert emails.publish("sync", 2, unique="shop:8", unique_for="handled") != first
     store.settle("c1", [Settlement(held, ACK)])
     assert emails.publish("sync", 3, unique="shop:7", unique_for="handled") != first
-
-
-def test_a_claimed_key_can_answer_with_the_first_id_instead(emails, store, keys, redis_client):
-    first = emails.publish("sync", 1, unique="shop:7", unique_for="handled", on_conflict="keep")
-    assert emails.publish("sync", 2, unique="shop:7", unique_for="handled", on_conflict="keep") == first
-    assert [message["data"] for message in places.ready(redis_client, keys)] == [1]
 
 
 def test_many_claims_at_once_leave_one(emails, keys, redis_client):

@@ -1,17 +1,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from mq_django.core.messages import CancelResult, Lookup, LookupState
+from mq_django.core.messages import CancelResult, LookupState
 from mq_django.core.outcomes import Retry, SetAside
-from mq_django.errors import WrongKeyType
-from mq_django.stores import open_store
 from mq_django.stores.base import Settlement
-from mq_django.transport.connections import get_client
-from mq_django.transport.sessions import Session
 from tests import places
-from tests.stores.acts import make_due, settle, take_all
+from tests.stores.acts import make_due, take_all
 
 
 def test_what_is_due_becomes_ready_in_the_order_of_its_due_times(emails, keys, store, redis_client):
@@ -22,13 +16,6 @@ def test_what_is_due_becomes_ready_in_the_order_of_its_due_times(emails, keys, s
     assert (promoted.moved, promoted.next_us, promoted.paused, promoted.unhandled) == (3, None, False, 0)
     assert [message["id"] for message in places.ready(redis_client, keys)] == [ids[1], ids[2], ids[0]]
     assert not redis_client.exists(keys.due, keys.waiting)
-
-
-def test_what_is_not_due_stays_and_its_time_is_told(emails, store):
-    emails.publish("remind", 1, delay=60)
-    promoted = store.promote(limit=500)
-    assert promoted.moved == 0
-    assert 50_000_000 < promoted.next_us <= 60_001_000
 
 
 def test_a_promoted_message_is_what_was_published(emails, keys, store, redis_client):
@@ -47,13 +34,6 @@ def test_a_promoted_message_is_what_was_published(emails, keys, store, redis_cli
     assert abs(message.published_ms - places.now_ms(redis_client)) < 60_000
 
 
-def test_a_promotion_is_bounded_and_the_next_goes_on(emails, keys, store, redis_client):
-    ids = emails.publish_many([("remind", n) for n in range(25)], delay=60)
-    make_due(redis_client, keys, *ids)
-    assert [store.promote(limit=10).moved for _ in range(4)] == [10, 10, 5, 0]
-    assert redis_client.xlen(keys.ready) == 25
-
-
 def test_what_one_call_makes_ready_is_bounded_in_bytes(keys, store, redis_client):
     """A megabyte takes 10 ms, in which nobody else is served."""
     body = '{"type":"remind","data":"' + "x" * 2**20 + '"}'
@@ -70,24 +50,6 @@ def test_what_one_call_makes_ready_is_bounded_in_bytes(keys, store, redis_client
     assert store.promote(limit=500).moved == 1
 
 
-def test_promoters_that_race_lose_and_double_nothing(emails, keys, redis_client):
-    emails.publish_many([("remind", n) for n in range(5000)], delay=0)
-
-    def promote(_):
-        session = Session(get_client("consume"))
-        own, moved = open_store(emails.config, session), 0
-        # What was published last may be due only in the next millisecond.
-        while redis_client.zcard(keys.due):
-            moved += own.promote(limit=100).moved
-        session.release()
-        return moved
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(promote, range(4))) == 5000
-    data = sorted(message["data"] for message in places.ready(redis_client, keys))
-    assert data == list(range(5000))
-
-
 def test_an_earlier_due_time_is_told_to_whoever_sleeps_and_a_later_one_is_not(emails, keys, redis_client):
     with redis_client.pubsub() as heard:
         heard.subscribe(keys.wake)
@@ -101,13 +63,6 @@ def test_an_earlier_due_time_is_told_to_whoever_sleeps_and_a_later_one_is_not(em
         emails.reschedule(first, delay=10)
         assert heard.get_message(timeout=5) is not None
         assert heard.get_message(timeout=0.01) is None
-
-
-def test_a_due_time_without_a_body_is_dropped(emails, keys, store, redis_client):
-    redis_client.zadd(keys.due, {"lost": 1, "u:lost": 2})
-    assert store.promote(limit=500).moved == 2
-    assert places.ready(redis_client, keys) == []
-    assert redis_client.zcard(keys.due) == 0
 
 
 def test_no_place_to_wait_costs_a_message_whose_id_another_has(emails, keys, store, redis_client):
@@ -131,68 +86,12 @@ def test_no_place_to_wait_costs_a_message_whose_id_another_has(emails, keys, sto
     assert not redis_client.exists(keys.due, keys.waiting, keys.priority, keys.unhandled)
 
 
-def test_the_smallest_delayed_message_of_another_program_arrives(keys, store, redis_client):
-    redis_client.hset(keys.waiting, "a1", '{"type":"remind","data":{"n":1}}')
-    redis_client.zadd(keys.due, {"a1": 1})
-    redis_client.hset(keys.waiting, "u:k", '{"id":"a2","type":"remind","data":[]}')
-    redis_client.zadd(keys.due, {"u:k": 2})
-    store.promote(limit=500)
-    assert [(item.message.id, item.message.data) for item in take_all(store)] == [("a1", {"n": 1}), ("a2", [])]
-
-
 def test_a_body_that_is_no_message_does_not_stop_the_promotion_of_others(emails, keys, store, redis_client):
     redis_client.hset(keys.waiting, mapping={"a1": b"\xff" * 10, "a2": "[" * 100_000, "a3": ""})
     redis_client.zadd(keys.due, {"a1": 1, "a2": 2, "a3": 3})
     make_due(redis_client, keys, emails.publish("remind", 4, delay=60))
     assert store.promote(limit=500).moved == 4
     assert redis_client.xlen(keys.ready) == 4
-
-
-def test_a_key_that_holds_something_else_stops_a_promotion_before_it_moves_anything(
-    emails, keys, store, redis_client, subtests, forget
-):
-    for wrong in ("waiting", "unique", "ready", "control", "priority", "unhandled", "due"):
-        with subtests.test(wrong=wrong):
-            forget()
-            store.create_groups()
-            emails.publish("remind", 1, delay=0)
-            redis_client.delete(getattr(keys, wrong))
-            redis_client.set(getattr(keys, wrong), "mine")
-            before = {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{keys.namespace}:*")}
-            with pytest.raises(WrongKeyType):
-                store.promote(limit=500)
-            assert {key: redis_client.dump(key) for key in before} == before
-
-
-def test_a_message_is_found_cancelled_and_then_found_no_more(emails, keys, redis_client):
-    message_id = emails.publish("remind", {"n": 1}, delay=60, key="user:7")
-    found = emails.find(message_id)
-    assert (found.state, found.message.id, found.message.data, found.message.key) == (
-        *(LookupState.DELAYED, message_id, {"n": 1}, "user:7"),
-    )
-    assert found.due_ms == redis_client.zscore(keys.due, message_id)
-    assert emails.cancel(message_id) is CancelResult.CANCELLED
-    assert emails.cancel(message_id) is CancelResult.NOT_WAITING
-    assert emails.find(message_id) == Lookup(LookupState.NOT_WAITING)
-    assert not emails.find(message_id)
-    assert not redis_client.exists(keys.due, keys.waiting, keys.unique)
-
-
-def test_a_rescheduled_message_is_due_at_its_new_time(emails, keys, redis_client):
-    message_id = emails.publish("remind", 1, delay=60)
-    before = places.now_ms(redis_client)
-    assert emails.reschedule(message_id, delay=600) is CancelResult.RESCHEDULED
-    assert before + 600_000 <= redis_client.zscore(keys.due, message_id) <= places.now_ms(redis_client) + 600_001
-    assert emails.reschedule("nobody", delay=600) is CancelResult.NOT_WAITING
-    assert redis_client.zcard(keys.due) == 1
-
-
-def test_what_was_promoted_can_neither_be_cancelled_nor_rescheduled_and_it_says_so(emails, keys, store, redis_client):
-    message_id = emails.publish("remind", 1, delay=0)
-    store.promote(limit=500)
-    assert emails.cancel(message_id) is CancelResult.NOT_WAITING
-    assert emails.reschedule(message_id, delay=60) is CancelResult.NOT_WAITING
-    assert [message["id"] for message in places.ready(redis_client, keys)] == [message_id]
 
 
 def test_a_message_is_either_cancelled_or_promoted_however_they_race(emails, keys, store, redis_client):
@@ -252,14 +151,6 @@ def test_a_due_time_is_never_before_the_delay_has_passed_by_the_server_s_clock(
                 message_id = emails.publish("remind", 1, delay=delay)
                 due_us = redis_client.zscore(keys.due, message_id) * 1000
                 assert due_us >= seconds * 1_000_000 + micros + delay * 1_000_000 - 0.001
-
-
-def test_a_retry_can_be_cancelled_by_its_id(emails, keys, store, redis_client):
-    message_id = emails.publish("welcome", 1)
-    settle(store, Retry(), delay_ms=60_000)
-    assert emails.find(message_id).message.attempt == 2
-    assert emails.cancel(message_id) is CancelResult.CANCELLED
-    assert not redis_client.exists(keys.due, keys.waiting)
 
 
 def test_an_unhandled_message_can_be_found_and_cancelled(emails, keys, store, redis_client):

@@ -169,6 +169,7 @@ def is_silent(cluster, monkeypatch):
     """A session waits for it once."""
     silent = cluster.owner("{a}")
     monkeypatch.setattr(cluster_transport, "LOST_FOR", 60.0)
+    monkeypatch.setitem(connections.TIMEOUTS, "inspect", (0.5, 0.5))
     session = open_session("inspect")
     session.pipeline([("SET", "{a}", 1)])
     silent.suspend()

@@ -5,10 +5,10 @@ from itertools import count, product
 
 import pytest
 
-from mq_django.core.outcomes import Bury, StepEnd
+from mq_django.core.outcomes import ACK, Bury, StepEnd
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import get_run
-from tests.seeding import end_steps, start_run, take
+from tests.seeding import end_steps, settle, start_run, take
 
 #: What is published of a callback.
 CALLBACK = b'{"queue": "default", "name": "told", "data": {"args": [], "kwargs": {}}}'
@@ -52,8 +52,10 @@ def begin(state):
 
 
 def told(run):
-    """Return how often each callback was published."""
-    ids = [each.message.id for each in take("default", 500) if each.message.id.startswith(f"w-{run.id}")]
+    """Return how often each callback was published, and leave no message for the next run."""
+    taken = take("default", 500)
+    settle("default", taken, ACK)
+    ids = [each.message.id for each in taken if each.message.id.startswith(f"w-{run.id}")]
     return Counter(message_id.split(".")[1] for message_id in ids)
 
 

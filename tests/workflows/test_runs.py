@@ -1,4 +1,4 @@
-"""Runs of workflows with real consumers: of a plain queue, of one with partitions, and of one on a cluster."""
+"""Runs of workflows with real consumers: of a plain queue, and of one with partitions on a cluster."""
 
 from collections import Counter
 
@@ -11,7 +11,6 @@ from mq_django.stores import open_store
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
 from mq_django.workflows import chain, get_run, parallel, workflow
-from tests.consumers.trees import kill
 from tests.purging import purge
 from tests.waiting import wait_until
 
@@ -110,7 +109,6 @@ def a_step_whose_argument_is_missing_fails_at_once(site):
 @pytest.fixture(
     params=[
         pytest.param("plain", marks=pytest.mark.versions),
-        "partitions",
         pytest.param("cluster", marks=pytest.mark.cluster),
     ]
 )
@@ -151,26 +149,6 @@ def test_a_purged_step_fails_and_retry_starts_it_again(trees, tasks, history):
     assert run.retry() == 1
     ended(run, "succeeded")
     assert Counter(line["name"] for line in history.lines("step")) == {"add": 2}
-
-
-def test_no_run_is_lost_when_processes_are_killed(trees, tasks, history, mq_settings):
-    options = {"default": {"PARTITIONS": 4, "VISIBILITY_TIMEOUT": 5}}
-    mq_settings(QUEUES=options)
-    runs = [
-        chain((tasks.add_surely, n), parallel(*[(tasks.add_surely, m) for m in range(5)]), tasks.total_surely).start()
-        for n in range(20)
-    ]
-    tree = trees("--processes", "2", QUEUES=options)
-    # There are 140 steps.
-    for count in (20, 60):
-        wait_until(lambda count=count: len(history.lines("step")) > count, timeout=20)
-        for child in tree.children()[:1]:
-            kill(child)
-    tree.kill_all()
-    trees(QUEUES=options)
-    for run in runs:
-        ended(run, "succeeded")
-        assert run.progress == (7, 7, 0, 0, 0)
 
 
 def test_an_unknown_run(mq_settings):

@@ -3,7 +3,6 @@
 import asyncio
 import ctypes
 import os
-import signal
 import stat
 import sys
 import time
@@ -80,10 +79,6 @@ def _leave_loop(how: str, _: Message) -> None:
         loop.stop()
     elif how == "callback":
         loop.call_soon(sys.exit, 3)
-    elif how == "end":
-        # As a defect of ours would: no handler can do this.
-        loops.LoopPool._run_until_stopped = lambda self: sys.exit(3)  # type: ignore[method-assign]
-        loop.stop()
     elif how == "block":
         loops.MAX_BLOCKED = 0.3  # in this process, where nothing else will run
         time.sleep(3600)
@@ -178,14 +173,11 @@ STEPS = {
     "exit": lambda code, _: os._exit(code),
     "sysexit": lambda code, _: sys.exit(code),
     "kill": lambda number, _: os.kill(os.getpid(), number),
-    "killgroup": lambda number, _: os.killpg(os.getpgrp(), number),
     "memory": lambda _, __: _out_of_memory(),
-    "segfault": lambda _, __: ctypes.string_at(0),
     "retry": lambda seconds, _: Retry(delay=seconds),
     "wait": _wait_for,
     "once": _once,
     "stick": _stick,
-    "stop": lambda _, __: os.kill(os.getpid(), signal.SIGSTOP),
 }
 
 
@@ -228,8 +220,8 @@ async def act_on_many_async(messages: list[Message]) -> None:
 for _queue in ("default", "emails", "a", "b", "c"):
     handler(_queue, "act")(act)
     handler(_queue, "aact")(act_async)
-    # In 1 s, as a step within it takes longer.
-    handler(_queue, "timed", timeout=1.0)(act)
+    # A step within it takes longer.
+    handler(_queue, "timed", timeout=0.4)(act)
 
 if "news" in settings.MQ_DJANGO.get("TOPICS", {}):
     subscriber("news", group="readers")(act)
@@ -238,4 +230,4 @@ if "batches" in settings.MQ_DJANGO["QUEUES"]:
     handler("batches", "many", batch=20)(act_on_many)
     handler("batches", "amany", batch=20)(act_on_many_async)
     handler("batches", "lingering", batch=20, linger=1.0)(act_on_many)
-    handler("batches", "stubborn", batch=20, timeout=1.0)(act_on_many)
+    handler("batches", "stubborn", batch=20, timeout=0.4)(act_on_many)

@@ -186,22 +186,6 @@ def test_evicted_it_says_so_and_writes_nothing(heartbeat, workers, members, redi
     assert workers.kinds() == ["evicted", "held"]
 
 
-def test_one_caller_evicts_a_supervisor_with_a_heartbeat_or_without_one(heartbeat, members, redis_client, config):
-    heartbeat.run_once()
-    for count in (1, -1):
-        assert [members.evict("me", each) for each in (count, count, -1)] == [True, False, False]
-        # Who evicted it may have died over it; then another does it again, some time later.
-        redis_client.hset(config.keys.consumers, "evicted:me", 1)
-
-
-def test_nobody_evicts_who_has_beaten_since(heartbeat, members):
-    heartbeat.run_once()
-    heartbeat.run_once()
-    assert not members.evict("me", 1)
-    assert members.evict("me", 2)
-    assert not members.evict("me", 2)
-
-
 def test_a_flush_is_no_eviction_and_is_told(heartbeat, workers, redis_client, config, caplog):
     heartbeat.run_once()
     assert "data_loss_suspected" not in caplog.text
@@ -306,16 +290,6 @@ def test_what_is_wrong_with_one_queue_does_not_silence_the_others(mq_settings, r
     assert "heartbeat of a failed, and will retry: WRONGTYPE" in caplog.text
 
 
-def test_out_of_memory_it_still_beats(heartbeat, workers, redis_client):
-    redis_client.config_set("maxmemory", "1")
-    try:
-        heartbeat.run_once()
-        heartbeat.run_once()
-    finally:
-        redis_client.config_set("maxmemory", "0")
-    assert workers.kinds() == ["held", "held"]
-
-
 def test_nobody_is_judged_after_an_outage(heartbeat, members, workers):
     heartbeat._silences[0] = Silence(AT_ONCE, 10.0)
     members.beat("silent", {}, {})
@@ -340,14 +314,3 @@ def test_many_come_and_go_and_nothing_of_them_is_left(config, members, redis_cli
         assert members.leave([f"{name}-c"], supervisor=name) == []
     assert not redis_client.exists(config.keys.consumers)
     assert redis_client.xinfo_consumers(config.keys.ready, "mq") == []
-
-
-def test_who_holds_something_stays(config, members, redis_client, publish):
-    publish()
-    redis_client.xgroup_create(config.keys.ready, "mq", id="0")
-    members.beat("s", {}, {"c": {}})
-    redis_client.xreadgroup("mq", "c", {config.keys.ready: ">"})
-    assert members.leave(["c"], supervisor="s") == ["c"]
-    assert redis_client.hexists(config.keys.consumers, "consumer:c")
-    assert redis_client.hexists(config.keys.consumers, "supervisor:s")
-    assert redis_client.xpending(config.keys.ready, "mq")["pending"] == 1

@@ -78,8 +78,8 @@ def test_a_job_goes_on_after_the_death_of_who_worked_on_it(trees, history, redis
     first.kill_all()
     done = jobs.look("default").done
     assert done < 400
-    # As if its ten seconds were over.
-    redis_client.hset(get_config().queue("default").keys.jobs, "dead:lease", 1)
+    # As if its ten seconds were over. The rest need not come slowly.
+    redis_client.hset(get_config().queue("default").keys.jobs, mapping={"dead:lease": 1, "dead:rate": 10_000})
     trees()
 
     wait_until(lambda: jobs.look("default").state == "finished", timeout=30)

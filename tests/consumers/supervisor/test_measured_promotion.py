@@ -7,7 +7,6 @@ import pytest
 from mq_django.consumers.measuring import Measurers
 from mq_django.consumers.supervisor.promoter import measured_promotions
 from mq_django.stores.base import Promoted
-from tests.waiting import wait_until
 
 
 class Recorder:
@@ -63,19 +62,3 @@ def test_messages_of_a_second_batch_were_due_with_the_first(promote):
 
 def test_what_another_supervisor_has_promoted_is_not_measured(promote):
     assert promote((10.0, 0, 2_000_000), (12.1, 0, None)) == []
-
-
-def test_real_promotions(store, recorder, publish):
-    (measured,) = measured_promotions({0: store}).values()
-
-    def not_due_at_a_look():
-        publish(delay=0.1)
-        return measured.promote(limit=100).moved == 0
-
-    # A machine that stands still meanwhile makes it due before its time is known.
-    wait_until(not_due_at_a_look)
-    time.sleep(0.2)
-    assert measured.promote(limit=100).moved == 1
-    ((queue, seconds),) = recorder.lags
-    assert queue == "default"
-    assert 0.03 < seconds < 5

@@ -155,15 +155,6 @@ def test_nothing_fires_into_a_queue_that_is_being_changed():
         schedules.fire("s0")
 
 
-def test_consumers_handle_what_schedules_publish(trees, history, mq_settings):
-    options = {"QUEUES": PARTITIONED, "SCHEDULES": IN_SETTINGS}
-    mq_settings(**options)
-    trees("--processes", "1", **options)
-    schedules.create("later", every=1, message="act", data={})
-    wait_until(lambda: len(history.lines("effect")) >= len(NAMES) + 1, timeout=20)
-    assert {event["queue"] for event in history.lines("effect")} == {"default"}
-
-
 @pytest.mark.cluster
 def test_schedules_on_a_cluster(cluster, mq_settings, trees, history):
     options = {"QUEUES": {"default": {"PARTITIONS": PARTITIONS}}, "SCHEDULES": IN_SETTINGS, "CONNECTION": cluster.url}

@@ -3,7 +3,7 @@ import logging
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from unittest import mock
 
 import pytest
@@ -406,19 +406,6 @@ def ticks_of(redis_client, keys):
         round(datetime.fromisoformat(message["scheduledtime"]).timestamp() * 1000)
         for message in places.ready(redis_client, keys)
     ]
-
-
-def test_in_several_processes_exactly_the_skipped_ticks_are_left_out(make, keys, redis_client):
-    often = entry(Every(timedelta(milliseconds=300)))
-    # Far enough ahead for a machine that stands still for a moment.
-    first = often.next_ms(places.now_ms(redis_client), UTC) + 900
-    skip(redis_client, keys, first, first + 600)
-    with running(*(make(often) for _ in range(4))):
-        wait_until(lambda: (found := ticks_of(redis_client, keys)) and found[-1] > first + 900)
-    found = ticks_of(redis_client, keys)
-    assert len(found) == len(set(found))
-    assert not {first, first + 600} & set(found)
-    assert not redis_client.hexists(keys.schedules, "skips:nightly")
 
 
 @pytest.mark.parametrize(("skipped", "fired"), [((0,), 1), ((0, 1), 2), ((1,), 0), ((0, 2), 1)])

@@ -3,7 +3,7 @@
 import pytest
 
 from mq_django.consumers.shared_state import SharedState
-from mq_django.consumers.supervisor.workers import START, STILL, SUSPEND_AFTER, Decision, Watchdog
+from mq_django.consumers.supervisor.workers import STILL, SUSPEND_AFTER, Decision, Watchdog
 
 
 class Watched:
@@ -35,26 +35,10 @@ def test_who_shows_signs_of_life_is_well(watched):
     assert watched.check(STILL * 2, ticks=True) is Decision.KEEP
 
 
-def test_who_runs_nothing_and_shows_none_is_replaced(watched):
-    assert watched.check(STILL - 1) is Decision.KEEP
-    assert watched.check(2) is Decision.KILL
-
-
 def test_a_handler_within_its_timeout_may_hold_the_gil(watched):
     watched.shared_state.run(0, 0, 0, b"1-1", watched.now)
     assert watched.check(STILL * 10) is Decision.KEEP
     assert not watched.dog.responds
-
-
-def test_a_late_handler_in_a_process_that_responds_has_it_asked_to_leave(watched):
-    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.check(5.6, ticks=True) is Decision.KEEP
-    assert watched.check(0.8, ticks=True) is Decision.ASK_TO_LEAVE
-
-
-def test_a_late_handler_in_a_process_that_does_not_is_killed_with_it(watched):
-    watched.shared_state.run(0, 0, 0, b"1-1", watched.now, watched.now + 5)
-    assert watched.check(6.6) is Decision.KILL_LATE
 
 
 def test_a_late_handler_in_a_process_that_does_not_has_a_successor_started_before_it_is_killed(watched):
@@ -76,14 +60,6 @@ def test_interrupted_in_time_nobody_is_replaced(watched):
     watched.check(5.6, ticks=True)
     watched.shared_state.idle(0)
     assert watched.check(2.0, ticks=True) is Decision.KEEP
-
-
-def test_loading_a_project_may_take_its_time():
-    watched = Watched()
-    assert watched.check(START - 1) is Decision.KEEP
-    assert watched.dog.responds
-    assert watched.check(2) is Decision.KILL
-    watched.shared_state.close()
 
 
 def test_while_we_ourselves_were_stopped_nobody_grows_late(watched):

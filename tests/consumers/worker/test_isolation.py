@@ -10,7 +10,6 @@ from mq_django.consumers.shared_state import SharedState
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.isolation import Isolation, QuarantineFetcher, backlog_of
 from mq_django.consumers.worker.slots import Grace
-from mq_django.core.messages import Delivery
 from mq_django.core.outcomes import HandBack
 from tests.consumers.rig import Rig
 
@@ -165,9 +164,3 @@ def test_a_quarantine_that_is_stopped_leaves_the_rest(rig, redis_client):
     receiver.stop()
     receiver.run_once()
     assert rig.settler.in_hand == {}
-
-
-def test_the_note_travels(rig, redis_client):
-    (delivery,) = suspect(redis_client, rig)
-    assert isinstance(delivery, Delivery)
-    assert delivery.alone

@@ -200,18 +200,6 @@ def test_coroutines_run_side_by_side(rig):
     assert rig.shared_state.running() == []
 
 
-def test_no_exception_ends_the_loop(rig):
-    async def fails(message):
-        raise message.data
-
-    errors = [ValueError("x"), SystemExit(3), asyncio.CancelledError(), Unprintable()]
-    for error in errors * 3:
-        rig.loop.put(job(rig, fails, error, is_async=True))
-    assert {type(outcome) for outcome in settled(rig, 3 * len(errors))} == {Retry}
-    wait_until(lambda: not rig.loop.held)
-    assert rig.loop.thread.is_alive()
-
-
 def test_a_late_coroutine_is_interrupted(rig):
     async def handler(message):
         await asyncio.sleep(60)

@@ -17,7 +17,6 @@ from tests.stores.everything import ME, OTHER
 TRACE = 'Traceback (most recent call last):\n  File "a.py"\nValueError: no\n'
 
 Open = Callable[[Stage], Store]
-Scene = Callable[[Stage, Store], None]
 
 
 def scenes() -> Iterator[Callable[[Stage], None]]:

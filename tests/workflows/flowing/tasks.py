@@ -17,23 +17,10 @@ def add(*numbers):
     return sum(numbers)
 
 
-@task(retry=RetryPolicy(max_attempts=10, delay=0.05))
-def add_surely(*numbers):
-    """Take long enough to be killed, and run again then."""
-    time.sleep(0.02)
-    return add.func(*numbers)
-
-
 @task(retry=NO_RETRY)
 def total(numbers):
     note("step", name="total", args=len(numbers))
     return sum(numbers)
-
-
-@task(retry=RetryPolicy(max_attempts=10, delay=0.05))
-def total_surely(numbers):
-    """Is run again after its process was killed."""
-    return total.func(numbers)
 
 
 @task(retry=NO_RETRY)

@@ -1,1 +1,0 @@
-"""A project whose handlers write to the database of a test."""
