@@ -46,11 +46,6 @@ def test_each_call_has_a_result_in_the_order_of_the_calls(ran):
     assert results[2].return_value == {"order": 9, "copies": 2}
 
 
-def test_a_result_can_be_looked_up_at_once():
-    for result in tasks.note.enqueue_many((number,) for number in range(3)):
-        assert tasks.note.get_result(result.id) == result
-
-
 def test_a_thousand_are_one_round_trip(monkeypatch):
     seen, pipeline = [], Pooled.pipeline
 

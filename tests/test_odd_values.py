@@ -71,7 +71,7 @@ ODD = {
     "a repr that is no text": Lying(),
     "a lone surrogate": "a\ud800",
     "a byte that is not UTF-8": "a\udc80",
-    "a long text": "x" * 1_000_000,
+    "a long text": "long " * 4000,
     "NUL": "\x00",
     "bytes": b"\xff",
     "a bool": True,
@@ -308,24 +308,24 @@ def is_shown(text):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_place_takes_any_value(mq_settings, handlers, subtests):
+def test_every_place_takes_any_value(mq_settings, handlers):
     mq_settings(
         QUEUES={"default": {}},
         TOPICS={"orders": {}},
         SCHEDULES={"nightly": {"cron": "0 3 * * *", "message": "m"}},
     )
-    for what, places in PLACES.items():
-        for place, call in places.items():
-            with subtests.test(what=what, place=place):
-                wrong = {odd: refused(call, value) for odd, value in ODD.items()}
-                assert {odd: said for odd, said in wrong.items() if said} == {}
+    calls = {f"{what}: {place}": call for what, places in PLACES.items() for place, call in places.items()}
+    assert wrong_of(calls, refused) == {}
 
 
-def test_every_setting_takes_any_value(subtests):
-    for where, settings in SETTINGS.items():
-        with subtests.test(where=where):
-            wrong = {odd: misread(settings, value) for odd, value in ODD.items()}
-            assert {odd: said for odd, said in wrong.items() if said} == {}
+def test_every_setting_takes_any_value():
+    assert wrong_of(SETTINGS, misread) == {}
+
+
+def wrong_of(places, look):
+    """Return what is wrong with an odd value in a place, where something is."""
+    found = {(place, odd): look(called, value) for place, called in places.items() for odd, value in ODD.items()}
+    return {where: said for where, said in found.items() if said}
 
 
 def misread(settings, value):

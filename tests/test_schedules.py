@@ -148,11 +148,6 @@ def test_a_task_that_takes_its_context_may_have_a_schedule(registered):
     assert len(registry._schedules) == 1
 
 
-def test_a_task_without_a_schedule_has_none(registered):
-    task()(nightly)
-    assert registry._schedules == {}
-
-
 def test_a_scheduled_task_cannot_take_arguments(registered):
     with pytest.raises(InvalidTask, match="without arguments"):
         task(schedule=every(minutes=5))(with_argument)

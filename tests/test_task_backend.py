@@ -24,7 +24,6 @@ from mq_django.conf import get_config
 from mq_django.consumers.decisions import Evidence, settlement
 from mq_django.consumers.settlements import settle_for
 from mq_django.consumers.shared_state import Receipt, SharedState
-from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import CANCEL, Cancel
@@ -32,7 +31,6 @@ from mq_django.errors import (
     AlreadyPublished,
     Cancelled,
     ConfigurationError,
-    ConnectionLost,
     HandlerTimeout,
     InvalidArguments,
     InvalidMessage,
@@ -41,10 +39,8 @@ from mq_django.errors import (
     QueueFull,
     WrongKeyType,
 )
-from mq_django.inspector import jobs
 from mq_django.registry import find
 from mq_django.stores import open_store
-from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.base import Settlement
 from mq_django.stores.results import RunningTask, note_running
 from mq_django.task_backend import MQBackend, MQTask
@@ -123,10 +119,6 @@ def wrapped(added, a):
     tasks.ran.append((added, a))
 
 
-def wants_context(context, a):
-    return a
-
-
 def no_context(a):
     return a
 
@@ -157,13 +149,6 @@ def test_an_enqueued_task_is_ready():
     assert not result.is_finished
     with pytest.raises(ValueError, match="not finished"):
         _ = result.return_value
-
-
-def test_an_async_task_runs(ran):
-    result = tasks.shout.enqueue("hello")
-    work("default")
-    assert ran == ["HELLO"]
-    assert tasks.shout.get_result(result.id).return_value == "HELLO"
 
 
 def test_a_task_is_enqueued_and_looked_up_from_async_code():
@@ -309,12 +294,6 @@ def test_a_decorated_function_takes_what_its_wrapper_takes(ran):
     assert ran == [("added", 7)]
 
 
-def test_redis_away_is_an_error_of_ours(mq_settings):
-    mq_settings(CONNECTION="redis://127.0.0.1:1/0")
-    with pytest.raises(ConnectionLost):
-        tasks.noop.enqueue()
-
-
 # transactions
 
 
@@ -329,38 +308,11 @@ def test_inside_a_transaction_a_task_waits_for_the_commit(ran):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_rollback_leaves_nothing(redis_client, namespace):
-    with transaction.atomic():
-        tasks.noop.enqueue()
-        tasks.noop.using(delay=3600, unique="x").enqueue()
-        transaction.set_rollback(True)
-    assert list(redis_client.scan_iter(f"{namespace}:*")) == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_task_may_be_enqueued_at_once():
-    with transaction.atomic():
-        tasks.noop.using(on_commit=False).enqueue()
-        assert len(work("default")) == 1
-        transaction.set_rollback(True)
-
-
-@pytest.mark.django_db(transaction=True)
 def test_the_backend_may_enqueue_at_once(plain):
     plain.TASKS = {"default": {**OURS["default"], "OPTIONS": {"ON_COMMIT": False}}}
     with transaction.atomic():
         plain_task(module_level).enqueue(1)
         assert len(work("default")) == 1
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_a_task_waits_for_the_database_it_is_told():
-    with transaction.atomic(using="other"):
-        with pytest.warns(RuntimeWarning, match="using='other'"):
-            tasks.noop.enqueue()
-        tasks.noop.using(using="other").enqueue()
-        assert len(work("default")) == 1
-    assert len(work("default")) == 1
 
 
 # using
@@ -417,13 +369,6 @@ def test_an_option_that_publishing_does_not_have_is_the_same(mq_settings, subtes
             call(**options)
         assert isinstance(raised.value, TypeError)
         assert str(raised.value).startswith(f"{name}() got an unexpected keyword argument ")
-
-
-def test_using_keeps_what_is_not_named():
-    changed = tasks.send_receipt.using(delay=5, unique="a").using(key="order:7")
-    assert (changed.publishing.delay, changed.publishing.unique, changed.publishing.key) == (5, "a", "order:7")
-    assert changed.retry == RetryPolicy(max_attempts=2)
-    assert changed.timeout == timedelta(seconds=30)
 
 
 def test_a_task_waits_for_its_delay_or_run_after(ran):
@@ -588,17 +533,6 @@ def test_a_task_that_is_replaced_has_failed():
     assert first.errors[0].traceback == "Replaced under its unique key"
 
 
-def test_tasks_that_a_job_deletes_have_failed():
-    enqueued = [tasks.noop.using(delay=3600).enqueue(), tasks.noop.enqueue()]
-    for place in ("delayed", "ready"):
-        jobs.begin("default", "delete", place, who="ann")
-        while work_here("default", "w1", place) != IDLE:
-            pass
-    for result in enqueued:
-        result.refresh()
-        assert [error.exception_class for error in result.errors] == [Cancelled]
-
-
 def test_tasks_that_are_purged_have_failed():
     options = [{}, {"delay": 3600}, {"delay": 3600, "unique": "x"}, {"priority": 5}]
     results = [tasks.noop.using(**each).enqueue() for each in options]
@@ -622,12 +556,6 @@ def test_a_result_that_cannot_be_written_does_not_undo_the_cancellation(redis_cl
     redis_client.hset(key, "a", "b")
     assert queues["default"].cancel(result.id)
     assert "stay READY" in caplog.text
-
-
-def test_a_delay_that_makes_no_sense_is_refused(subtests):
-    for delay in ["soon", True, -1, timedelta(days=-1), float("nan"), timedelta(days=10_000)]:
-        with subtests.test(delay=delay), pytest.raises(InvalidMessage, match=r"^delay must be"):
-            tasks.noop.using(delay=delay)
 
 
 # what makes no task
@@ -693,36 +621,10 @@ def test_wrong_settings_do_not_keep_a_module_from_being_imported(mq_settings):
         made.enqueue()
 
 
-def test_run_after_is_a_datetime_with_a_zone():
-    for moment in (datetime(2100, 1, 1), date(2100, 1, 1), "2100-01-01", 5):  # noqa: DTZ001 - what is tried
-        with pytest.raises(InvalidTask, match=r"^run_after must be an aware datetime"):
-            tasks.noop.using(run_after=moment)
-
-
 def test_only_a_function_of_a_module_is_a_task(subtests):
     for function in ["text", any, MQTask, tasks.noop.enqueue]:
         with subtests.test(function=function), pytest.raises((InvalidTask, TypeError)):
             task(function)
-
-
-def test_a_function_in_a_function_is_no_task():
-    def inner():
-        raise AssertionError
-
-    with pytest.raises(InvalidTask, match="module level"):
-        task(inner)
-
-
-def test_a_task_that_takes_a_context_has_an_argument_of_that_name():
-    assert task(takes_context=True)(wants_context).takes_context
-    with pytest.raises(InvalidTask, match="context"):
-        task(takes_context=True)(no_context)
-
-
-def test_a_timeout_is_above_zero(subtests):
-    for timeout in [0, -1, timedelta(0)]:
-        with subtests.test(timeout=timeout), pytest.raises(ConfigurationError, match="timeout"):
-            task(timeout=timeout)(module_level)
 
 
 def test_ours_is_ours_whatever_tasks_says(settings):
@@ -749,12 +651,6 @@ def test_a_task_is_registered_when_it_is_made():
     assert handler.keeps_result
     assert not handler.is_async
     assert find("default", "tests.testapp.tasks.shout").is_async
-
-
-def test_using_changes_no_registration():
-    handler = find("default", "tests.testapp.tasks.noop")
-    tasks.noop.using(queue_name="emails")
-    assert find("default", "tests.testapp.tasks.noop") is handler
 
 
 def test_data_that_are_no_arguments_are_buried(ran, redis_client, namespace):
@@ -798,11 +694,6 @@ def test_a_result_tells_how_it_was_enqueued():
     enqueued = tasks.noop.using(queue_name="emails", priority=-3, run_after=moment).enqueue()
     found = tasks.noop.get_result(enqueued.id).task
     assert (found.queue_name, found.priority, found.run_after) == ("emails", -3, moment)
-
-
-def test_what_is_looked_up_is_what_was_enqueued():
-    for enqueued in (tasks.note.enqueue(), tasks.note.using(priority=3, queue_name="emails").enqueue(1, two=2)):
-        assert tasks.note.get_result(enqueued.id) == enqueued
 
 
 def test_a_task_of_another_backend_can_be_enqueued_here(settings):

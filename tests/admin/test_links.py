@@ -4,7 +4,6 @@ import pytest
 
 from mq_django import inspector, topics
 from mq_django.conf import get_config
-from mq_django.inspector import jobs
 from mq_django.inspector.message_lists import messages
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES
@@ -81,17 +80,3 @@ def test_a_group_in_redis_alone_has_a_page_also_when_its_log_is_gone(operator, r
     redis_client.delete(get_config().queue("orders:forgotten").keys.topic.log)
 
     assert operator.get(f"{BASE}orders:forgotten/delayed/").status_code == 200
-
-
-def test_the_history_says_how_many_were_confirmed(operator):
-    bury("emails", "welcome", error="ValueError: no")
-    for _ in range(3):
-        bury("emails", "other", error="SMTPError: no")
-    group = {"of_name": "other", "of_error": "SMTPError"}
-    asked = operator.get(f"{BASE}emails/dead/all/redrive/", group)
-    assert "Redrive 3 dead letters?" in asked.content.decode()
-
-    operator.post(f"{BASE}emails/dead/all/redrive/", dict(asked.context["fields"]))
-
-    assert jobs.look("emails").done == 3
-    assert "Began to redrive 3 dead letters" in operator.get(f"{BASE}emails/history/").content.decode()

@@ -33,13 +33,6 @@ def held(name):
     return first.message, second.message, third.message
 
 
-def test_every_page_of_it_is_there(operator, name, held):
-    assert name in operator.get(BASE).content.decode()
-    assert operator.get(f"{BASE}{name.replace(':', '_3A')}/change/").status_code == 200
-    for where in ("stats.json", "figures/", "ready/", "pending/", "dead/", "delayed/"):
-        assert operator.get(f"{BASE}{name}/{where}").status_code == 200, where
-
-
 def test_a_dead_letter_can_be_redriven_and_a_message_that_waits_cancelled(operator, name, held):
     dead, delayed, _ = held
     entry = dead_letters.find(name, dead.id)
@@ -90,13 +83,6 @@ def test_its_messages_tell_of_their_attempts_and_who_holds_them(operator, name, 
 
     assert pending.id in page
     assert f"Consumer {ME} holds it and is gone" in page
-
-
-def test_its_dead_letters_are_exported(operator, name, held):
-    response = operator.get(f"{BASE}{name}/dead/export/")
-
-    assert held[0].id.encode() in b"".join(response.streaming_content)
-    assert name.replace(":", "-") in response["Content-Disposition"]
 
 
 def test_each_message_is_found_by_its_id_where_it_is(operator, name, held):

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -36,30 +35,6 @@ def plain(calls):
 def test_each_message_is_published_once(plain, calls):
     assert driver.publish(plain, options()) > 0
     assert calls == [(messages.NOTE, 0), (messages.NOTE, 1), (messages.NOTE, 2)]
-
-
-def test_only_messages_that_nobody_counts_warm_up(plain, calls):
-    driver.publish(plain, options(kind=messages.NOOP, count=50))
-    assert len(calls) == 50 + driver.WARM_UP
-
-
-def test_bulk_goes_in_chunks(plain, calls):
-    driver.publish(plain, options(bulk=True, count=driver.BULK + 1, delay=5.0))
-    assert calls == [(messages.NOTE, driver.BULK, 5.0), (messages.NOTE, 1, 5.0)]
-
-
-def test_coroutines_run_in_the_session_of_their_module(calls):
-    @asynccontextmanager
-    async def session():
-        calls.append("begin")
-        yield
-        calls.append("end")
-
-    async def publish(kind, data):
-        calls.append(data["n"])
-
-    driver.publish(SimpleNamespace(session=session, publish=publish), options())
-    assert calls == ["begin", 0, 1, 2, "end"]
 
 
 def test_a_delay_at_a_pace_says_when_it_is_due(calls):

@@ -72,11 +72,3 @@ def test_every_peer_has_a_heading_and_an_empty_queue_has_nothing_left(client):
     assert all(("," in peer.name) == peer.is_safest for peer in peers), "the drawing tells variants by their comma"
     for peer in peers:
         assert peer.remaining(client) == 0, peer.name
-
-
-def test_what_remains_is_asked_in_lua(client, namespace):
-    client.rpush(f"{namespace}:a", 1, 2)
-    client.sadd(f"{namespace}:b", 1)
-    ask = headings.evaluated(f"redis.call('llen', '{namespace}:a') + redis.call('scard', '{namespace}:b')")
-    assert ask(client) == 3
-    client.delete(f"{namespace}:a", f"{namespace}:b")

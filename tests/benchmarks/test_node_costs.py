@@ -3,12 +3,10 @@
 import pytest
 import redis
 
-from benchmarks.contenders import HANDLERS, RAW
 from benchmarks.scaling import node_costs
 from benchmarks.scaling.node_costs import BARE, BULK, HANDLED, ONE_BY_ONE, ORDERED, PLAIN, figure
 from benchmarks.scaling.recorder import Recorder
 from benchmarks.scaling.replay import replay
-from benchmarks.scaling.server_use import ServerUse
 from mq_django.transport.private_server import PrivateServer
 
 
@@ -51,16 +49,6 @@ def test_a_request_that_is_refused_is_told(url, client):
         replay(url, increments(b"list", 1), seconds=5)
 
 
-def test_the_use_of_a_server_is_what_came_after_a_moment(client):
-    before = ServerUse.of(client)
-    client.set("large", "x" * 100_000)
-    client.get("large")
-    used = ServerUse.of(client).since(before)
-    assert used.received > 100_000
-    assert used.sent > 100_000
-    assert used.cpu >= 0
-
-
 def test_costs_are_compared_with_those_of_the_bare_client_of_the_same_run():
     figures = {
         figure(BARE, ONE_BY_ONE): 4.0,
@@ -77,10 +65,3 @@ def test_costs_are_compared_with_those_of_the_bare_client_of_the_same_run():
         node_costs.BULK_LIFE: 5 / 3,
         node_costs.ORDERED_LIFE: 36 / 6,
     }
-
-
-def test_the_bare_client_and_each_kind_of_queue_are_measured():
-    found = {kind.name: kind for kind in node_costs.kinds(HANDLERS)}
-    assert found[BARE].contender is RAW
-    assert '"ORDERED": true' in found[ORDERED].contender.variables["BENCH_OPTIONS"]
-    assert found[node_costs.PLAIN_AOF].settings["appendonly"] == "yes"

@@ -4,7 +4,6 @@ from dataclasses import replace
 from benchmarks import documents, outbox_rows, report, transactions
 from benchmarks.contenders import BY_OUTBOX, HANDLERS, RAW
 from benchmarks.record import Record
-from benchmarks.targets import BEST, BEST_PYTHON, TARGETS, Target
 from benchmarks.trees import ROOT
 from tests.benchmarks.contenders import SAFE, A, B
 
@@ -56,30 +55,6 @@ def rows(table):
     return {cells[0]: cells[1:] for cells in lines}
 
 
-def test_the_best_peer_is_judged_figure_by_figure_with_the_fastest_settings():
-    best = report.with_best({**FIGURES, SAFE.name: {"handle /s": 9999.0}}, CONTENDERS)
-    assert best[BEST] == {"handle /s": 350.0, "at rest p50 ms": 3.0, "at rest p99 ms": 8.0, "kill missing": 7.0}
-    assert best[BEST_PYTHON]["handle /s"] == 20.0
-
-
-def test_rates_stand_beside_their_ratio_to_the_raw_limit():
-    told = rows(report.compared(FIGURES, CONTENDERS, [report.RATES[2], report.LATENCIES[0]]))
-    assert told[RAW.name] == ["1,000", "1.0 / 2.0"]
-    assert told[HANDLERS.name] == ["700 (0.70)", "1.2 / 2.2"]
-    assert list(told) == [RAW.name, HANDLERS.name, NODE.name, A.name, "**mq_django by the best peer**"]
-    assert told["**mq_django by the best peer**"] == [f"2 times {NODE.name}", f"0.275 times {NODE.name}"]
-
-
-def test_kills_are_told_of_both_settings():
-    assert list(rows(report.kills(FIGURES, CONTENDERS))) == [HANDLERS.name, A.name, SAFE.name]
-
-
-def test_the_report_says_where_how_and_what_failed():
-    told = report.markdown(record(failures=["a, idle: no"]), CONTENDERS)
-    for words in ("2026-11-20", "2 of some make", "Redis 7.0.15", "2 minutes", RAW.settings, "- a, idle: no"):
-        assert words in told
-
-
 def test_a_target_holds_or_is_missed(subtests):
     for value, verdict in [(0.59, "**missed**, [why](#where-the-time-goes)"), (0.6, "holds")]:
         with subtests.test(value=value):
@@ -88,18 +63,6 @@ def test_a_target_holds_or_is_missed(subtests):
                 line for line in report.targets(figures).splitlines() if "one process, by the raw limit |" in line
             )
             assert line.endswith(f"| ≥ 0.6 | {value:.2f} | {verdict} |")
-
-
-def test_a_target_says_beside_it_when_redis_is_full():
-    line = next(line for line in report.targets(FIGURES).splitlines() if "two processes" in line)
-    assert "1.29 (98 % of Redis's core) | **missed**" in line
-
-
-def test_what_was_not_measured_is_said():
-    target = Target("t", HANDLERS.name, "never", 1.0, "at most")
-    assert target.value(FIGURES) is None
-    told = report.targets({RAW.name: {}, HANDLERS.name: {}})
-    assert told.count("not measured") == len(TARGETS)
 
 
 def copy_pages(folder):

@@ -1,6 +1,5 @@
 """The model of many nodes, by hand and beside a simulation of the same."""
 
-from collections import Counter
 from math import inf
 
 import pytest
@@ -23,24 +22,6 @@ def test_the_share_of_the_hottest_key(subtests):
     ]:
         with subtests.test(keys=keys):
             assert keys.hottest == pytest.approx(hottest, rel=1e-6)
-
-
-def test_partitions_are_on_nodes_as_evenly_as_their_number_allows():
-    found = Counter(model.node_of(partition, 64, 3) for partition in range(64))
-    assert sorted(found.values()) == [21, 21, 22]
-    assert model.spread_of_nodes(Keys(), 64, 3) == pytest.approx(22 * 3 / 64)
-
-
-def test_a_queue_does_what_its_busiest_node_allows():
-    found = model.rate(COSTS, Keys(), partitions=64, nodes=3, use=0.5)
-    assert found.by_nodes == pytest.approx(20_000 * 3 / (22 * 3 / 64) / 2)
-    assert found.by_hottest_key == inf
-
-
-def test_with_order_a_queue_does_no_more_than_its_hottest_key_allows():
-    costs = Costs(server=50.0, handler=0.009, gap=0.001)
-    found = model.rate(costs, Keys(10), partitions=64, nodes=3)
-    assert found.value == found.by_hottest_key == pytest.approx(1000)
 
 
 def test_the_nodes_for_a_rate(subtests):
@@ -74,13 +55,3 @@ def test_the_simulation_of_a_backlog_is_as_fast_as_the_model_says(subtests):
             by_nodes = 3 / 50e-6 / model.spread(model.shares_of_nodes(keys, 64, 3, naming=0))
             by_key = model.keys_rate(costs, keys) if costs.gap is not None else inf
             assert count / found.took == pytest.approx(min(by_nodes, by_key), rel=0.05)
-
-
-def test_messages_wait_longer_and_longer_only_beyond_the_limit(subtests):
-    for use, grows in [(0.9, False), (1.1, True)]:
-        with subtests.test(use=use):
-            costs, keys = Costs(server=50.0, handler=0.01, gap=0.001), Keys(50, 1.0)
-            limit = model.rate(costs, keys, partitions=16, nodes=3).value
-            found = simulate(costs, keys, partitions=16, nodes=3, count=50_000, offered=use * limit)
-            first, last = (sum(part) / len(part) for part in (found.waits[:10_000], found.waits[-10_000:]))
-            assert (last > 3 * first) is grows

@@ -7,23 +7,10 @@ import sys
 
 import pytest
 
-from benchmarks import transactions
-from benchmarks.contenders import AT_COMMIT, BY_OUTBOX
+from benchmarks.contenders import AT_COMMIT
 from benchmarks.trees import ROOT
-from benchmarks.trial import Note
-from mq_django.models import OutboxMessage
 from mq_django.transport.private_server import PrivateServer
 from tests.databases.database_servers import KINDS
-from tests.databases.fixtures import known
-
-
-def notes(count, *, each):
-    return [Note(number, 0.0, 0.0, number * each, 1) for number in range(count)]
-
-
-def test_the_rate_is_that_after_the_first_fifth():
-    first, rest = notes(20, each=10.0), [Note(n, 0.0, 0.0, 200.0 + (n - 20) * 0.5, 1) for n in range(20, 100)]
-    assert transactions.rate_of(first + rest) == pytest.approx(2.0)
 
 
 @pytest.fixture
@@ -51,12 +38,6 @@ def write(database, server):
         return json.loads(done.stdout)
 
     return write
-
-
-def test_a_backlog_is_published_by_the_outbox(write, database, django_db_blocker):
-    write(BY_OUTBOX, "fill", 250)
-    with django_db_blocker.unblock(), known("bench", database):
-        assert OutboxMessage.objects.using("bench").count() == 250
 
 
 def test_each_transaction_has_its_moment_and_its_time(write):

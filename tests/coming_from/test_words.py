@@ -5,10 +5,11 @@ import inspect
 import re
 import shlex
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, CommandParser
 
 import mq_django
 from mq_django import testing, workflows
@@ -61,13 +62,17 @@ def words(name: str) -> list[str]:
     return [word for _, ours, _ in rows for word in re.findall(r"`([^`]+)`", ours)]
 
 
+@cache
+def parser_of(command: str) -> CommandParser:
+    return {"mq": mq, "runconsumer": runconsumer}[command].Command().create_parser("manage.py", command)
+
+
 def resolve(word: str) -> None:
     """Fail if there is no such thing."""
     setting = re.match(r'"?([A-Z][A-Z_]+)"?(: |\[|$)', word)
     if word.startswith("manage.py "):
         verb, *arguments = shlex.split(word.removeprefix("manage.py "))
-        command = {"mq": mq, "runconsumer": runconsumer}[verb].Command()
-        command.create_parser("manage.py", verb).parse_args(arguments)
+        parser_of(verb).parse_args(arguments)
     elif setting:
         assert setting[1] in SETTINGS
     elif word.startswith("@"):

@@ -3,29 +3,14 @@
 import pytest
 
 from mq_django.core.batches import outcomes_of, worst_of
-from mq_django.core.outcomes import ACK, Ack, Bury, Retry
+from mq_django.core.outcomes import ACK, Bury, Retry
 from mq_django.errors import InvalidOutcomes
-
-
-def test_none_acks_all():
-    assert outcomes_of(None, 3) == [ACK, ACK, ACK]
 
 
 def test_one_outcome_is_that_of_all(subtests):
     for outcome in [Retry(delay=5), Bury("no")]:
         with subtests.test(outcome=outcome):
             assert outcomes_of(outcome, 2) == [outcome, outcome]
-
-
-def test_a_list_has_one_for_each_message(subtests):
-    for kind in [list, tuple]:
-        with subtests.test(kind=kind):
-            assert outcomes_of(kind([None, Retry(error="later"), Bury("no"), Ack(5)]), 4) == [
-                ACK,
-                Retry(error="later"),
-                Bury("no"),
-                ACK,
-            ]
 
 
 def test_an_error_becomes_text():

@@ -26,16 +26,6 @@ def has(*poison):
     return lambda group: not set(poison).isdisjoint(group)
 
 
-def test_a_batch_that_succeeds_is_one_call():
-    assert carried_out(range(8), has()) == ([list(range(8))], [], [])
-
-
-def test_a_message_that_fails_is_found_by_halves():
-    calls, alone, common = carried_out(range(8), has(5))
-    assert calls == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [6, 7], [4], [5]]
-    assert (alone, common) == ([5], [])
-
-
 def test_each_message_that_fails_is_alone_in_the_end(subtests):
     for size in [1, 2, 3, 7, 64, 500]:
         with subtests.test(size=size):
@@ -48,20 +38,10 @@ def test_each_message_that_fails_is_alone_in_the_end(subtests):
                 assert sum(item in call for call in calls) <= math.ceil(math.log2(size)) + 1
 
 
-def test_if_no_call_succeeds_the_failure_is_common():
-    calls, alone, common = carried_out(range(500), lambda group: True)
-    assert (alone, sorted(common)) == ([], list(range(500)))
-    assert len(calls) <= 2 * math.ceil(math.log2(500)) + 1
-
-
 def test_a_common_failure_that_may_not_be_one_is_everybodys_own():
     calls, alone, common = carried_out(range(6), lambda group: True, may_be_common=False)
     assert (sorted(alone), common) == (list(range(6)), [])
     assert len(calls) == 2 * 6 - 1
-
-
-def test_a_single_message_has_no_common_failure():
-    assert carried_out(["only"], lambda group: True) == ([["only"]], ["only"], [])
 
 
 def test_a_message_that_fails_beside_one_that_was_left_out_is_the_cause():

@@ -10,7 +10,6 @@ from example_project.demo import outage as outages
 from example_project.demo.outage import Outage
 from example_project.demo.visitors import Visitors
 from mq_django.transport.private_server import PrivateServer
-from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -71,34 +70,3 @@ def test_it_ends_without_orders_after_some_time_and_with_the_demo(
         assert outage.is_on == bool(limit)
         outage.end()
         assert server.pid is not None
-
-
-def test_it_begins_and_ends_within_the_time_of_the_demo(server: PrivateServer, visitors: Visitors) -> None:
-    outage = Outage(server, visitors, seconds=0.4, say=lambda _: None)
-    visitors.orders += outages.ORDERS
-    outage.tend()
-    assert not outage.is_on
-
-    def has_begun() -> bool:
-        outage.tend()
-        return outage.is_on
-
-    wait_until(has_begun, timeout=10)
-    visitors.orders += outages.ORDERS
-
-    def has_ended() -> bool:
-        outage.tend()
-        return not outage.is_on
-
-    wait_until(has_ended, timeout=10)
-    assert outage.away is not None
-    assert outage.away.seconds >= 0.1
-
-
-@pytest.mark.usefixtures("soon")
-def test_a_server_of_somebody_else_is_left_alone(visitors: Visitors) -> None:
-    outage = Outage(None, visitors, seconds=None, say=lambda _: None)
-    outage.tend()
-    outage.end()
-    assert not outage.is_on
-    assert outage.away is None

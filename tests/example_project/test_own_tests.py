@@ -5,6 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from tests.shell import ROOT, ran, shell_environment
 
 PROJECT = ROOT / "example_project"
@@ -29,6 +31,7 @@ def test_they_pass_and_touch_neither_the_database_nor_the_queues(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_those_of_djangos_test_case_run_without_pytest(tmp_path: Path) -> None:
     # Some of them: pytest runs all.
     output = run("example_project/manage.py", "test", "example_project", "-k", "DepartmentTests", folder=tmp_path)

@@ -1,18 +1,13 @@
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from wsgiref.types import StartResponse
 
 import pytest
 
 from example_project.demo.browser import Browser, PageFailed
 from example_project.demo.children import address, answers, listen
-from example_project.demo.website import Website
 from tests.example_project.conftest import ROOT
 from tests.waiting import wait_until
 
@@ -57,27 +52,3 @@ def test_the_website_serves_pages_and_static_files_and_stops_when_asked_to(
 
     assert process.wait(30) == 0
     assert not answers(site)
-
-
-def test_a_request_that_runs_is_answered_before_the_website_ends() -> None:
-    entered, go_on = threading.Event(), threading.Event()
-
-    def page(environ: dict[str, Any], start_response: StartResponse) -> list[bytes]:
-        entered.set()
-        assert go_on.wait(30)
-        start_response("200 OK", [])
-        return [b"done"]
-
-    website = Website(listen())
-    website.set_app(page)
-    with ThreadPoolExecutor() as threads:
-        served = threads.submit(website.serve_forever)
-        visit = threads.submit(Browser(address(website.socket)).get, "/slow")
-        assert entered.wait(30)
-        website.shutdown()
-        closed = threads.submit(website.server_close)
-        assert not closed.done()
-        go_on.set()
-        assert visit.result(30) == "/slow"
-        closed.result(30)
-        served.result(30)

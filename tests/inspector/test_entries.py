@@ -84,11 +84,3 @@ def test_a_look_ends_when_its_time_is_over_and_goes_on_from_there(monkeypatch):
     second = message_lists.messages("emails", "ready", Filter(name="remind"), after=first.after, limit=5)
 
     assert (first.scanned, second.scanned, second.after) == (3, 1, "")
-
-
-def test_what_is_no_message_is_shown_as_such(redis_client):
-    redis_client.xadd(get_config().queue("emails").keys.ready, {"x": b"\xff"})
-
-    (view,) = message_lists.messages("emails", "ready", limit=5).rows
-
-    assert view.problem

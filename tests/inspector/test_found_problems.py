@@ -8,7 +8,7 @@ from django.utils.translation import override
 
 from mq_django import inspector
 from mq_django.conf import get_config
-from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
+from mq_django.errors import ConfigurationError, StoreError
 from mq_django.inspector import Thresholds, actions
 from mq_django.inspector.problem_sentences import sentence
 from mq_django.inspector.queue_view import Problem, QueueView
@@ -21,23 +21,6 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 
 def found(*names, **options):
     return [(problem.queue, problem.kind) for problem in inspector.problems(*names, **options)]
-
-
-def test_without_problems_there_are_none():
-    beat("emails")
-    publish_many("emails", [("welcome", 1)])
-
-    assert inspector.problems() == []
-
-
-def test_a_problem_names_its_queue_and_its_figure():
-    beat("emails")
-    set_aside("emails", "nobody.knows")
-
-    (problem,) = inspector.problems()
-
-    assert (problem.queue, problem.kind, problem.figure, problem.threshold) == ("emails", "unhandled", 1, 0)
-    assert problem.sentence == "emails has 1 message without a handler in any consumer."
 
 
 def test_the_worst_problems_come_first_whatever_queue_they_are_of():
@@ -97,11 +80,6 @@ def test_one_of_several_servers_that_is_away_is_a_problem_and_all_of_them_an_err
     mq_settings(CONNECTION=url)
     with pytest.raises(StoreError, match="Cannot reach Redis"):
         inspector.problems()
-
-
-def test_a_queue_that_is_not_configured_is_refused():
-    with pytest.raises(UnknownQueue):
-        inspector.problems("nope")
 
 
 def test_a_threshold_of_growth_is_above_what_counts():

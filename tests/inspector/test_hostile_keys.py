@@ -1,13 +1,10 @@
 """Nonsense in any place of a queue's keys hides nothing of it but itself, and nothing of other queues."""
 
-import json
-
 import pytest
 
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.stores import open_members
-from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.stores.schedules import Schedules
 from mq_django.transport.connections import get_client
 from mq_django.transport.sessions import Pooled
@@ -45,19 +42,3 @@ def test_a_tick_that_is_none_begins_now(redis_client, subtests):
             redis_client.hset(config.keys.schedules, mapping={"last:nightly": last})
             now_ms, (found, other) = Schedules(config, Pooled(get_client("chores"))).read_states(["nightly", "hourly"])
             assert found == other == now_ms
-
-
-NONSENSE = [5, [], {"name": 5}, {"since_ms": "1"}, {"since_ms": True}, {"group": ["a"]}, {"group": "ab"}, {"else": "x"}]
-
-
-def test_a_job_whose_filter_makes_no_sense_is_ended_and_moves_nothing(redis_client, subtests):
-    for wanted in NONSENSE:
-        with subtests.test(wanted=wanted):
-            config = get_config().queue("default")
-            entry = redis_client.xadd(config.keys.dead, {"id": "i", "type": "n", "data": "1", "deadreason": "error"})
-            fields = {"what": "delete", "state": "running", "until": entry, "wanted": json.dumps(wanted), "total": 1}
-            redis_client.hset(config.keys.jobs, mapping={f"dead:{name}": fields[name] for name in fields})
-            assert BackgroundJobs(config, Pooled(get_client("chores"))).work("w") == IDLE
-            assert redis_client.hget(config.keys.jobs, "dead:state") == b"cancelled"
-            assert redis_client.xlen(config.keys.dead) == 1
-            redis_client.delete(config.keys.dead, config.keys.jobs)

@@ -32,7 +32,8 @@ def counts() -> tuple[int, int]:
 def test_a_job_whose_filter_is_broken_is_cancelled_and_moves_nothing(redis_client, subtests):
     bury_many("emails", 3)
     key = get_config().queue("emails").keys.jobs
-    filters = [b'{"name":5}', b'{"group":"ab"}', b"[]", None]
+    nonsense = [b"[]", b"5", b'{"name":5}', b'{"group":"ab"}', b'{"since_ms":"1"}', b'{"else":"x"}']
+    filters = [*nonsense, None]
     for field, value in [*(("wanted", each) for each in filters), ("rate", b"x")]:
         with subtests.test(field=field, value=value):
             jobs.begin("emails", "delete", who="ann", criteria=Filter(name="welc"))

@@ -9,11 +9,8 @@ from mq_django.conf import get_config
 from mq_django.core.clock import now_ms
 from mq_django.core.limits import key_hash
 from mq_django.core.outcomes import ACK, Bury, Retry, SetAside
-from mq_django.errors import NotSupported
-from mq_django.inspector import dead_letters
-from mq_django.inspector.key_lines import MAX_LISTED, redrive_head, skip
+from mq_django.inspector.key_lines import MAX_LISTED, skip
 from mq_django.stores.base import Settlement
-from mq_django.stores.line_store import NO_KEY
 from tests import seeding
 from tests.seeding import CONSUMER, beat, publish
 
@@ -53,13 +50,6 @@ def only_head():
     return head
 
 
-def test_a_queue_without_lines_has_none(mq_settings):
-    mq_settings(QUEUES={"emails": {"CONCURRENCY": 3}, "jobs": {"STORE": "rsmq"}})
-    for name in ("emails", "jobs"):
-        with pytest.raises(NotSupported, match=f"Queue '{name}' has no lines"):
-            inspector.key_line(name, "a")
-
-
 def test_the_parked_messages_come_in_their_order_with_when_they_were_published(store):
     began = now_ms()
     _, *others = fill(MAX_LISTED + 5)
@@ -88,20 +78,6 @@ def test_the_head_is_with_a_consumer(store, redis_client):
     assert now_ms() - 120_000 < head.since_ms <= now_ms() - 59_000
 
 
-def test_the_consumer_of_the_head_may_be_gone(store):
-    fill()
-    take(store)
-    assert (only_head().place, only_head().consumer) == ("abandoned", CONSUMER)
-
-
-def test_the_head_waits_for_its_next_attempt(store):
-    first, *_ = fill()
-    store.settle(CONSUMER, [Settlement(item, Retry(), delay_ms=60_000) for item in take(store)])
-    head = only_head()
-    assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("delayed", first, 2, True)
-    assert abs(head.due_ms - now_ms() - 60_000) < 30_000
-
-
 def test_the_head_is_ready_again(store):
     first, *_ = fill()
     store.settle(CONSUMER, [Settlement(item, Retry(), delay_ms=60_000) for item in take(store)])
@@ -111,16 +87,6 @@ def test_the_head_is_ready_again(store):
     assert (head.place, head.id, head.attempt, head.can_be_skipped) == ("ready", first, 2, False)
 
 
-def test_the_head_is_a_dead_letter_that_holds_its_key(opened):
-    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
-    first, *_ = fill()
-    settle(store, take(store), Bury("ValueError: no", reason="attempts"))
-    head = only_head()
-    assert (head.place, head.id, head.name, head.can_be_skipped) == ("dead", first, "sms", True)
-    assert head.entry == dead_letters.find("emails", first)
-    assert abs(head.since_ms - now_ms()) < 60_000
-
-
 def test_what_another_program_has_deleted_is_gone(store, redis_client):
     fill()
     (item,) = take(store)
@@ -128,17 +94,6 @@ def test_what_another_program_has_deleted_is_gone(store, redis_client):
     redis_client.xack(keys.ready, "mq", item.entry)
     redis_client.xdel(keys.ready, item.entry)
     assert only_head().place == "gone"
-
-
-def test_with_fair_messages_without_a_key_have_a_line(opened):
-    store = opened(FAIR=True)
-    publish("emails", "sms", 0)
-    fill(2)
-    publish("emails", "sms", 1)
-    take(store, 1)
-    line = inspector.key_line("emails", None)
-    assert (line.key, line.hash, line.heads) == ("", NO_KEY, [])
-    assert line.parked + inspector.key_line("emails", "a").parked == 3
 
 
 def test_hostile_tokens_do_no_harm(store, redis_client, subtests):
@@ -202,20 +157,3 @@ def test_a_key_goes_on_without_a_head_that_waits(opened, put, where):
     assert skip("emails", LINE, only_head().token) == "SKIPPED"
     assert [item.message.id for item in take(store)] == [second]
     assert getattr(store.depths(), where) == 1
-
-
-def test_a_head_that_was_replaced_meanwhile_is_not_skipped(store):
-    fill()
-    delay_head(store)
-    token = only_head().token
-    assert skip("emails", LINE + 1, token) == "CHANGED"
-    assert store.cancel(only_head().id)
-    assert skip("emails", LINE, token) == "CHANGED"
-
-
-def test_a_dead_letter_that_holds_its_key_is_redriven_before_the_others(opened):
-    store = opened(ORDERED=True, ON_DEAD_LETTER="hold")
-    first, *_ = fill()
-    bury_head(store)
-    assert redrive_head("emails", only_head()).done == 1
-    assert [item.message.id for item in take(store)] == [first]

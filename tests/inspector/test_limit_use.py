@@ -35,13 +35,3 @@ def test_keys_that_wait_come_in_pages(transport):
     pages = [limit_use(config(), transport, start=start, count=2).page for start in range(0, found.keys + 2, 2)]
     assert [use.key for page in pages for use in page] == [use.key for use in found.page]
     assert pages[-1] == []
-
-
-def test_looking_changes_nothing(transport, redis_client, namespace):
-    queues["emails"].publish_many([("sms", 1)] * 3, key="a")
-    store = open_store(config(), transport)
-    store.create_groups()
-    store.take("c1", count=10)
-    before = {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")}
-    limit_use(config(), transport)
-    assert {key: redis_client.dump(key) for key in redis_client.scan_iter(match=f"{namespace}:*")} == before

@@ -3,11 +3,8 @@
 import pytest
 
 from mq_django import inspector
-from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.core.filters import FailureGroup, Filter
 from mq_django.errors import ConnectionLost, NotSupported, UnknownQueue
 from mq_django.inspector import dead_letters, jobs, message_lists
-from mq_django.stores.background_jobs import IDLE
 from mq_django.stores.moving import Mover
 from tests.seeding import bury, bury_garbage, bury_many
 
@@ -17,12 +14,6 @@ pytestmark = pytest.mark.usefixtures("mq_settings")
 def counts():
     """Return the dead letters of `emails`, and what is ready in `default`."""
     return inspector.queue("emails").dead, inspector.queue("default").ready
-
-
-def work_off():
-    while work_here("emails", "w1") != IDLE:
-        pass
-    return jobs.look("emails")
 
 
 def test_what_is_no_target_is_refused_before_anything_is_written(mq_settings, subtests):
@@ -83,36 +74,6 @@ def test_what_was_written_is_written_once_however_often_that_is_begun(monkeypatc
 
     assert dead_letters.move_messages("emails", "default", ids).done == 3
     assert counts() == (0, 3)
-
-
-def test_a_job_moves_those_that_match():
-    bury_many("emails", 150)
-    kept = bury("emails", "remind", error="SMTPError: refused")
-    group = Filter(group=FailureGroup("welcome", "ValueError"))
-    assert jobs.begin("emails", "move", who="ann", criteria=group, target="default") == jobs.Begun("begun", 151)
-    later = bury("emails")
-
-    found = work_off()
-
-    assert (found.order.what, found.order.target, found.done, found.looked, found.state) == (
-        "move",
-        "default",
-        150,
-        151,
-        "finished",
-    )
-    assert sorted(dict(inspector.ids("emails"))["dead"]) == sorted([kept, later])
-    assert counts() == (2, 150)
-
-
-def test_a_rate_limits_a_job():
-    bury_many("emails", 30)
-    jobs.begin("emails", "move", who="ann", rate=50, target="default")
-    assert work_here("emails", "w1") == pytest.approx(0.2)
-    assert counts() == (20, 10)
-    assert jobs.cancel("emails")
-    assert work_off().state == "cancelled"
-    assert counts() == (20, 10)
 
 
 def test_names_without_a_handler_are_told_if_this_project_handles_the_queue(mq_settings):

@@ -5,8 +5,7 @@ from django.db import connection
 
 from mq_django import inspector
 from mq_django.core.thresholds import Thresholds
-from mq_django.inspector.outbox_views import outbox_databases, outboxes, uses_outbox
-from mq_django.models import OutboxState
+from mq_django.inspector.outbox_views import outboxes
 from tests.outbox_rows import lose_tables, outbox_row, set_aside_row
 
 pytestmark = [pytest.mark.usefixtures("mq_settings"), pytest.mark.django_db(databases="__all__")]
@@ -19,17 +18,6 @@ def emails(mq_settings):
 
 def kinds(*names, **options):
     return [(problem.queue, problem.kind) for problem in inspector.problems(*names, **options)]
-
-
-def test_a_queue_with_an_outbox_is_listed_also_without_messages():
-    assert uses_outbox()
-    assert outbox_databases() == ["default", "other"]
-
-    (view,) = outboxes()
-
-    assert (view.destination, view.waiting, view.set_aside, view.waited_ms) == ("emails", 0, 0, None)
-    assert view.problems() == []
-    assert inspector.problems() == []
 
 
 def test_what_waits_and_what_was_set_aside_is_counted_by_destination():
@@ -76,15 +64,6 @@ def test_problems_are_those_of_the_queues_that_are_asked_for():
     assert kinds("orders:billing") == [("orders", "outbox")]
     assert kinds("default") == []
     assert kinds(ignore=["outbox"]) == []
-
-
-def test_a_destination_that_is_stopped_is_named_also_without_messages():
-    OutboxState.objects.create(destination="orders", problem="the database was copied", problem_ms=1)
-
-    stopped = [view for view in outboxes() if view.stopped]
-
-    assert [(view.destination, view.problems()) for view in stopped] == [("orders", ["stopped"])]
-    assert "the database was copied" in inspector.problems()[0].sentence
 
 
 def test_a_page_counts_a_bounded_number_of_rows():

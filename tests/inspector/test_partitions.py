@@ -10,8 +10,6 @@ from mq_django.core.outcomes import Bury
 from mq_django.core.partitions import partition_of
 from mq_django.errors import NotSupported
 from mq_django.inspector import actions, dead_letters, jobs, message_lists, plans
-from mq_django.inspector.actions import Outcome
-from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.producers import queues
 from mq_django.stores.background_jobs import IDLE, BackgroundJobs
 from mq_django.transport.connections import open_transport
@@ -31,17 +29,6 @@ def payments(mq_settings):
 
 def publish_each(count=1):
     return [queues["payments"].publish("pay", {}) for _ in range(count * PARTITIONS)]
-
-
-def test_the_overview_has_one_row_for_it():
-    publish_each()
-    views = {view.name: view for view in inspector.overview()}
-
-    assert set(views) == {"payments", "emails"}
-    assert views["payments"].ready == PARTITIONS
-    assert sum(views["payments"].activity.published) == PARTITIONS
-    assert [view.name for view in inspector.overview(["payments.2"])] == ["payments.2"]
-    assert inspector.totals().ready == PARTITIONS
 
 
 def test_a_problem_of_a_partition_is_one_of_the_queue_and_names_it():
@@ -66,16 +53,6 @@ def bury_each(count=1):
         settle(part.name, deliveries, Bury(error="ValueError: no", reason="attempts"))
         ids += [delivery.message.id for delivery in deliveries]
     return ids
-
-
-def test_dead_letters_are_counted_redriven_and_deleted_in_all_partitions():
-    ids = bury_each(2)
-    (group,) = dead_letters.groups("payments")
-    assert group.count == dead_letters.count("payments").count == 8
-
-    assert dead_letters.redrive_messages("payments", [ids[0], ids[-1], "none"]) == Outcome(done=2, missing=1)
-    assert dead_letters.delete_messages("payments", [ids[2]]).done == 1
-    assert [(part.dead, part.ready) for part in inspector.queue("payments").parts] == [(1, 1), (1, 0), (2, 0), (1, 1)]
 
 
 def test_a_job_on_a_queue_is_one_in_each_partition_that_has_messages():
@@ -189,14 +166,6 @@ def test_what_is_about_one_message_needs_a_partition(subtests):
             pytest.raises(NotSupported, match=r"name one of them, 'payments.0' to 'payments.3'"),
         ):
             ask()
-
-
-def test_messages_are_found_in_all_partitions():
-    ids = publish_each()
-
-    assert {found for _, page in inspector.ids("payments") for found in page} == {*ids}
-    found = find_everywhere(ids[0], seconds=5)
-    assert [each.queue for each in found.found] == [f"payments.{ids[0].rpartition('.')[2]}"]
 
 
 @pytest.mark.single_server(why="it counts round trips, and each node of a cluster needs its own")

@@ -93,15 +93,6 @@ def test_a_step_of_a_run_that_has_ended_starts_when_it_is_retried(redis_client):
     assert workflow_runs.run(run_id).state == "failed"
 
 
-def test_a_queue_that_is_not_in_the_settings(mq_settings):
-    run_id = start_run(TWO, queue="emails")
-    mq_settings(QUEUES={"default": {}})
-    problems = check().problems
-    assert [(problem.kind, problem.queue) for problem in problems] == [("queue", "emails")] * 2
-    assert not repair(problems[0])
-    assert workflow_runs.run(run_id).state == "running"
-
-
 def test_a_start_that_a_full_queue_has_refused(mq_settings):
     mq_settings(QUEUES={"default": {"MAX_DEPTH": 1}})
     run_id = start_run(TWO)

@@ -12,7 +12,7 @@ from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from tests import on_cluster
-from tests.seeding import CONSUMER, bury, dead_entry, handle, publish, publish_many, settle, store, take
+from tests.seeding import CONSUMER, handle, publish, publish_many, settle, store, take
 
 pytestmark = pytest.mark.cluster
 
@@ -45,13 +45,6 @@ def test_ready_and_pending_messages_are_found_by_a_scan():
     assert found(ids[1]) == [("emails", "pending")]
     assert found(ids[19]) == [("emails", "ready")]
     assert found(publish("emails", "welcome", 1, priority=5)) == [("emails", "ready")]
-
-
-def test_a_dead_letter_is_found():
-    message_id = bury("emails")
-    assert found(message_id) == [("emails", "dead")]
-    (one,) = find_everywhere(message_id, seconds=30).found
-    assert one.view.ref == dead_entry("emails")
 
 
 def test_what_was_handled_expired_or_replaced_is_found():

@@ -5,7 +5,7 @@ import pytest
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import Bury, StepEnd
 from mq_django.inspector import workflow_runs
-from tests.seeding import dead_entry, end_steps, start_run
+from tests.seeding import end_steps, start_run
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -38,14 +38,6 @@ def test_runs_are_listed_by_time_the_latest_first(redis_client, keys):
     assert pages(limit=2) == [ordered[at : at + 2] for at in range(0, 10, 2)]
 
 
-def test_they_are_filtered_by_state_and_name():
-    failed, running = start_run({1: []}), start_run({1: []}, name="shop.flows.Report")
-    end_steps(failed, NO, 1)
-    assert pages(limit=9, state="failed") == [[failed]]
-    assert pages(limit=9, name="report") == [[running]]
-    assert pages(limit=9, name="report", state="failed") == [[]]
-
-
 def test_a_filter_looks_at_a_bounded_number(monkeypatch):
     monkeypatch.setattr(workflow_runs, "MAX_LOOKED", 4)
     monkeypatch.setattr(workflow_runs, "READ", 2)
@@ -69,19 +61,6 @@ def test_a_run_has_its_numbers_and_times():
     assert workflow_runs.run("0gone0gone") is workflow_runs.run("../x") is None
 
 
-def test_a_failed_step_has_its_dead_letter():
-    run_id = start_run({1: [], 2: []}, policy="continue")
-    end_steps(run_id, NO, 1)
-    steps = workflow_runs.graph_steps(workflow_runs.run(run_id))
-    assert [(step.state, step.task, step.queue) for step in steps] == [
-        ("failed", "shop.tasks.load", "default"),
-        ("started", "shop.tasks.load", "default"),
-    ]
-    assert workflow_runs.dead_letters_of(steps) == {1: dead_entry("default")}
-    assert steps[0].took is not None
-    assert steps[1].took is None
-
-
 def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():
     many = {number: [] for number in range(1, 11)}
     run_id = start_run({**many, 11: list(many), 12: list(many)})
@@ -90,11 +69,6 @@ def test_joins_are_nodes_of_a_graph_and_rows_of_nothing():
     assert [step.number for step in steps if step.is_join] == [13]
     assert workflow_runs.names_before(steps)[12] == list(many)
     assert len(workflow_runs.look_at_steps(view, limit=500).rows) == view.total == 12
-
-
-def test_too_many_steps_for_a_graph():
-    run_id = start_run({number: [] for number in range(1, 202)})
-    assert workflow_runs.graph_steps(workflow_runs.run(run_id)) is None
 
 
 def test_steps_are_counted_by_state_and_paged():

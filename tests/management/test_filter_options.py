@@ -4,12 +4,12 @@ import json
 from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from mq_django import inspector
 from mq_django.inspector import jobs
 from tests.management.test_mq import mq, mq_json, refusal
-from tests.seeding import bury, bury_many, publish, take
+from tests.seeding import bury, bury_many, publish
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -45,13 +45,6 @@ def test_a_list_continues_after_its_last_message():
         call_command("mq", "find", "emails", "--state", place, "--limit", "2", stdout=StringIO(), stderr=err)
         after = err.getvalue().split("--after ")[1].strip()
         assert [row["id"] for row in mq_json("find", "emails", "--state", place, "--after", after)] == every[2:]
-
-
-def test_pending_messages_are_listed_with_their_consumer():
-    publish("emails", "welcome", 1)
-    take("emails", 1)
-    (row,) = mq_json("find", "emails", "--state", "pending")
-    assert (row["name"], row["consumer"]) == ("welcome", "c-seeded")
 
 
 def test_a_time_of_publication_selects():
@@ -99,20 +92,6 @@ def test_a_preview_counts_and_changes_nothing():
     assert text[1].split() == ["id", "name", "error"]
     assert len(text) == 7
     assert (inspector.queue("emails").dead, jobs.look("emails")) == (8, None)
-
-
-def test_waiting_messages_are_deleted_by_a_filter():
-    for name in ("welcome", "remind"):
-        publish("emails", name, 1, delay=60)
-    where = ("purge", "emails", "--state", "delayed", "--name", "remind")
-    assert mq_json(*where, "--dry-run")["count"] == 1
-    with pytest.raises(
-        CommandError, match="deletes those of the 2 delayed messages that match --name remind"
-    ) as raised:
-        mq(*where)
-    assert raised.value.returncode == 2
-    assert mq(*where, "--yes") == "1 deleted\n"
-    assert names("find", "emails", "--state", "delayed") == ["welcome"]
 
 
 def test_a_group_of_dead_letters_is_redriven_and_another_deleted():

@@ -53,14 +53,6 @@ def test_a_preview_tells_how_many_and_which_nobody_would_handle():
     assert counts() == (4, 0)
 
 
-def test_a_preview_names_no_names_if_all_are_handled(mq_settings):
-    mq_settings(QUEUES={"emails": {}, "default": {"EXTERNAL": True}})
-    bury("emails")
-    out, err = StringIO(), StringIO()
-    call_command("mq", "redrive", "emails", "--to", "default", "--all", "--dry-run", stdout=out, stderr=err)
-    assert "no handler" not in err.getvalue()
-
-
 def test_jobs_say_where_to():
     bury_many("emails", 3)
     mq("redrive", "emails", "--to", "default", "--all", "--background", "--rate", "5")

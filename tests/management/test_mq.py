@@ -11,7 +11,6 @@ from django.core.management import CommandError, call_command
 from mq_django import inspector, queues, schedules, topics
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.core.outcomes import Bury, Expire
 from mq_django.errors import ConnectionLost, StoreError
 from mq_django.inspector import jobs
 from mq_django.inspector.actions import Switched
@@ -21,7 +20,7 @@ from mq_django.management.verbs import MOVED
 from mq_django.stores import open_members
 from mq_django.stores.background_jobs import IDLE
 from mq_django.transport.connections import open_transport
-from tests.seeding import beat, bury, bury_many, keep, opened, publish, set_aside, settle, take
+from tests.seeding import beat, bury, bury_many, keep, opened, publish, set_aside, take
 
 pytestmark = pytest.mark.usefixtures("mq_settings")
 
@@ -65,36 +64,6 @@ def test_a_verb_of_earlier_versions_says_what_to_write(verb, capsys):
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"There is no verb {verb}. Use: manage.py mq {MOVED[verb]}\n"
     assert Command().create_parser("manage.py", "mq").parse_args(MOVED[verb].split())
-
-
-def test_find_tells_where_a_message_is():
-    delayed = queues["emails"].publish("welcome", {"n": 1}, delay=60, unique="cart:7")
-    ready = queues["emails"].publish("welcome", {"n": 2})
-    (held,) = take("emails", 1)
-    other = queues["emails"].publish("welcome", {"n": 3})
-    for asked in (delayed, "u:cart:7"):
-        found = find_one("emails", asked)
-        assert (found["queue"], found["place"], found["id"]) == ("emails", "delayed", delayed)
-        assert found["data"] == {"n": 1}
-    assert find_one("emails", ready)["place"] == "pending"
-    assert find_one("emails", other)["place"] == "ready"
-    assert mq("find", "emails", other).splitlines()[0].split() == ["queue", "emails"]
-    settle("emails", [held], Bury("no such user"))
-    assert [find_one("emails", ready)[what] for what in ("place", "error")] == ["dead", "no such user"]
-
-
-def test_find_tells_what_became_of_a_message():
-    message_id = publish("emails", "welcome", 1)
-    settle("emails", take("emails", 1), Expire())
-    found = find_one("emails", message_id)
-    assert (found["place"], found["id"]) == ("expired", message_id)
-    assert found["at"].endswith("Z")
-    with pytest.raises(
-        CommandError, match="Queue emails has no message nope: it was handled, cancelled, replaced or purged"
-    ):
-        mq("find", "emails", "nope")
-    with pytest.raises(CommandError, match="has no waiting message with the unique key cart:8"):
-        mq("find", "emails", "u:cart:8")
 
 
 def test_a_pause_of_all_tells_failed_queues_from_those_of_which_nothing_is_known(monkeypatch):
@@ -299,16 +268,6 @@ def test_purge_starts_a_background_job_for_the_consumers():
     assert (found.state, found.order.place, found.rate) == ("running", "delayed", 5)
     with pytest.raises(CommandError, match="Another job is running on the delayed messages"):
         mq(*purge)
-
-
-def test_purge_deletes_one_place_and_only_when_that_is_meant():
-    publish("emails", "welcome", 1)
-    publish("emails", "welcome", 1, delay=60)
-
-    with pytest.raises(CommandError, match="deletes 1 messages"):
-        mq("purge", "emails", "--state", "ready")
-    assert mq("purge", "emails", "--state", "ready", "--yes") == "1 deleted\n"
-    assert (inspector.queue("emails").ready, inspector.queue("emails").delayed) == (0, 1)
 
 
 def test_a_group_is_shown_and_moved(mq_settings):
@@ -555,14 +514,3 @@ def test_a_number_out_of_its_range_is_refused():
     )
     # From the command line it exits with 2, as argparse does.
     assert [arguments for arguments in every if "a whole number from 1" not in refusal(*arguments)[0]] == []
-
-
-def test_a_purge_says_before_what_it_would_delete():
-    bury_many("emails", 3)
-    with pytest.raises(CommandError, match=r"deletes 3 messages\. Confirm"):
-        mq("purge", "emails", "--state", "dead")
-    expected = r"deletes those of the 3 dead messages that match --name welc and --error x\. Confirm"
-    with pytest.raises(CommandError, match=expected):
-        mq("purge", "emails", "--state", "dead", "--name", "welc", "--error", "x", "--rate", "5")
-    assert mq_json("purge", "emails", "--state", "dead", "--yes")["deleted"] == 3
-    assert inspector.queue("emails").dead == 0

@@ -24,11 +24,6 @@ def events(mq_settings):
     return topics["events"]
 
 
-def test_topics_has_one_row_for_a_group():
-    (row,) = mq_json("topics")
-    assert (row["group"], row["lag"]) == ("events:billing", 6)
-
-
 def test_the_log_is_listed_by_time_and_page_by_page():
     first = mq_json("topics", "log", "events", "--limit", "4")
     after = first[-1]["entry"]
@@ -37,14 +32,6 @@ def test_the_log_is_listed_by_time_and_page_by_page():
     assert (len(first), len(second)) == (4, 2)
     assert {row["data"] for row in first + second} == set(range(6))
     assert len(mq_json("topics", "log", "events.1")) == 2
-
-
-def test_a_group_is_moved_in_all_partitions_or_in_one():
-    assert "6 skipped" in mq("topics", "seek", "events:billing", "end", "--dry-run")
-    mq("topics", "seek", "events:billing", "end")
-    assert mq_json("topics")[0]["lag"] == 0
-    mq("topics", "seek", "events.1:billing", "beginning")
-    assert mq_json("topics")[0]["lag"] == 2
 
 
 def test_the_partitions_of_a_group_are_listed():
@@ -58,11 +45,6 @@ def test_the_partitions_of_a_group_are_listed():
 def test_the_number_of_a_topic_does_not_change(name):
     with pytest.raises(CommandError, match=r"of a topic does not change\. Publish to a topic with another name\."):
         mq("repartition", name, "4", "--yes")
-
-
-def test_a_group_is_removed_from_all_partitions():
-    mq("topics", "unsubscribe", "events:billing", "--yes")
-    assert mq_json("topics") == []
 
 
 def test_all_topics_and_partitions_share_what_one_look_reads(mq_settings, redis_client, monkeypatch, capsys, subtests):

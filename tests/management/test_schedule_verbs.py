@@ -87,18 +87,6 @@ def test_a_tick_is_skipped_shown_and_fires_after_all():
     assert mq_json("schedules", "next", *where, "--count", "3")["next"] == [first, second, third]
 
 
-def test_skipping_says_what_happens_next():
-    where = ("digest", "--queue", "emails")
-    mq("schedules", "create", *MADE, "--paused")
-    assert mq("schedules", "skip", *where).endswith(" is skipped. The schedule is paused.\n")
-    mq("schedules", "delete", *where, "--yes")
-    mq("schedules", "create", *MADE)
-    (last,) = mq_json("schedules", "next", *where, "--count", "1")["next"]
-    mq("schedules", "delete", *where, "--yes")
-    mq("schedules", "create", *MADE, "--ends", last)
-    assert mq("schedules", "skip", *where).endswith(" is skipped. The schedule has no other tick.\n")
-
-
 def test_the_state_of_a_removed_schedule_is_forgotten(monkeypatch):
     monkeypatch.setattr(registry, "_schedules", {})
     registry.schedule(Scheduled(name="nightly", queue="emails", message="m", data=None, when=every(days=1)))

@@ -67,11 +67,6 @@ def test_it_says_what_is_left_out(answered):
     assert "\nWhat a coroutine runs in another thread, with sync_to_async\n" in shown
 
 
-def test_a_consumer_may_run_nothing(answered):
-    answered()
-    assert mq("consumers", "--stacks", "s1-c0") == "It runs nothing.\n"
-
-
 def test_programs_get_json(answered):
     found = mq_json("consumers", "--stacks", "s1-c0")
     assert (found["consumer"], found["more"]) == ("s1-c0", 0)

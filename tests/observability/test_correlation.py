@@ -219,9 +219,3 @@ def test_djangos_line_about_the_end_of_a_task_has_the_id_of_its_message(correlat
 
 def _is_end(record):
     return any(state in record.getMessage() for state in ("state=SUCCESSFUL", "state=FAILED"))
-
-
-def test_a_new_id_is_made_for_what_is_none():
-    with correlated() as first, correlated("a b") as second:
-        assert get_correlation_id() == second
-    assert len({first, second, "a b"}) == 3

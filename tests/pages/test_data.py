@@ -99,18 +99,3 @@ def test_each_box_fits_its_schema(language, text, tmp_path):
 
 def test_there_are_boxes():
     assert len(DATA) >= 5
-
-
-@pytest.mark.parametrize("change", [("httpGet", "httpget"), ("terminationGracePeriodSeconds", "gracePeriod")])
-def test_a_mistake_in_a_pod_is_found(change, tmp_path):
-    (text,) = (text for language, text in boxes("health") if language == "yaml")
-    (document,) = yaml.safe_load_all(text.replace(*change))
-    with pytest.raises(AssertionError):
-        pod(document, tmp_path / "pod.yaml")
-
-
-def test_a_mistake_in_a_workflow_is_found(tmp_path):
-    (text,) = (text for language, text in boxes("testing") if language == "yaml")
-    (document,) = yaml.safe_load_all(text.replace("ports:", "port:"))
-    with pytest.raises(AssertionError):
-        workflow(document, tmp_path / "workflow.yaml")

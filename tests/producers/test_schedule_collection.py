@@ -15,7 +15,6 @@ from mq_django.errors import (
     InvalidArguments,
     InvalidMessage,
     InvalidSchedule,
-    MessageTooLarge,
     NotSupported,
     ScheduleChanged,
     ScheduleExists,
@@ -171,20 +170,6 @@ def test_a_name_is_that_of_a_schedule(keys, redis_client, subtests):
             ):
                 hourly(name)
             assert not redis_client.exists(keys.runtime_schedules)
-
-
-def test_whoever_pauses_or_changes_is_named_by_text(keys):
-    hourly()
-    with pytest.raises(InvalidSchedule, match="by must be text"):
-        schedules.pause("digest", queue="emails", by=5)
-    with pytest.raises(InvalidSchedule, match="by must be text"):
-        schedules.update("digest", queue="emails", every=5, by=5)
-    assert not schedules.get("digest", queue="emails").paused
-
-
-def test_data_that_is_too_long_is_refused(keys):
-    with pytest.raises(MessageTooLarge):
-        hourly(data="x" * 2_000_000)
 
 
 @pytest.mark.usefixtures("tasks")
@@ -366,17 +351,6 @@ def test_the_next_tick_is_skipped_once_and_fires_after_all(keys):
     assert schedules.unskip("digest", queue="emails") is None
     found = schedules.get("digest", queue="emails")
     assert (found.next_at, list(found.skips)) == (tick, [])
-
-
-def test_a_later_tick_is_skipped_and_the_ones_before_it_are_not(keys):
-    first = hourly().next_at
-    assert schedules.skip("digest", queue="emails", tick=first + 2 * HOUR) == first + 2 * HOUR
-    assert schedules.skip("digest", queue="emails", tick=(first + HOUR).isoformat()) == first + HOUR
-    found = schedules.get("digest", queue="emails")
-    assert (found.next_at, [skipped.tick_at for skipped in found.skips]) == (first, [first + HOUR, first + 2 * HOUR])
-    assert schedules.unskip("digest", queue="emails", tick=first) is None
-    assert schedules.unskip("digest", queue="emails", tick=first + 2 * HOUR) == first + 2 * HOUR
-    assert [skipped.tick_at for skipped in schedules.get("digest", queue="emails").skips] == [first + HOUR]
 
 
 def test_a_paused_schedule_skips_ticks_of_the_time_when_it_runs_again(keys):

@@ -13,7 +13,7 @@ from mq_django.core.publication import publication, publications
 from mq_django.core.queue_configs import DeliveryOptions, QueueConfig
 from mq_django.core.schedules import Scheduled, every
 from mq_django.errors import AlreadyPublished, ConnectionLost, InvalidMessage
-from mq_django.producers.sinks import BATCH, BATCH_BYTES, OnCommitSink, RedisSink, send
+from mq_django.producers.sinks import BATCH, BATCH_BYTES, RedisSink, send
 from mq_django.signals import message_published
 from mq_django.stores.schedules import Schedules
 from mq_django.task_backend.compat import LOGGER
@@ -255,20 +255,6 @@ def test_any_sink_can_be_that_of_a_destination_and_of_the_commit():
     assert sink.given == [some]
     assert sink.given[0] is some
     assert list(send(some, sink, using=None, on_commit=True, robust=False)) == ["another's"] * 2
-
-
-def test_a_sink_of_the_commit_without_a_transaction_gives_at_once():
-    sink, some = Recorded(), made("a")
-    OnCommitSink(sink, None, robust=False).send(some)
-    assert sink.given == [some]
-
-
-def test_each_of_many_commits_gives_its_own_in_their_order():
-    sink, (first, second) = Recorded(), made("a", "b")
-    with transaction.atomic():
-        for each in (first, second):
-            send([each], sink, using=None, on_commit=True, robust=False)
-    assert sink.given == [[first], [second]]
 
 
 def test_a_robust_one_that_fails_keeps_none_after_it_back(caplog):

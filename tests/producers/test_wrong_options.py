@@ -102,12 +102,6 @@ def test_they_are_refused_at_the_call_and_not_at_the_commit():
         queues["emails"].publish("welcome", 1, robust="x")
 
 
-def test_a_due_time_is_a_datetime(subtests):
-    for value in (5, "2030-01-01", date(2030, 1, 1)):
-        with subtests.test(value=value), pytest.raises(InvalidMessage, match=r"^deliver_at must be a datetime, not "):
-            queues["emails"].publish("welcome", 1, deliver_at=value)
-
-
 def test_a_deadline_may_have_passed(mq_settings):
     options = {"expires": NEVER.replace(year=2020), "using": "other", "robust": True, "on_commit": False}
     assert tasks.noop.using(**options).publishing.expires == options["expires"]

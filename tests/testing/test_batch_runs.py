@@ -2,10 +2,8 @@
 
 import pytest
 
-from mq_django import Ack, Bury, Retry, handler, queues, subscriber, topics
-from mq_django.core.outcomes import Cancel
+from mq_django import Ack, Bury, Retry, handler, subscriber, topics
 from mq_django.errors import EndlessRun, InvalidOutcomes
-from mq_django.inspector import actions
 from mq_django.middleware import around_handling
 from mq_django.testing.faults import crash_at
 from mq_django.testing.idempotence import assert_idempotent
@@ -59,16 +57,6 @@ def test_coroutine_functions_get_lists_too(calls):
     assert calls == [[0, 1, 2]]
 
 
-def test_messages_of_other_names_run_one_by_one(stores, calls):
-    @handler("emails", "greet")
-    def greet(message):
-        calls.append(message.data)
-
-    publish_many("emails", [("store", 0), ("greet", "ann"), ("store", 1), ("greet", "bob")])
-    run()
-    assert calls == [[0, 1], "ann", "bob"]
-
-
 def test_the_message_that_fails_is_alone_in_the_end(stores, calls):
     publish_many("emails", [("store", data) for data in (0, 1, "bad", 3)])
     handled = {each.message.data: each for each in run("emails")}
@@ -76,21 +64,6 @@ def test_the_message_that_fails_is_alone_in_the_end(stores, calls):
     assert {data for data, each in handled.items() if isinstance(each.outcome, Ack)} == {0, 1, 3}
     assert isinstance(handled["bad"].exception, ValueError)
     assert handled["bad"].error == "ValueError: bad"
-
-
-def test_its_error_can_be_raised(stores):
-    publish_many("emails", [("store", data) for data in (0, "bad")])
-    with pytest.raises(ValueError, match="bad"):
-        run(raise_errors=True)
-
-
-def test_each_message_has_its_outcome():
-    @handler("emails", "store", batch=10)
-    def store(messages):
-        return [Bury("odd") if message.data % 2 else None for message in messages]
-
-    publish_many("emails", [("store", number) for number in range(3)])
-    assert [type(each.outcome) for each in run()] == [Ack, Bury, Ack]
 
 
 def test_a_wrong_return_value_is_an_error_of_the_test():
@@ -121,14 +94,6 @@ def test_more_messages_than_expected_are_an_error(stores):
     publish_many("emails", [("store", number) for number in range(6)])
     with pytest.raises(EndlessRun):
         run(limit=5)
-
-
-def test_what_was_cancelled_is_not_in_the_list(stores, calls, depths):
-    ids = publish_many("emails", [("store", number) for number in range(3)])
-    queues["emails"].cancel(ids[1], running=True)
-    handled = {each.message.data: each.outcome for each in run()}
-    assert calls == [[0, 2]]
-    assert isinstance(handled.get(1, Cancel()), Cancel)
 
 
 @pytest.mark.django_db
@@ -209,15 +174,6 @@ class TestMiddleware:
         publish_many("emails", [("store", data) for data in (0, 1)])
         assert [each.outcome for each in run("emails")] == [Ack(), Bury("odd")]
         assert seen == [([0, 1], Bury("odd"), None)]
-
-
-def test_a_paused_queue_keeps_its_batches(stores, calls):
-    publish("emails", "store", 1)
-    actions.pause("emails")
-    assert run() == []
-    actions.resume("emails")
-    run()
-    assert calls == [[1]]
 
 
 def test_a_replay_gives_lists_of_one(calls, mq_settings):

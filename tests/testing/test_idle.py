@@ -76,16 +76,6 @@ def test_without_delayed_messages_the_time_does_not_move(clock):
     assert clock.moments == []
 
 
-def test_an_error_can_be_raised(clock):
-    @handler("emails", "fail")
-    def fail(message):
-        raise ValueError("no")
-
-    publish("emails", "fail")
-    with pytest.raises(ValueError, match="no"):
-        run_until_idle(advance_to=clock, raise_errors=True)
-
-
 def test_a_handler_that_never_comes_to_an_end_is_an_error(clock):
     handler("emails", "again", retry=RetryPolicy(max_attempts=1000))(lambda message: Retry(delay=0.001))
     publish("emails", "again")
@@ -111,13 +101,6 @@ def test_only_the_queues_that_are_named_count(clock, depths):
     assert run_until_idle(["default"], advance_to=clock) == []
     assert clock.moments == []
     assert next_due_ms(["default"]) is None
-
-
-def test_the_next_due_time_is_that_of_the_first_message(redis_client):
-    publish("emails", "note", 1, delay=60)
-    publish("emails", "note", 2, delay=30)
-    (_, first), *_ = redis_client.zrange(get_config().queue("emails").keys.due, 0, -1, withscores=True)
-    assert next_due_ms() == pytest.approx(first, abs=5000)
 
 
 def test_what_is_due_already_is_due_now():

@@ -106,14 +106,6 @@ def test_what_a_limit_holds_back_is_parked():
     assert content(messages("sms", "parked")) == [("welcome", 1, "parked"), ("welcome", 2, "parked")]
 
 
-def test_ready_messages_are_in_the_order_of_delivery():
-    emails = queues["emails"]
-    for priority in (0, 5, 9):
-        emails.publish("welcome", priority, priority=priority)
-    assert [each.message.data for each in messages("emails", "ready")] == [9, 5, 0]
-    assert [each.message.data for each in take("emails") if each.message] == [9, 5, 0]
-
-
 def test_delayed_messages_of_all_queues_are_found_with_their_time():
     queues["jobs"].publish("resize", 1, deliver_at=DUE)
     queues["emails"].publish("remind", 2, deliver_at=DUE)
@@ -209,13 +201,6 @@ def test_a_topic_has_its_messages_in_order_and_the_lag_of_its_groups():
     ]
     assert found.groups == {"billing": 0, "search": 2}
     assert content(messages("orders:search")) == [("paid", DATA, "ready"), ("sent", 2, "ready")]
-
-
-def test_a_topic_is_read_up_to_the_limit(monkeypatch):
-    monkeypatch.setattr(looking, "LIMIT", 2)
-    topics["orders"].publish_many([("paid", n) for n in range(3)])
-    with pytest.raises(TestKitError, match="Topic 'orders' has messages: more than 2"):
-        topic("orders")
 
 
 def test_a_name_that_is_not_configured_is_an_error():

@@ -1,6 +1,5 @@
 """Each message goes through the parts of a consumer: executor, middleware, signals and settling."""
 
-import asyncio
 import contextvars
 from datetime import timedelta
 from itertools import product
@@ -8,13 +7,10 @@ from itertools import product
 import pytest
 from django.utils import translation
 
-from mq_django import Ack, Bury, CancelResult, Retry, handler, is_cancelled, queues, uninterrupted
+from mq_django import Ack, Bury, CancelResult, Retry, handler, queues
 from mq_django.conf import get_config
 from mq_django.core.outcomes import Cancel
-from mq_django.errors import HandlerTimeout
 from mq_django.middleware import around_handling
-from mq_django.signals import handler_finished, message_buried
-from tests.hearing import hears
 from tests.seeding import publish, publish_many
 from tests.stores.acts import make_due
 from tests.working import run
@@ -30,14 +26,6 @@ def noting(handle):
         outcome = handle(handling)
         entered.append((handling.message.name, type(handling.exception), type(outcome)))
         return outcome
-
-    return middleware
-
-
-@around_handling
-def broken(handle):
-    def middleware(handling):
-        raise LookupError("no tenant")
 
     return middleware
 
@@ -62,20 +50,6 @@ def test_a_message_that_was_cancelled_before_the_run_does_not_start(mq_settings)
     first, second = run()
     assert (first.message.id, first.outcome) == (cancelled, Cancel("Cancelled before it started"))
     assert ([message.id for message in calls], second.outcome) == ([other], Ack())
-
-
-def test_a_handler_that_cancels_its_own_message_goes_on(mq_settings):
-    ended = []
-
-    @handler("emails", "n")
-    def cancels(message):
-        queues["emails"].cancel(message.id, running=True, on_commit=False)
-        with uninterrupted():
-            ended.append(is_cancelled())
-
-    publish("emails", "n")
-    assert [handled.outcome for handled in run()] == [Ack()]
-    assert ended == [False]
 
 
 def test_a_handler_that_raises_is_retried_and_then_buried(mq_settings, fails, depths, redis_client):
@@ -109,24 +83,6 @@ def test_middleware_runs_around_the_handler(only_functions, mq_settings, fails):
     publish_many("emails", [("fine", 1), ("fail", 2)])
     run()
     assert entered == [("fine", type(None), Ack), ("fail", ValueError, Retry)]
-
-
-def test_an_error_of_middleware_counts_as_one_of_the_handler(only_functions, mq_settings, fails):
-    mq_settings(MIDDLEWARE=[f"{__name__}.broken"])
-    publish("emails", "fail")
-    (handled,) = run()
-    assert isinstance(handled.exception, LookupError)
-    publish("emails", "fail")
-    with pytest.raises(LookupError, match="no tenant"):
-        run(raise_errors=True)
-
-
-def test_signals_are_sent(mq_settings, fails):
-    mq_settings(QUEUES={"emails": {"MAX_ATTEMPTS": 1}})
-    with hears(handler_finished, message_buried) as told:
-        publish("emails", "fail")
-        run()
-    assert [given["signal"] for given in told] == [handler_finished, message_buried]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -191,22 +147,6 @@ def test_a_handler_finds_only_its_own_message_pending(depths):
     assert [(each.ready, each.pending) for each in found] == [(2, 1), (1, 1), (0, 1)]
 
 
-def test_what_a_rate_limit_holds_back_is_not_handled(mq_settings, depths):
-    mq_settings(QUEUES={"emails": {"RATE_LIMIT": "2/h"}})
-    handler("emails", "note")(lambda message: None)
-    publish_many("emails", [("note", number) for number in range(3)])
-    assert (len(run()), len(run())) == (2, 0)
-    assert depths("emails").ready == 1
-
-
-def test_a_concurrency_limit_delays_nothing(mq_settings):
-    mq_settings(QUEUES={"emails": {"CONCURRENCY": {"queue": 1, "key": 1}}})
-    handler("emails", "note")(lambda message: None)
-    for _ in range(3):
-        publish("emails", "note", key="a")
-    assert len(run()) == 3
-
-
 def test_context_and_language_end_with_the_message():
     variable = contextvars.ContextVar("variable", default="")
 
@@ -219,13 +159,3 @@ def test_context_and_language_end_with_the_message():
     publish_many("emails", [("change", 1), ("change", 2)])
     assert [type(each.outcome) for each in run()] == [Ack, Ack]
     assert (variable.get(), translation.get_language()) == ("", "en-us")
-
-
-def test_the_timeout_of_a_coroutine_function_applies():
-    @handler("emails", "hang", timeout=0.01)
-    async def hang(message):
-        await asyncio.Event().wait()
-
-    publish("emails", "hang")
-    (handled,) = run()
-    assert isinstance(handled.exception, HandlerTimeout)

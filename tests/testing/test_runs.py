@@ -10,11 +10,11 @@ from django.core.exceptions import SynchronousOnlyOperation
 from mq_django import Ack, Bury, Retry, handler, queues, subscriber, topics
 from mq_django.consumers.worker import databases
 from mq_django.core.outcomes import SetAside
-from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
+from mq_django.errors import EndlessRun, TestKitError
 from mq_django.inspector import actions
 from mq_django.testing import runs
 from mq_django.testing.runs import Handled, configs_of, ensure_groups
-from tests.seeding import bury, publish, publish_many
+from tests.seeding import publish, publish_many
 from tests.waiting import wait_until
 from tests.working import arun, run
 
@@ -43,10 +43,6 @@ def test_what_is_ready_is_handled_in_its_order(seen, depths):
     assert depths("emails").depth == 0
 
 
-def test_without_messages_nothing_is_handled():
-    assert run() == []
-
-
 def test_it_says_what_it_handled():
     @handler("emails", "pass on")
     def pass_on(message):
@@ -65,11 +61,6 @@ def test_only_the_queues_that_are_named_are_run(seen):
     publish("emails", "note", 2)
     assert data_of(run("emails")) == [2]
     assert data_of(run("default")) == [1]
-
-
-def test_a_queue_that_does_not_exist_is_an_error():
-    with pytest.raises(UnknownQueue, match="emials"):
-        run("emials")
 
 
 def test_a_queue_that_other_programs_handle_is_run_only_if_it_is_named(seen, mq_settings):
@@ -99,17 +90,6 @@ def test_a_handler_that_publishes_endlessly_is_an_error_and_leaves_nothing_pendi
         run(limit=20)
     found = depths("emails")
     assert (found.ready, found.pending) == (1, 0)
-
-
-def test_as_many_as_the_limit_are_no_error(seen):
-    publish_many("emails", [("note", number) for number in range(3)])
-    assert len(run(limit=3)) == 3
-
-
-def test_what_waits_for_its_time_stays(seen, depths):
-    publish("emails", "note", delay=60)
-    assert run() == []
-    assert depths("emails").delayed == 1
 
 
 def test_a_retry_without_delay_is_handled_in_the_same_run():
@@ -145,12 +125,6 @@ def test_a_paused_queue_is_not_run(seen, depths):
     assert (depths("emails").ready, seen) == (1, [])
     actions.resume("emails")
     assert data_of(run()) == [1]
-
-
-def test_dead_letters_stay_where_they_are(seen, depths):
-    bury("emails", "note")
-    assert run() == []
-    assert depths("emails").dead == 1
 
 
 def test_a_queue_in_the_format_of_rsmq_is_run(seen, mq_settings, namespace, depths):

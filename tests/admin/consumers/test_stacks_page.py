@@ -77,11 +77,6 @@ def test_it_says_what_is_left_out_and_that_a_task_belongs_to_no_handler(operator
     assert "and 3 more tasks" in page
 
 
-def test_a_consumer_may_run_nothing(operator, running):
-    answer(running)
-    assert "It runs nothing." in operator.get(URL).content.decode()
-
-
 def test_a_late_answer_is_shown_by_a_poll(operator, running):
     page = operator.get(URL).content.decode()
     assert "The consumer has not answered yet." in page

@@ -4,8 +4,6 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
-from mq_django.admin import jobs_on_all
-from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.inspector import jobs
 from tests.admin.conftest import BASE, url_of_all
 from tests.seeding import bury, bury_garbage, bury_many, dead_entry
@@ -87,31 +85,6 @@ def test_all_that_match_are_moved_in_the_background(operator):
     assert numbers() == (3, 2)
     expected = "Began to move up to 5 dead letters to default where name contains “remind”"
     assert LogEntry.objects.get().change_message == expected
-
-
-def test_a_job_tells_where_to_and_how_far_it_is_and_is_cancelled(operator, monkeypatch):
-    monkeypatch.setattr(jobs_on_all, "AT_ONCE", -1)
-    bury_many("emails", 150)
-    fields = dict(operator.get(ALL).context["fields"])
-
-    begun = operator.post(ALL, {**fields, "target": "default"}, follow=True).content.decode()
-    assert "Moving to default: 0 so far." in begun
-    assert "To queue" in begun
-    work_here("emails", "s1")
-    done = operator.post(f"{DEAD}job/cancel/", {"confirmed": "yes"}, follow=True).content.decode()
-
-    assert "Cancelled after 100 dead letters were moved to default." in done
-    assert numbers() == (50, 100)
-
-
-def test_a_group_is_moved_from_its_row(operator):
-    bury_many("emails", 3)
-    bury("emails", "remind", error="SMTPError: refused")
-    (most, _) = operator.get(f"{DEAD}groups/").context["rows"]
-    asked = operator.get(most["move_url"])
-    assert "Move 3 dead letters to another queue?" in asked.content.decode()
-    operator.post(ALL, {**dict(asked.context["fields"]), "target": "default"})
-    assert numbers() == (1, 3)
 
 
 def test_moving_is_offered_where_there_is_another_queue(operator, viewer, mq_settings):

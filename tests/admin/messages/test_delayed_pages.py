@@ -6,7 +6,6 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector
-from mq_django.conf import get_config
 from mq_django.core.outcomes import Expire
 from tests.admin.conftest import BASE
 from tests.seeding import publish, set_aside, settle, take
@@ -99,30 +98,6 @@ def test_several_are_cancelled_and_what_became_ready_meanwhile_is_said(operator)
     assert "2 messages were cancelled." in page
     assert "1 no longer existed" in page
     assert inspector.queue("emails").delayed == 1
-
-
-def test_a_message_that_waits_no_more_leads_back_to_the_list(operator):
-    assert operator.get(f"{BASE}emails/message/delayed/nope/").url == DELAYED
-
-
-def test_what_waits_without_a_body_or_with_a_broken_one_is_shown_as_that(operator, redis_client):
-    keys = get_config().queue("emails").keys
-    redis_client.zadd(keys.due, {"bare": 1, b"\xff\xfe": 2, "broken": 3, "late": 8e15, "never": "inf"})
-    redis_client.hset(keys.waiting, "broken", b'{"type": "welcome"')
-
-    page = operator.get(DELAYED)
-
-    assert len(page.context["rows"]) == 5
-    for row in page.context["rows"]:
-        assert operator.get(row["url"]).status_code == 200
-    members = [row["ref"] for row in page.context["rows"]]
-    operator.post(CANCEL, {"action": "cancel", "_selected_action": members, "confirmed": "yes"})
-    assert redis_client.zcard(keys.due) == 0
-
-
-def test_a_state_that_is_none_is_not_found(operator):
-    for path in ("waiting/hall/", "message/hall/m1/"):
-        assert operator.get(f"{BASE}emails/{path}").status_code == 404
 
 
 def test_old_addresses_lead_to_where_a_list_or_a_message_is(operator):

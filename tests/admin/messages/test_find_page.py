@@ -3,7 +3,6 @@
 import pytest
 
 from mq_django import topics
-from mq_django.conf import get_config
 from mq_django.core.outcomes import Expire
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
@@ -63,11 +62,6 @@ def test_a_search_that_had_no_time_says_so(operator, monkeypatch):
     shown = main_of(operator.get(FIND, {"id": "nope"}))
     assert "Not everything was searched" in shown
     assert "or it never existed" not in shown
-
-
-def test_a_queue_that_cannot_be_read_is_named(operator, redis_client):
-    redis_client.set(get_config().queue("default").keys.due, "x")
-    assert "These queues could not be read: default." in main_of(operator.get(FIND, {"id": "nope"}))
 
 
 def test_unique_keys_are_for_those_who_may_see_data(operator, viewer):

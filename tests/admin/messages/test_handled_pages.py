@@ -50,12 +50,6 @@ def test_the_page_of_a_message_has_what_is_known(operator, keeping):
         assert text in shown
 
 
-def test_the_page_of_a_message_without_data_says_why(operator, keeping):
-    handle("emails", "welcome", {"user": 7}, message_id="m1", keeps_data=False)
-    (row,) = operator.get(HANDLED).context["rows"]
-    assert "DATA of HISTORY" in main_of(operator.get(row["url"]))
-
-
 def test_what_is_no_longer_kept_leads_back_to_the_list(operator, keeping):
     for ref in ("1-1.m1", "x.m1", "1-1._FF", "1-1"):
         assert operator.get(f"{BASE}emails/message/handled/{ref}/").url == HANDLED

@@ -6,10 +6,9 @@ from django.contrib.admin.models import LogEntry
 from mq_django import inspector, topics
 from mq_django.admin import jobs_on_all
 from mq_django.consumers.supervisor.job_runner import work_here
-from mq_django.inspector import jobs
 from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE, url_of_all
-from tests.admin.pages import YES, main_of
+from tests.admin.pages import main_of
 from tests.seeding import beat, publish
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("mq_settings")]
@@ -85,29 +84,6 @@ def test_a_running_job_is_shown_on_the_overview_its_queue_and_the_list(operator,
         pass
     assert "Deleting" not in main_of(operator.get(BASE))
     assert "Deleted: 700 messages." in main_of(operator.get(DELAYED))
-
-
-def test_a_job_is_cancelled_after_a_confirmation(operator, in_background):
-    delay_many(700)
-    operator.post(PURGE, dict(operator.get(PURGE).context["fields"]))
-    step()
-    assert "The other messages are kept." in main_of(operator.get(f"{JOB}cancel/"))
-
-    operator.post(f"{JOB}cancel/", YES)
-
-    found = jobs.look("emails", "delayed")
-    assert found.state == "cancelled"
-    assert inspector.queue("emails").delayed == 700 - found.done
-    assert step() == IDLE
-
-
-def test_a_filter_that_finds_nothing_starts_no_job(operator):
-    delay_many(2)
-
-    done = operator.get(PURGE, {"name": "nobody"}, follow=True)
-
-    assert "No message matches the filter." in done.content.decode()
-    assert jobs.look("emails", "delayed") is None
 
 
 def test_a_purge_of_a_group_says_that_the_log_stays(operator):

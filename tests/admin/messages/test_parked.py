@@ -58,21 +58,6 @@ def test_one_is_cancelled_and_the_others_stay_in_line(operator, ids):
     assert dict(inspector.ids("emails"))["parked"] == [ids[1], ids[3]]
 
 
-def test_all_are_cancelled_and_what_is_handled_stays(operator, ids):
-    asked = operator.get(f"{BASE}emails/parked/all/delete/")
-    assert "Cancel 3 parked messages?" in asked.content.decode()
-
-    operator.post(f"{BASE}emails/parked/all/delete/", dict(asked.context["fields"]))
-
-    view = inspector.queue("emails")
-    assert (view.parked, view.pending) == (0, 1)
-
-
-def test_a_filter_looks_among_them(operator, ids):
-    assert len(operator.get(PARKED, {"key": "user:<b>7"}).context["rows"]) == 3
-    assert operator.get(PARKED, {"key": "other"}).context["rows"] == []
-
-
 def test_a_queue_without_limits_of_keys_shows_no_such_tab(operator):
     assert not [tab for tab in operator.get(f"{BASE}emails/dead/").context["tabs"] if "parked" in tab["url"]]
     assert "No parked messages." in operator.get(PARKED).content.decode()

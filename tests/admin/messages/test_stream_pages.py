@@ -48,16 +48,6 @@ def test_a_pending_message_says_who_holds_it(operator):
     assert f"Consumer {CONSUMER} holds it and is gone" in operator.get(row["url"]).content.decode()
 
 
-def test_ready_messages_have_pages(operator):
-    publish_many("emails", [("welcome", n) for n in range(70)])
-
-    first = operator.get(f"{BASE}emails/ready/")
-    second = operator.get(f"{BASE}emails/ready/{first.context['go_on']}")
-
-    assert (len(first.context["rows"]), len(second.context["rows"])) == (50, 20)
-    assert second.context["go_on"] == ""
-
-
 def test_a_look_says_how_far_it_has_come_and_goes_on_at_a_click(operator, monkeypatch):
     monkeypatch.setattr(scanning, "MAX_SCANNED", 60)
     publish_many("emails", [("welcome", n) for n in range(100)])
@@ -107,16 +97,6 @@ def test_above_a_filtered_list_only_what_matches_is_purged(operator):
         filtered = main_of(operator.get(address, {"name": "welcome"}))
         assert "all matching…" in filtered
         assert re.findall(r'/\w+/all/delete/[^"]*', filtered) == [f"/{place}/all/delete/?name=welcome"]
-
-
-def test_a_purge_with_a_filter_deletes_nothing_else(operator):
-    publish("emails", "welcome", 1, delay=60)
-    until = {"until": str(inspector.queue("emails").now_ms + 1), "confirmed": "yes"}
-
-    operator.post(f"{BASE}emails/delayed/all/delete/?name=remind", until)
-    operator.post(f"{BASE}emails/delayed/all/delete/", {"name": "remind", **until})
-
-    assert inspector.queue("emails").delayed == 1
 
 
 def test_a_purge_with_a_filter_that_it_does_not_have_is_refused(operator):
@@ -170,10 +150,6 @@ def test_a_purge_deletes_no_more_than_was_confirmed(operator):
     operator.post(f"{BASE}emails/ready/all/delete/", fields)
 
     assert inspector.queue("emails").ready == 4
-
-
-def test_what_cannot_be_purged_is_not_found(operator):
-    assert operator.get(f"{BASE}emails/purge/pending/").status_code == 404
 
 
 def test_a_queue_of_rsmq_is_paused_and_purged_too(operator, mq_settings, namespace):

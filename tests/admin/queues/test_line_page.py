@@ -16,7 +16,7 @@ from mq_django.stores.line_store import NO_KEY
 from tests.admin.conftest import BASE
 from tests.admin.pages import YES, main_of
 from tests.inspector.test_key_lines import LINE, fill, opened, take
-from tests.seeding import CONSUMER, beat, publish
+from tests.seeding import CONSUMER, publish
 
 __all__ = ["opened"]
 
@@ -97,30 +97,6 @@ def test_a_poll_gives_viewers_no_buttons_and_no_key(viewer, operator, store):
     seen = viewer.get(path).content.decode()
     assert "rumpelstiltskin" not in seen
     assert "formaction" not in seen
-
-
-def test_a_poll_says_where_the_line_stands(operator, store):
-    assert poll(operator)["summary"] == "No parked messages."
-    fill()
-    take(store)
-    assert poll(operator)["summary"] == "The line waits for a message: held by a consumer that is gone."
-
-
-def test_a_poll_of_a_queue_without_lines_is_an_error(operator, mq_settings):
-    mq_settings(QUEUES={"jobs": {"STORE": "rsmq"}})
-    answer = operator.get(f"{BASE}jobs/line/7/stats.json")
-    assert (answer.status_code, answer.json()) == (404, {"error": "This queue has no lines of keys."})
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state"), [(SetAside(), "no consumer has a handler"), (Bury("no", reason="attempts"), "dead letter")]
-)
-def test_each_head_leads_to_its_page(operator, store, outcome, state):
-    first, *_ = fill()
-    settle(store, outcome)
-    (head,) = operator.get(PAGE).context["heads"]
-    assert head["state"] == state
-    assert first in main_of(operator.get(head["url"]))
 
 
 def test_a_head_with_a_consumer_leads_to_its_page(operator, store):
@@ -235,13 +211,6 @@ def test_another_head_than_the_one_that_was_seen_stays(operator, store):
     assert take(store) == []
 
 
-def test_a_head_that_runs_is_offered_no_button(operator, store):
-    beat("emails")
-    fill()
-    take(store)
-    assert "Skip…" not in main_of(operator.get(PAGE))
-
-
 def test_a_queue_that_cannot_have_lines_says_so(operator, mq_settings):
     mq_settings(QUEUES={"jobs": {"STORE": "rsmq"}})
     for what in ("get", "post"):
@@ -286,10 +255,6 @@ def test_a_unique_key_is_neither_shown_nor_in_a_form(viewer, log_in, store, redi
     assert "rumpelstiltskin" not in press(operator, "skip", "…").content.decode()
     assert "out of order from now on" in press(operator, "skip", "…", **YES).content.decode()
     assert "rumpelstiltskin" not in LogEntry.objects.get().change_message
-
-
-def test_the_key_of_an_empty_line_is_not_known(operator, store):
-    assert operator.get(PAGE).context["key"] == ""
 
 
 def test_what_is_no_hash_is_no_page(operator, store):

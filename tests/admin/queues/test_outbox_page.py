@@ -52,19 +52,19 @@ def test_the_page_counts_what_waits_and_lists_what_was_set_aside(operator):
     assert "aside-one" not in page
 
 
-def test_the_page_shows_rows_with_values_that_nobody_writes(operator, subtests):
+def test_the_page_shows_rows_with_values_that_nobody_writes(operator):
     """SQLite stores text in columns of numbers, too."""
+    odd = []
     for column in ("part", "parts", "batch", "size", "due_ms", "published_ms", "failed_ms"):
         for value in ("x", -1, 2**62):
-            rows = [outbox_row(message_id="odd"), set_aside_row(message_id="odd")]
-            with connection.cursor() as cursor:
-                cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s", [value])
-            with subtests.test(column=column, value=value):
-                for url in (BASE, URL, f"{URL}?show=waiting&destination=emails"):
-                    assert operator.get(url).status_code == 200
-                for row in rows:
-                    act(operator, "retry", row)
-            OutboxMessage.objects.all().delete()
+            for row in (outbox_row(message_id="odd"), set_aside_row(message_id="odd")):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"UPDATE mq_django_outbox SET {column} = %s WHERE id = %s", [value, row.pk])
+                odd.append(row)
+    for url in (BASE, URL, f"{URL}?show=waiting&destination=emails"):
+        assert operator.get(url).status_code == 200
+    for row in odd:
+        act(operator, "retry", row)
 
 
 def test_pages_list_a_bounded_number_of_destinations(operator):

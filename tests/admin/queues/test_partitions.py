@@ -110,14 +110,3 @@ def test_redriving_its_dead_letters_redrives_those_of_all_partitions(operator):
     operator.post(f"{BASE}payments/dead/all/redrive/", {**fields, "confirmed": "yes"}, follow=True)
     assert inspector.queue("payments").dead == 0
     assert inspector.queue("payments").ready == PARTITIONS
-
-
-def test_the_dead_letters_of_all_partitions_are_redriven_where_one_is_chosen(operator, viewer):
-    part = get_config().queue("payments").parts[1]
-    settle(part.name, take(part.name, 5), Bury(error="ValueError: no", reason="attempts"))
-
-    shown = operator.get(f"{BASE}payments/dead/")
-    assert f"{BASE}payments/dead/all/redrive/" in links(shown)
-    assert [count for _, _, count in shown.context["listed"]] == ["0", "1", "0"]
-    assert f"{BASE}payments/dead/all/redrive/" not in links(viewer.get(f"{BASE}payments/dead/"))
-    assert len(b"".join(operator.get(f"{BASE}payments/dead/export/").streaming_content).splitlines()) == 1

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from math import inf
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -83,12 +82,6 @@ def test_charts_of_one_handler_show_it_alone(operator):
         assert "0 published, 1 handled" in operator.get(STATS, {"span": span, "of": "report"}).json()["parts"]["charts"]
 
 
-def test_times_beyond_the_counters_are_very_long():
-    tally("emails", {("handled", "x"): 1, (f"t{bucket(10**12)}", "x"): 1})
-
-    assert inspector.queue("emails").activity.took == (inf, inf)
-
-
 def test_the_charts_are_there_as_a_table(operator):
     happened()
     page = operator.get(f"{BASE}emails/figures/")
@@ -145,14 +138,6 @@ def test_limits_show_how_far_they_are_used_and_who_waits(operator, viewer, limit
     assert "limits" in operator.get(STATS).json()["parts"]
     # A key may quote data.
     assert "tenant:a" not in main_of(viewer.get(PAGE))
-
-
-def test_a_queue_without_limits_or_of_rsmq_shows_none(operator, limited, mq_settings):
-    assert "limits" not in operator.get(f"{BASE}jobs/change/").context
-    mq_settings()
-    page = operator.get(PAGE)
-    assert "Limits" not in main_of(page)
-    assert "limits" not in operator.get(STATS).json()["parts"]
 
 
 def test_hostile_keys_are_harmless(operator, limited):
@@ -269,12 +254,6 @@ def test_a_tick_is_skipped_and_fires_after_all_once_that_is_confirmed(operator, 
     act(operator, "unskip", tick=tick, confirmed="yes")
     assert not plans.find("emails", "digest").skips
     assert "The tick is not skipped." in act(operator, "unskip", tick=tick, confirmed="yes").content.decode()
-
-
-def test_the_page_offers_the_first_tick_that_is_not_skipped(operator, digest):
-    tick = plans.find("emails", "digest").next_ms
-    act(operator, "skip", tick=tick, confirmed="yes")
-    assert f'name="tick" value="{tick + 3_600_000}"' in act(operator, "skip").content.decode()
 
 
 def test_what_is_no_tick_is_not_skipped(operator, digest):

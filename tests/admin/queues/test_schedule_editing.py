@@ -7,7 +7,6 @@ from django.contrib.admin.models import LogEntry
 
 from mq_django import schedules
 from mq_django.conf import get_config
-from mq_django.inspector import plans
 from tests.admin.conftest import BASE
 from tests.admin.pages import main_of
 
@@ -157,17 +156,3 @@ def test_a_page_shows_the_first_of_many(operator, monkeypatch):
     page = operator.get(PAGE)
     assert len(page.context["schedules"]) == 2
     assert "the first of 3" in main_of(page)
-
-
-def test_a_schedule_of_a_queue_with_partitions_is_created_changed_and_deleted(operator, mq_settings):
-    mq_settings(QUEUES={"emails": {"PARTITIONS": 8}})
-    operator.post(ADD, FORM)
-    made = plans.find("emails", "digest")
-    assert made.home.startswith("emails.")
-    changes = f"{BASE}emails/schedule/change/?schedule=digest"
-    operator.post(changes, {**FORM, "every": "60", "version": made.version})
-    assert schedules.get("digest", queue="emails").options["every"] == 60
-    operator.post(f"{BASE}emails/schedule/pause/", {"schedule": "digest", "confirmed": "1"})
-    assert schedules.get("digest", queue="emails").paused
-    operator.post(f"{BASE}emails/schedule/delete/", {"schedule": "digest", "confirmed": "1"})
-    assert schedules.get_all("emails") == []

@@ -244,11 +244,6 @@ def test_the_log_says_which_groups_were_not_given_a_message(operator, billing):
     assert ["billing" in row["delivered"] for row in rows] == [False] * 6 + [True] * 4
 
 
-def test_a_message_that_left_the_log_leads_back_to_it(operator, events):
-    for entry in ("1-1", "nonsense"):
-        assert operator.get(f"{LOG}{entry}/").url == LOG
-
-
 def test_data_in_the_log_is_for_those_who_may_see_it(viewer, operator, events):
     events.publish("paid", {"x": "rumpelstiltskin", "password": "hunter2"}, key="rumpelstiltskin", on_commit=False)
     entry = inspected.topic("events").last
@@ -259,10 +254,6 @@ def test_data_in_the_log_is_for_those_who_may_see_it(viewer, operator, events):
         assert "rumpelstiltskin" not in main_of(viewer.get(address))
     # Nor may who cannot see a key guess it.
     assert viewer.get(LOG, {"key": "no such key"}).status_code == 400
-
-
-def test_a_range_that_cannot_be_read_is_refused(operator, events):
-    assert operator.get(LOG, {"from": "yesterday"}).status_code == 400
 
 
 def test_hostile_messages_and_groups_of_strangers_are_harmless(operator, billing, events, redis_client):
@@ -279,13 +270,6 @@ def test_hostile_messages_and_groups_of_strangers_are_harmless(operator, billing
         page = response.content.decode()
         assert "<script>alert" not in page, address
         assert "\u202e" not in page, address
-
-
-def test_the_history_of_a_topic_and_its_group_is_there(operator, billing):
-    operator.post(SEEK, {"to": "end", "confirmed": "yes"})
-
-    assert "Moved the group to end, after " in operator.get(f"{BASE}events_3Abilling/history/").content.decode()
-    assert operator.get(f"{BASE}events/history/").status_code == 200
 
 
 @pytest.mark.single_server(why="counts the commands of one server")

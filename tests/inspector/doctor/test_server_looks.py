@@ -10,7 +10,6 @@ import redis
 from mq_django.core import clock
 from mq_django.transport.cluster import hash_slot
 from mq_django.transport.connections import close_clients
-from mq_django.transport.private_server import PrivateServer
 from tests.inspector.doctor.conftest import levels
 from tests.transport.impostor import Impostor
 from tests.waiting import wait_until
@@ -153,13 +152,6 @@ def test_clocks_that_differ(server_with, found):
             clock.set_shift(0)
         assert finding.code == "D109"
         assert f"The clock of Redis is 90.0 s {word} the clock of this machine" in finding.seen
-
-
-def test_a_replica_in_the_place_of_its_master(server_with, found):
-    with PrivateServer(tcp=True) as master:
-        with client_of(server_with()) as client:
-            client.replicaof("127.0.0.1", master.port)
-        assert ("D110", "error") in levels(found("D1"))
 
 
 def test_what_a_managed_server_refuses_is_a_note_with_the_right_that_is_needed(server_with, found):

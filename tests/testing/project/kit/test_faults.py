@@ -1,23 +1,12 @@
 """Faults in a project."""
 
 import pytest
-from django.test import TransactionTestCase
 from shop.handlers import emails
 from shop.models import Order
-from shop.tasks import confirm
 
 from mq_django.errors import ConnectionLost
-from mq_django.testing import MQTestMixin
 
 ANN = {"email": "ann@shop.example"}
-
-
-def test_a_crash_of_a_named_queue(mq):
-    emails.publish("welcome", ANN)
-    confirm.enqueue(7)
-    assert mq.crash_at("before_handler", "emails").name == "welcome"
-    (found,) = mq.messages("emails")
-    assert (found.state, found.message.attempt) == ("ready", 2)
 
 
 def test_a_crash_after_the_time_was_moved(mq, mailoutbox):
@@ -26,13 +15,6 @@ def test_a_crash_after_the_time_was_moved(mq, mailoutbox):
     mq.crash_at("after_effect")
     mq.run()
     assert len(mailoutbox) == 2
-
-
-class CheckoutTests(MQTestMixin, TransactionTestCase):
-    def test_after_the_commit_the_publishes_are_lost(self):
-        self.client.post("/checkout/", ANN)
-        self.assertEqual(self.mq.crash_at("before_on_commit", "emails").name, "welcome")
-        self.assertEqual(len(self.mq.run("emails")), 1)
 
 
 def test_without_redis_nothing_is_published_or_handled(mq, mailoutbox):

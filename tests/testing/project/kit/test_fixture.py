@@ -30,16 +30,6 @@ class TestLooking:
         assert (found.queue, found.name, found.data) == ("emails", "welcome", ANN)
         assert mq.published("emails", "goodbye") == []
 
-    def test_what_is_where(self, mq, failing):
-        emails.publish("welcome", ANN)
-        emails.publish("welcome", ANN, delay=60)
-        assert [(found.message.name, found.state) for found in mq.messages("emails")] == [
-            ("welcome", "ready"),
-            ("welcome", "delayed"),
-        ]
-        assert len(mq.messages("emails", "ready")) == len(mq.delayed) == 1
-        assert mq.dead == []
-
     def test_results_of_tasks(self, mq, db):
         confirm.using(on_commit=False).enqueue(7)
         mq.run()
@@ -66,17 +56,6 @@ class TestCommits:
         assert mq.commit() == 1
         assert len(mq.published("emails")) == 1
         assert mq.pending_commit == []
-
-    def test_djangos_own_way_works_too(self, mq, django_capture_on_commit_callbacks):
-        with django_capture_on_commit_callbacks(execute=True):
-            emails.publish("welcome", ANN)
-        assert len(mq.run()) == 1
-
-    def test_what_is_rolled_back_is_not_sent(self, mq):
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            emails.publish("welcome", ANN)
-            raise ZeroDivisionError
-        assert mq.commit() == 0
 
     def test_what_a_handler_publishes_is_sent_when_it_ends(self, mq, monkeypatch):
         monkeypatch.setattr("shop.handlers.send_mail", lambda *args: confirm.enqueue(1))
@@ -110,17 +89,6 @@ class TestRunning:
         assert mq.run() == []
         assert [type(each.outcome) for each in mq.run_until_idle(raise_errors=False)] == [Retry, Bury]
         assert [(letter.queue, letter.message.data, letter.attempts) for letter in mq.dead] == [("emails", ANN, 3)]
-
-    def test_an_error_can_be_that_of_the_test(self, mq, failing):
-        emails.publish("welcome", ANN)
-        with pytest.raises(ZeroDivisionError):
-            mq.run()
-        assert len(mq.delayed) == 1
-
-    def test_each_group_of_a_topic_gets_what_is_published_after_the_start_of_the_test(self, mq, db):
-        topics["orders"].publish("order.placed", {"order": Order.objects.create().pk}, on_commit=False)
-        assert len(mq.topic("orders").messages) == 1
-        assert [handled.error for handled in mq.run("orders")] == [""]
 
     async def _run(self, mq):
         return mq.run()
@@ -162,14 +130,6 @@ class TestTime:
         mq.run()
         mq.advance(hours=2)
         assert mq.results == []
-
-    def test_rate_limits_have_room_again(self, mq, mailoutbox):
-        for _ in range(3):
-            queues["slow"].publish("welcome", ANN)
-        assert len(mq.run("slow")) == 1
-        mq.advance(minutes=1)
-        assert len(mq.run("slow")) == 1
-        assert len(mq.run_until_idle("slow")) == 1
 
     def test_schedules_fire(self, mq):
         mq.travel_to(datetime(2060, 1, 1, 23, tzinfo=UTC))
@@ -264,20 +224,16 @@ class TestMistakes:
             with pytest.raises(TestKitError, match="task= must be a task of this project"):
                 mq.published(task=wrong)
 
-    def test_a_database_that_is_none(self, mq, db):
-        with pytest.raises(TestKitError, match="using must be the alias of a database"):
-            mq.commit(1)
-
 
 class TestStandingTime:
     def test_a_retry_during_a_slow_run_waits_for_the_next_one(self, mq, monkeypatch):
         """A delay that ends while other handlers run."""
 
         def fail(message):
-            wait_until = time.monotonic() + 0.3
+            wait_until = time.monotonic() + 0.05
             while time.monotonic() < wait_until:
                 pass
-            return Retry(delay=0.1)
+            return Retry(delay=0.02)
 
         queues["default"].publish("tick", None)
         monkeypatch.setitem(
