@@ -101,7 +101,6 @@ wheel: $(VENV)/.test $(BUNDLED)
 # Strict: every warning fails, and so does each reference that leads nowhere.
 docs: $(VENV)/.docs
 	$(BIN)/python -m tests.option_tables
-	$(BIN)/python -m tests.command_tables
 	$(BIN)/python -m sphinx -W --keep-going -n -E -q docs build/site
 	@echo "build/site/index.html"
 

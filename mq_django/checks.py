@@ -238,7 +238,7 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
             publishing_chain() if kind is None else handling_chain(is_async=kind)
         except ConfigurationError as error:
             wrong[f"{error}."] = None
-    hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/settings.md shows how a middleware is written.'
+    hint = 'Correct MQ_DJANGO["MIDDLEWARE"]. docs/reference/middleware.md shows how a middleware is written.'
     return [Error(message, hint=hint, id="mq_django.E009") for message in wrong]
 
 

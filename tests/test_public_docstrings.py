@@ -67,6 +67,16 @@ def test_a_docstring_lists_the_errors_that_the_function_raises():
     assert found == {}, "Callers handle the errors that they know."
 
 
+def test_what_is_returned_is_not_read_as_a_type():
+    """Napoleon takes the text before a colon for the type."""
+    found = {}
+    for name in CALLABLES:
+        for first in re.findall(r"^ *(?:Returns|Yields):\n *(.+)", documentation(name), re.MULTILINE):
+            if re.search(r":(?: |$)", first):
+                found[name] = first
+    assert found == {}
+
+
 def documentation(name: str) -> str:
     """Return the docstring of a callable, or the one that it refers to, with the docstring of its class."""
     own = str(CALLABLES[name].__doc__)

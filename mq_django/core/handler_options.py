@@ -219,7 +219,7 @@ def exactly_once(function: Any = None, /, *, using: str = DEFAULT) -> Any:
         using: the alias of the database that the handler writes to.
 
     Returns:
-        The function as it is: it runs without a transaction where it is called directly. Without `function`, a
+        The function itself, which runs without a transaction where it is called directly. Without `function`, a
         decorator.
 
     Raises:

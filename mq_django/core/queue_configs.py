@@ -111,7 +111,7 @@ class DeliveryOptions:
     )
     max_size: int = field(
         default=256 * 1024,
-        metadata=option(read_size, "The most bytes of JSON of a message's data.", is_bytes=True),
+        metadata=option(read_size, "The maximum size of a message's data, as JSON.", is_bytes=True),
     )
     on_expire: str = field(
         default="discard",
@@ -279,7 +279,8 @@ class QueueConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_history,
-            "How long the queue keeps [what became of a message](howto/find-a-message.md) that was handled, expired or "
+            "How long the queue keeps [what became of a message](troubleshooting.md#what-became-of-a-message) that was "
+            "handled, expired or "
             'buried; `None`: not at all. Or a dict: `"AGE"` is this duration; `"COUNT"` (100,000) is how many '
             'messages it keeps, the latest ones; `"DATA": True` keeps their data, too, up to 4 KiB of JSON each, with '
             "secrets replaced.",

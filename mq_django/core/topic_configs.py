@@ -80,7 +80,7 @@ class TopicConfig(DeliveryOptions):
         default=None,
         metadata=option(
             read_optional_count,
-            "The most memory of the log in Redis, as `MEMORY USAGE` estimates it.",
+            "The maximum memory of the log in Redis, as `MEMORY USAGE` estimates it.",
             is_bytes=True,
         ),
     )

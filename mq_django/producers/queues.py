@@ -41,7 +41,7 @@ class ProgressReader:
             message_id: its id, as publish() returned it.
 
         Returns:
-            The progress, or None if none is known: the handler has not started, or does not report.
+            The progress, or None if the handler has not started or does not report.
 
         Raises:
             InvalidMessage: the id is not text.
@@ -68,7 +68,7 @@ def get_progress(task: object) -> Progress | None:
             accepted, too.
 
     Returns:
-        The progress, or None if none is known: the task has not started, or does not report.
+        The progress, or None if the task has not started or does not report.
 
     Raises:
         InvalidMessage: it is neither a result nor text.
@@ -127,9 +127,9 @@ class WaitingMessages(ProgressReader):
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will never run. ASKED, only with `running`: it did not wait, and
-            its consumer was asked; if it had ended before, that changes nothing. AT_COMMIT inside `atomic()`: the
-            message is cancelled at the commit, if it is still waiting then.
+            A CancelResult. If it is true, the message will never run. It is ASKED, only with `running`, if the message
+            did not wait and its consumer was asked; if it had ended before, that changes nothing. It is AT_COMMIT
+            inside `atomic()`, if the message will be cancelled at the commit, should it still wait then.
 
         Raises:
             InvalidMessage: both an id and a unique key are given, or none, or it is not text; or `force` is given
@@ -179,8 +179,8 @@ class WaitingMessages(ProgressReader):
             using, on_commit, robust: as for publish().
 
         Returns:
-            A CancelResult. If it is true, the message will not run before its new time. AT_COMMIT inside `atomic()`: it
-            is rescheduled at the commit, if it is still delayed then.
+            A CancelResult. If it is true, the message will not run before its new time. It is AT_COMMIT inside
+            `atomic()`, if the message will be rescheduled at the commit, should it still be delayed then.
 
         Raises:
             InvalidMessage: not exactly one of `delay` and `deliver_at`, or of an id and a unique key, is given.

@@ -309,7 +309,7 @@ class Run:
             step: its number.
 
         Returns:
-            Whether this call did so: the step had failed.
+            Whether the step had failed, and this call did so.
 
         Raises:
             InvalidArguments: `step` is not a number.

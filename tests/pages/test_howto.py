@@ -1,4 +1,4 @@
-"""docs/howto/: its contents, its boxes, and a page for each of the troubles that users of queues report."""
+"""docs/howto/: its contents, its boxes, and what each of them has."""
 
 import re
 
