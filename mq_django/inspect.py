@@ -42,17 +42,16 @@ from mq_django.inspector import (
     actions,
     dead_letters,
     explain,
-    found_problems,
     message_lists,
+    problem_sentences,
     processes,
-    whereabouts,
     workflow_runs,
 )
 from mq_django.inspector import jobs as background_jobs
 from mq_django.inspector import queues as all_queues
 from mq_django.inspector.actions import Outcome
-from mq_django.inspector.found_problems import QueueProblem
 from mq_django.inspector.message_views import MessageView
+from mq_django.inspector.problem_sentences import QueueProblem
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.stream_reader import Scanned
 
@@ -116,13 +115,13 @@ activity = _checked(all_queues.activity)
 totals = _checked(all_queues.totals)
 pause = _checked(actions.pause)
 resume = _checked(actions.resume)
-problems = found_problems.problems
+problems = problem_sentences.problems
 
 # Messages.
 messages = _checked(message_lists.messages)
 get_message = _checked(message_lists.get_message, names="surrogateescape")
 find_message = _checked(message_lists.find_message)
-find_everywhere = _checked(whereabouts.find_everywhere)
+find_everywhere = _checked(message_lists.find_everywhere)
 in_log = _checked(message_lists.in_log)
 why = _checked(explain.why_not_running)
 dead_groups = _checked(dead_letters.groups)

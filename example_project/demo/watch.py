@@ -7,10 +7,9 @@ from django.db import DEFAULT_DB_ALIAS
 
 from mq_django import inspector, queues
 from mq_django.conf import get_config
-from mq_django.inspector import message_lists, outbox_rows
+from mq_django.inspector import message_lists, outbox_views
 from mq_django.inspector.message_views import MessageState, MessageView
-from mq_django.inspector.outbox_rows import OutboxRow
-from mq_django.inspector.outbox_views import outboxes
+from mq_django.inspector.outbox_views import OutboxRow, outboxes
 from mq_django.transport.connections import get_client
 
 #: Where a message is that is not handled yet: in the outbox, or in Redis.
@@ -58,7 +57,7 @@ def rows(destination: str) -> Iterator[OutboxRow]:
     for set_aside in (False, True):
         after: int | None = 0
         while after is not None:
-            page = outbox_rows.page_of(DEFAULT_DB_ALIAS, destination, set_aside=set_aside, after=after, limit=PAGE)
+            page = outbox_views.page_of(DEFAULT_DB_ALIAS, destination, set_aside=set_aside, after=after, limit=PAGE)
             yield from page.rows
             after = page.after
 

@@ -4,8 +4,9 @@
 modules whose names end in `_page` or `_pages`, and share what is in `ui/`. Pages read through the inspector and act
 through its actions:
 
-    overview -> queue_page -> message_pages, waiting_pages, dead_letter_pages -> one message
-             -> topic_pages -> topic_log, seek_page
+    overview -> queue_page -> message_lists -> message_pages: one message
+                           -> job_pages: what is done with all that match
+             -> topic_pages -> topic_log
              -> consumer_pages, outbox_page, schedule_pages, run_pages
 
 Permissions are those of the model `Queue`: to see queues, to see the data of messages, to operate queues, to purge

@@ -9,10 +9,9 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui import references, text
-from mq_django.admin.ui.confirm import CONFIRMED
+from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections
+from mq_django.admin.ui.page import MAX_LISTED, OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections
 from mq_django.admin.ui.text import bar
 from mq_django.core.numbers import LAST_MS, whole
 from mq_django.core.partitions import public_name
@@ -72,13 +71,12 @@ def stop(page: Page, who: str) -> HttpResponse:
 def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     asked = text.from_url(who).decode(errors="replace")
     back_url = page.url("consumers")
-    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return _confirm(page, asked, what, back_url)
     queues = processes.ask(asked, what)
     name = escape(asked)[:200]
     if not queues:
-        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": name})
-        return HttpResponseRedirect(back_url)
+        return _gone(page, asked)
     said = {
         "quiet": _("“%(name)s” was asked to go quiet. It stops fetching within a few seconds."),
         "stop": _("“%(name)s” was asked to stop. It ends when its running handlers have finished."),
@@ -87,6 +85,10 @@ def _ask(page: Page, who: str, what: Ask) -> HttpResponse:
     for queue in queues:
         page.log(queue, f"Asked {name} to {'go quiet' if what == 'quiet' else 'stop'}")
     return HttpResponseRedirect(back_url)
+
+
+def _gone(page: Page, who: str) -> HttpResponse:
+    return page.leave(page.url("consumers"), _("“%(name)s” is gone: it has stopped.") % {"name": escape(who)[:200]})
 
 
 def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
@@ -99,8 +101,7 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
     ]
     supervisors = [one.id for one in found.supervisors if one.id == asked and one.housekeeping]
     if not selected and not supervisors:
-        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": escape(asked)[:200]})
-        return HttpResponseRedirect(back_url)
+        return _gone(page, asked)
     count, running = len(selected) or len(supervisors), sum(len(process.running) for process in selected)
     titles = {
         "quiet": ngettext("Quiet %(count)s consumer?", "Quiet %(count)s consumers?", count),
@@ -120,17 +121,17 @@ def _confirm(page: Page, asked: str, what: Ask, back_url: str) -> HttpResponse:
         ),
     }
     words = {"quiet": _("Yes, quiet it"), "stop": _("Yes, stop it")}
-    return page.render(
-        "confirm",
+    names = [process.id for process in selected] or supervisors
+    return confirm(
+        page,
+        "",
         titles[what] % {"count": text.number(count)},
-        tabs=sections(page, "consumers"),
-        sentence=sentences[what] % {"running": text.number(running)},
-        listed=[text.visible(name, limit=160) for name in [process.id for process in selected[:20]] or supervisors],
-        unlisted=text.number(count - 20) if count > 20 else "",
-        button=words[what],
-        act_url=page.request.path,
+        sentences[what] % {"running": text.number(running)},
+        words[what],
+        tab="consumers",
+        listed=[text.visible(name, limit=160) for name in names[:MAX_LISTED]],
+        unlisted=max(0, len(names) - MAX_LISTED),
         back_url=back_url,
-        fields=[(CONFIRMED, "yes")],
         dangerous=what == "stop",
     )
 
@@ -227,15 +228,13 @@ def _state(supervisor: SupervisorView, one: ProcessView) -> str:
 
 
 def _running(page: Page, item: RunningMessage) -> dict[str, Any]:
-    view, where = item.message, (item.queue, item.message.state, references.handle(page, item.message))
     return {
-        "name": text.visible(view.name, limit=80),
-        "id": text.visible(view.id, limit=80),
+        "name": text.visible(item.message.name, limit=80),
+        "id": text.visible(item.message.id, limit=80),
         "queue": item.queue,
-        "url": page.url("message", *where),
         "time": text.duration(item.ms),
-        "cancel_url": page.url("cancel", *where) if actions.can_cancel_running(item.queue) else "",
         "progress": bar(item.progress, can_see_data=page.can(SEE_DATA)),
+        **_links(page, item),
     }
 
 
@@ -260,8 +259,7 @@ def stacks(page: Page, who: str) -> HttpResponse:
     found = find_process(consumer)
     request = None if found is None else ask_for_stacks(consumer, found[1].queues)
     if found is None or request is None:
-        page.say(messages.WARNING, _("“%(name)s” is gone: it has stopped.") % {"name": escape(consumer)[:200]})
-        return HttpResponseRedirect(page.url("consumers"))
+        return _gone(page, consumer)
     _supervisor, process = found
     answer = read_answer(request, seconds=WAIT)
     if answer is None:
@@ -345,7 +343,7 @@ def _message(page: Page, item: RunningMessage) -> dict[str, Any]:
 
 
 def _links(page: Page, item: RunningMessage) -> dict[str, str]:
-    where = item.queue, item.message.state, references.handle(page, item.message)
+    where = item.queue, item.message.state, filter_form.handle(page, item.message)
     can_cancel = page.can(OPERATE) and actions.can_cancel_running(item.queue)
     return {"url": page.url("message", *where), "cancel_url": page.url("cancel", *where) if can_cancel else ""}
 

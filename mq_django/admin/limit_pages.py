@@ -8,9 +8,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui import charts, references, text
-from mq_django.admin.ui.confirm import CONFIRMED, confirm, report
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
+from mq_django.admin.ui import charts, filter_form, text
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, report, tabs
 from mq_django.conf import get_config
 from mq_django.core.limits import Limits, Rate, Weights
 from mq_django.core.redaction import redact_forms
@@ -93,11 +92,12 @@ def _noisy(page: Page, name: str, found: KeyShare) -> dict[str, Any]:
 
 def _used(label: str, limit: str, used: int, most: int) -> dict[str, Any]:
     words = _of(used, most)
-    return {"label": label, "limit": limit, "used": words, "meter": _meter(used, most, words)}
-
-
-def _meter(used: int, most: int, label: str) -> SafeString:
-    return charts.meter(used / most, label=label, bad=used >= most)
+    return {
+        "label": label,
+        "limit": limit,
+        "used": words,
+        "meter": charts.meter(used / most, label=words, bad=used >= most),
+    }
 
 
 def _key(page: Page, name: str, limits: Limits, found: KeyUse, now_ms: int) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _context(page: Page, found: KeyLine) -> dict[str, Any]:
         "rows": [
             {
                 "id": _id(message.id),
-                "url": page.url("message", name, "parked", text.to_url(message.member)),
+                "url": page.url("message", name, "parked", text.to_url(name_of(message.ref))),
                 "name": text.visible(message.name, limit=60),
                 "published": text.moment(message.published_ms, now=found.now_ms),
             }
@@ -209,17 +209,16 @@ def skip(page: Page, name: str, line: str) -> HttpResponse:
     head = _seen_head(page, found)
     if head is None or not head.can_be_skipped:
         _say_changed(page, found)
-    elif CONFIRMED not in page.request.POST:
+    elif not page.is_confirmed:
         return _confirm(
             page,
             found,
             head,
             _("Let the key go on without this message?"),
-            sentence=_("The next messages of its key run before it. It stays a dead letter, and is out of order.")
+            _("The next messages of its key run before it. It stays a dead letter, and is out of order.")
             if head.place == "dead"
             else _("The next messages of its key run before it. It stays where it is, and is handled out of order."),
-            button=_("Yes, skip it"),
-            act_url=page.url("line_skip", name, line),
+            _("Yes, skip it"),
         )
     elif key_lines.skip(name, found.hash, head.token) != "SKIPPED":
         _say_changed(page, line_of(name, found.hash))
@@ -241,15 +240,14 @@ def redrive(page: Page, name: str, line: str) -> HttpResponse:
     head = _seen_head(page, found)
     if head is None or head.place != "dead":
         _say_changed(page, found)
-    elif CONFIRMED not in page.request.POST:
+    elif not page.is_confirmed:
         return _confirm(
             page,
             found,
             head,
             _("Redrive this dead letter in place?"),
-            sentence=_("It becomes ready at its first attempt, before the other messages of its key."),
-            button=_("Yes, redrive it"),
-            act_url=page.url("line_redrive", name, line),
+            _("It becomes ready at its first attempt, before the other messages of its key."),
+            _("Yes, redrive it"),
         )
     else:
         report(
@@ -277,17 +275,14 @@ def _hash(line: str) -> int:
     return int(line)
 
 
-def _confirm(
-    page: Page, found: KeyLine, head: LineHead, title: str, *, sentence: str, button: str, act_url: str
-) -> HttpResponse:
+def _confirm(page: Page, found: KeyLine, head: LineHead, title: str, sentence: str, button: str) -> HttpResponse:
     return confirm(
         page,
         found.queue,
         title,
+        sentence,
+        button,
         tab="parked",
-        sentence=sentence,
-        button=button,
-        act_url=act_url,
         back_url=page.url("line", found.queue, str(found.hash)),
         fields=[(HEAD, _reference(head))],
         listed=[text.visible(f"{head.name} {_label(head)}".strip(), limit=200)],
@@ -313,15 +308,15 @@ def _waits(found: KeyLine) -> str:
 
 
 def _label(head: LineHead) -> str:
-    return escape(references.without_unique(head.id))[:200]
+    return escape(filter_form.without_unique(head.id))[:200]
 
 
 def _reference(head: LineHead) -> str:
-    return text.to_url(references.without_unique(head.id).encode(errors="replace"))
+    return text.to_url(filter_form.without_unique(head.id).encode(errors="replace"))
 
 
 def _id(message_id: str) -> SafeString:
-    return text.visible(references.without_unique(message_id), limit=60)
+    return text.visible(filter_form.without_unique(message_id), limit=60)
 
 
 def _state(head: LineHead) -> str:
@@ -360,8 +355,8 @@ def _head_url(page: Page, name: str, head: LineHead) -> str:
     if head.ref is not None:
         return page.url("message", name, "pending", text.to_url(name_of(head.ref)))
     # A unique key may contain message data; the id names the message as well, if it is known.
-    member = head.entry if references.without_unique(head.entry) == head.entry else head.id
-    if references.without_unique(member) != member:
+    member = head.entry if filter_form.without_unique(head.entry) == head.entry else head.id
+    if filter_form.without_unique(member) != member:
         return ""
     room = "delayed" if head.place == "delayed" else "unhandled"
     return page.url("message", name, room, text.to_url(member.encode(errors="replace")))

@@ -12,11 +12,21 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as lazy
 from django.utils.translation import ngettext
 
-from mq_django.admin.jobs_on_all import CANCEL, DELETE, MOVE, REDRIVE, chosen_target, confirm_act
-from mq_django.admin.ui import filter_form, references, text
-from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, report
-from mq_django.admin.ui.job_pages import job_line
-from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs, tabs
+from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE, chosen_target, confirm_act, job_line
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.page import (
+    CHOSEN,
+    MAX_LISTED,
+    OPERATE,
+    PURGE,
+    SEE_DATA,
+    VIEW,
+    Page,
+    chosen,
+    needs,
+    report,
+    tabs,
+)
 from mq_django.conf import get_config
 from mq_django.core.filters import error_class, is_exception
 from mq_django.core.redaction import redact_forms
@@ -27,7 +37,7 @@ from mq_django.inspector.explain import reason
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState, MessageView, WaitingState, ref_of
 from mq_django.inspector.queues import quick_stats
-from mq_django.inspector.running_messages import RunTimes, run_time, run_times
+from mq_django.inspector.statistics import RunTimes, run_time, run_times
 from mq_django.stores.background_jobs import ACTIONS
 from mq_django.stores.handled import Ending
 
@@ -268,16 +278,16 @@ def table(page: Page, columns: Sequence[Column], rows: Sequence[dict[str, Any]])
 
 def _row(page: Page, name: str, view: MessageView, times: RunTimes, *, now_ms: int) -> dict[str, Any]:
     can_see_data, ms = page.can(SEE_DATA), run_time(view, times)
-    url = references.message_url(page, name, view)
+    url = filter_form.message_url(page, name, view)
     cells = listed(view, can_see_data=can_see_data)
     if not url:
         # Without an id in the body, the id is the unique key.
-        cells["id"] = text.visible(references.without_unique(view.id), limit=60)
+        cells["id"] = text.visible(filter_form.without_unique(view.id), limit=60)
     if view.state == "handled" and not view.has_data:
         cells["data"] = _("not kept")
     return {
         **cells,
-        "ref": references.handle(page, view),
+        "ref": filter_form.handle(page, view),
         "url": url + filter_form.query(page) if url else "",
         "at": text.moment(view.at_ms, now=now_ms),
         "published": text.moment(view.published_ms, now=now_ms),
@@ -354,15 +364,14 @@ def act(page: Page, name: str, state: MessageState) -> HttpResponse:
     refs, query = chosen(page), filter_form.query(page)
     list_url = page.url("messages", name, state) + query
     if not refs:
-        page.say(messages.WARNING, _("Select dead letters first.") if state == "dead" else _("Select messages first."))
-        return HttpResponseRedirect(list_url)
-    entries = [ref_of(references.named(page, ref)) for ref in refs]
+        return page.leave(list_url, _("Select dead letters first.") if state == "dead" else _("Select messages first."))
+    entries = [ref_of(filter_form.named(page, ref)) for ref in refs]
     labels = (
         dead_letters.labels(name, entries[:MAX_LISTED])
         if state == "dead"
-        else [references.label(ref) for ref in refs[:MAX_LISTED]]
+        else [filter_form.label(ref) for ref in refs[:MAX_LISTED]]
     )
-    if CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return confirm_act(
             page,
             name,

@@ -1,28 +1,42 @@
 """The page of a message in any state, cancelling one that is ready or runs, and finding one in all queues."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseRedirect
-from django.utils.safestring import SafeString
+from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from mq_django.admin.jobs_on_all import CANCEL, DELETE, MOVE, REDRIVE
+from mq_django.admin.job_pages import CANCEL, DELETE, MOVE, REDRIVE
 from mq_django.admin.message_lists import TITLES, Fact, ending_words, facts, offered, shown_error
-from mq_django.admin.ui import filter_form, references, text
-from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, confirm
+from mq_django.admin.ui import filter_form, text
 from mq_django.admin.ui.filter_form import MAX_TEXT
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, sentence_of, tabs
+from mq_django.admin.ui.page import (
+    CHOSEN,
+    OPERATE,
+    SEE_DATA,
+    VIEW,
+    Page,
+    confirm,
+    needs,
+    sections,
+    sentence_of,
+    tabs,
+)
 from mq_django.admin.ui.text import bar_of
-from mq_django.core.keys import UNIQUE_PREFIX
+from mq_django.core.filters import Filter
+from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape
-from mq_django.inspector import actions, explain
+from mq_django.errors import DecodeError, InvalidMessage, StoreError
+from mq_django.inspector import actions, dead_letters, explain
+from mq_django.inspector.dead_letters import DeadGroup, resubmit
 from mq_django.inspector.explain import reason, why
 from mq_django.inspector.key_lines import line_hash
-from mq_django.inspector.message_lists import get_message
-from mq_django.inspector.message_views import MessageState, MessageView, ref_of
+from mq_django.inspector.message_lists import FoundMessageIn, Whereabouts, find_everywhere, get_message
+from mq_django.inspector.message_views import MessageState, MessageView, exported, ref_of
 from mq_django.inspector.queues import queue as look_at
-from mq_django.inspector.whereabouts import FoundMessageIn, Whereabouts, find_everywhere
 
 #: The form field that asks for the replacement of the process.
 FORCE = "force"
@@ -37,7 +51,7 @@ def state_of(word: str) -> MessageState:
 
 
 def _get(page: Page, name: str, state: str, ref: str) -> MessageView | None:
-    return get_message(name, state_of(state), ref_of(references.named(page, ref)))
+    return get_message(name, state_of(state), ref_of(filter_form.named(page, ref)))
 
 
 def _gone(page: Page, name: str, state: str) -> HttpResponse:
@@ -47,8 +61,9 @@ def _gone(page: Page, name: str, state: str) -> HttpResponse:
     }
     waits = _("The message is no longer waiting: it is ready, was handled, or was deleted.")
     here = _("The message is no longer here: it was handled, retried or deleted.")
-    page.say(messages.WARNING, sentences.get(state) or (here if state in ("ready", "pending") else waits))
-    return HttpResponseRedirect(page.url("messages", name, state))
+    return page.leave(
+        page.url("messages", name, state), sentences.get(state) or (here if state in ("ready", "pending") else waits)
+    )
 
 
 @needs(VIEW)
@@ -69,7 +84,7 @@ def message(page: Page, name: str, state: str, ref: str) -> HttpResponse:
         tabs=tabs(page, name, view.state),
         act_url=page.url("chosen", name, view.state) + filter_form.query(page),
         chosen_field=CHOSEN,
-        ref=references.handle(page, view),
+        ref=filter_form.handle(page, view),
         buttons=_buttons(page, name, view) if page.can(OPERATE) else [],
         is_running=runs_ms is not None,
         why="" if cause is None else why(cause, name=view.name, can_see_data=can_see_data),
@@ -106,7 +121,7 @@ def _about(view: MessageView, runs_ms: int | None) -> tuple[list[Fact], list[Fac
 
 def _buttons(page: Page, name: str, view: MessageView) -> list[dict[str, str]]:
     """Return the buttons of a message: each with the address that it leads to, or the action that it posts."""
-    ref = references.handle(page, view)
+    ref = filter_form.handle(page, view)
     if view.state in ("ready", "pending"):
         if not actions.can_cancel_running(name):
             return []
@@ -146,9 +161,8 @@ def _failure(view: MessageView, *, can_see_data: bool) -> dict[str, Any]:
 @needs(VIEW)
 def old(page: Page, name: str, state: str = "", entry: str = "", source: str = "", member: str = "") -> HttpResponse:
     """Go from an old address of a list or a message to the one that it has now."""
-    query = f"?{page.request.GET.urlencode()}" if page.request.GET else ""
     if not entry and not member:
-        return HttpResponseRedirect(page.url("messages", name, state_of(state)) + query)
+        return HttpResponseRedirect(page.url("messages", name, state_of(state)) + page.query)
     if source:
         state, ref = "ready", f"{source}.{entry}"
     else:
@@ -156,7 +170,7 @@ def old(page: Page, name: str, state: str = "", entry: str = "", source: str = "
             state or ("handled" if member else "dead"),
             f"{entry}.{member}" if member and entry else entry or member,
         )
-    return HttpResponseRedirect(page.url("message", name, state_of(state), ref) + query)
+    return HttpResponseRedirect(page.url("message", name, state_of(state), ref) + page.query)
 
 
 # Cancel a message that is ready or being handled.
@@ -169,13 +183,12 @@ def cancel(page: Page, name: str, state: str, ref: str) -> HttpResponse:
     if view is None:
         return _gone(page, name, "ready")
     back_url = page.url("message", name, view.state, ref)
-    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return _confirm(page, name, view, back_url)
     message_id, force = view.id, page.request.POST.get(FORCE) == "yes"
     outcome = actions.cancel(name, [message_id], running=True, force=force)
     if outcome.error is not None:
-        page.say(messages.ERROR, sentence_of(outcome.error))
-        return HttpResponseRedirect(back_url)
+        return page.leave(back_url, sentence_of(outcome.error), messages.ERROR)
     page.say(
         messages.SUCCESS,
         _("Its consumer was asked to cancel the message. It is told within a second.")
@@ -202,13 +215,12 @@ def _confirm(page: Page, name: str, view: MessageView, back_url: str) -> HttpRes
         page,
         name,
         _("Cancel this message?"),
-        tab=view.state,
-        sentence=_(
+        _(
             "If its handler runs, it is interrupted where it is: its transaction is rolled back, and what it has done "
             "outside of it stays. If it has not started, it never will. The message is deleted."
         ),
-        button=_("Yes, cancel it"),
-        act_url=page.request.path,
+        _("Yes, cancel it"),
+        tab=view.state,
         back_url=back_url,
         listed=[text.visible(f"{view.name} {view.id}", limit=200)],
         dangerous=True,
@@ -258,13 +270,13 @@ def _found_row(page: Page, message_id: str, one: FoundMessageIn) -> dict[str, An
     known = view if isinstance(view, MessageView) else None
     name = getattr(view, "name", "")
     return {
-        "id": text.visible(message_id if known is None else references.without_unique(known.id), limit=60),
+        "id": text.visible(message_id if known is None else filter_form.without_unique(known.id), limit=60),
         "name": text.visible(name, limit=60) if name else "",
         "queue": one.queue,
         "queue_url": page.queue_url(one.queue),
-        "url": "" if known is None else references.message_url(page, one.queue, known),
+        "url": "" if known is None else filter_form.message_url(page, one.queue, known),
         "place": _place(one),
-        "when": _when(one),
+        "when": text.moment(view.at_ms if isinstance(view, MessageView) else view.ms),
     }
 
 
@@ -286,5 +298,115 @@ def _place(one: FoundMessageIn) -> str:
     }[one.place]
 
 
-def _when(one: FoundMessageIn) -> SafeString | str:
-    return text.moment(one.view.at_ms if isinstance(one.view, MessageView) else one.view.ms)
+# Edit and resubmit a dead letter, group dead letters by error, and export them.
+
+
+@needs(VIEW, SEE_DATA, OPERATE)
+def edit(page: Page, name: str, entry: str) -> HttpResponse:
+    """Edit the data of a dead letter, and resubmit it."""
+    view = dead_letters.get(name, entry)
+    if view is None or view.problem:
+        return page.leave(
+            page.url("messages", name, "dead"), _("This dead letter no longer exists: it was redriven or deleted.")
+        )
+    written = page.request.POST.get("data")
+    if written is None:
+        return _form(page, name, entry, editable(view.data))
+    if not page.is_confirmed:
+        return confirm(
+            page,
+            name,
+            _("Resubmit 1 dead letter with changed data?"),
+            _("It is published as a new message, at its first attempt, and the dead letter is deleted."),
+            _("Yes, resubmit it"),
+            tab="dead",
+            back_url=page.url("message", name, "dead", entry),
+            fields=[("data", written)],
+            listed=[text.visible(view.id, limit=200)],
+        )
+    try:
+        message_id = resubmit(name, entry, written)
+    except (DecodeError, InvalidMessage) as error:
+        page.say(messages.ERROR, str(error))
+        return _form(page, name, entry, written)
+    if message_id is None:
+        page.say(messages.WARNING, _("This dead letter no longer exists: it was redriven or deleted."))
+    else:
+        page.say(messages.SUCCESS, _("It was resubmitted as message %(id)s.") % {"id": message_id})
+        page.log(name, f"Resubmitted dead letter {view.id[:200]} with other data as {message_id}")
+    return HttpResponseRedirect(page.url("messages", name, "dead"))
+
+
+def editable(data: Any) -> str:
+    """Return data as JSON text to edit, with invisible characters escaped."""
+    shown = json.dumps(data, indent=2, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in shown
+    )
+
+
+def _form(page: Page, name: str, entry: str, written: str) -> HttpResponse:
+    return page.render(
+        "dead_edit",
+        _("Edit and resubmit"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        written=written,
+        act_url=page.url("dead_edit", name, entry),
+        back_url=page.url("message", name, "dead", entry),
+    )
+
+
+@needs(VIEW)
+def groups(page: Page, name: str) -> HttpResponse:
+    """Show the counts of dead letters by name and error."""
+    found, can_move = dead_letters.groups(name), bool(dead_letters.targets(name))
+    return page.render(
+        "dead_groups",
+        _("Dead letters by name and error"),
+        queue=name,
+        tabs=tabs(page, name, "dead"),
+        rows=[_group(page, name, group, can_move=can_move) for group in found],
+        counted=text.number(sum(group.count for group in found)),
+        list_url=page.url("messages", name, "dead"),
+    )
+
+
+def _group(page: Page, name: str, found: DeadGroup, *, can_move: bool) -> dict[str, Any]:
+    row = {"count": text.number(found.count), "newest": text.moment(found.buried_ms), "is_rest": found.group is None}
+    if found.group is None:
+        return row
+    named, error = found.group
+    row["name"] = text.visible(named, limit=80) if named else ""
+    if not filter_form.may_ask_for(page, error):
+        return row | {"error": filter_form.HIDDEN}
+    query = urlencode(filter_form.group_terms(found.group))
+    return row | {
+        "error": text.visible(error, limit=80) if error else "",
+        "url": f"{page.url('messages', name, 'dead')}?{query}",
+        "redrive_url": f"{page.url('act_on_all', name, 'dead', 'redrive')}?{query}",
+        "move_url": f"{page.url('act_on_all', name, 'dead', 'move')}?{query}" if can_move else "",
+        "delete_url": f"{page.url('act_on_all', name, 'dead', 'delete')}?{query}",
+    }
+
+
+@needs(VIEW, SEE_DATA)
+def export(page: Page, name: str) -> Any:
+    """Stream the matching dead letters as JSON lines, oldest first, with secrets replaced."""
+    filter_form.refuse_others(page, *filter_form.FIELDS, filter_form.OF_NAME, filter_form.OF_ERROR)
+    description = filter_form.describe(page, log=True)
+    page.log(name, f"Exported the dead letters: {description}" if description else "Exported the dead letters")
+    response = StreamingHttpResponse(_lines(name, filter_form.criteria(page)), content_type="application/x-ndjson")
+    file = name.replace(GROUP_SEPARATOR, "-")
+    response["Content-Disposition"] = f'attachment; filename="{file}-dead.jsonl"'
+    return response
+
+
+def _lines(name: str, criteria: Filter) -> Iterator[str]:
+    try:
+        for view in dead_letters.every(name, criteria):
+            yield json.dumps(exported(view)) + "\n"
+    except StoreError as error:
+        # The headers of the response were already sent.
+        yield json.dumps({"incomplete": sentence_of(error)}) + "\n"

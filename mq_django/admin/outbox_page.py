@@ -12,15 +12,24 @@ from django.utils.translation import ngettext
 
 from mq_django.admin.message_lists import shown_error
 from mq_django.admin.ui import text
-from mq_django.admin.ui.confirm import CHOSEN, CONFIRMED, MAX_LISTED, chosen, confirm
 from mq_django.admin.ui.filter_form import MAX_TEXT
-from mq_django.admin.ui.live import LiveParts
-from mq_django.admin.ui.page import OPERATE, PURGE, SEE_DATA, VIEW, Page, needs, sections
+from mq_django.admin.ui.page import (
+    CHOSEN,
+    MAX_LISTED,
+    OPERATE,
+    PURGE,
+    SEE_DATA,
+    VIEW,
+    Page,
+    chosen,
+    confirm,
+    needs,
+    sections,
+)
 from mq_django.conf import get_config
 from mq_django.core.texts import escape, truncate
-from mq_django.inspector import outbox_rows
-from mq_django.inspector.outbox_rows import OutboxRow
-from mq_django.inspector.outbox_views import MAX_ROWS, OutboxProblem, OutboxView, outbox_databases, outboxes
+from mq_django.inspector import outbox_views
+from mq_django.inspector.outbox_views import MAX_ROWS, OutboxProblem, OutboxRow, OutboxView, outbox_databases, outboxes
 from mq_django.inspector.problem_sentences import counted, outbox_sentence
 
 #: Messages per page.
@@ -62,11 +71,7 @@ def outbox(page: Page) -> HttpResponse:
 @needs(VIEW)
 def stats(page: Page) -> HttpResponse:
     """Return the live parts of the page."""
-    return page.shared("outbox", lambda: _live(page)).response(page.request)
-
-
-def _live(page: Page) -> LiveParts:
-    return page.live(PARTS, _context(page))
+    return page.shared("outbox", lambda: page.live(PARTS, _context(page))).response(page.request)
 
 
 def _context(page: Page) -> dict[str, Any]:
@@ -129,7 +134,7 @@ def _listed(page: Page) -> dict[str, Any]:
     database = database if database in databases else databases[0]
     destination, waiting = asked.get("destination", "")[:MAX_TEXT], asked.get("show") == "waiting"
     after = int(asked["after"]) if asked.get("after", "").isdecimal() and len(asked["after"]) < 19 else 0
-    found = outbox_rows.page_of(database, destination, set_aside=not waiting, after=after, limit=PER_PAGE)
+    found = outbox_views.page_of(database, destination, set_aside=not waiting, after=after, limit=PER_PAGE)
     query = _query(database, destination, waiting=waiting)
     return {
         "has_table": True,
@@ -174,64 +179,54 @@ def act(page: Page) -> HttpResponse:
     rows = [int(row) for row in chosen(page) if row.isdecimal() and len(row) < 19]
     back_url = f"{page.url('outbox')}?{_query(database, destination, waiting=False)}"
     if what in (RETRY, DISCARD) and not rows:
-        page.say(messages.WARNING, _("Select messages first."))
-        return HttpResponseRedirect(back_url)
+        return page.leave(back_url, _("Select messages first."))
     if what in (RETRY_ALL, DISCARD_ALL):
         rows = []
-    if CONFIRMED not in given:
+    if not page.is_confirmed:
         return _confirm(page, what, database, destination, rows, back_url)
     _do(page, what, database, destination, rows)
     return HttpResponseRedirect(back_url)
 
 
 def _confirm(page: Page, what: str, database: str, destination: str, rows: list[int], back_url: str) -> HttpResponse:
-    is_retry = what in (RETRY, RETRY_ALL)
-    found = outbox_rows.page_of(database, destination, set_aside=True, limit=MAX_LISTED)
-    listed = _rows(database, rows)
-    if rows:
-        title = (
-            ngettext("Publish %(count)s message?", "Publish %(count)s messages?", len(rows))
-            if is_retry
-            else ngettext("Discard %(count)s message?", "Discard %(count)s messages?", len(rows))
-        ) % {"count": text.number(len(rows))}
+    is_retry, count = what in (RETRY, RETRY_ALL), len(rows)
+    if is_retry:
+        title = ngettext("Publish %(count)s message?", "Publish %(count)s messages?", count)
+        every, button = _("Publish all that was set aside?"), _("Yes, publish")
+        sentence = _("A relay tries to publish again. What Redis refuses again is set aside again.")
     else:
-        listed = list(found.rows)
-        title = _("Publish all that was set aside?") if is_retry else _("Discard all that was set aside?")
-    sentence = (
-        _("A relay tries to publish again. What Redis refuses again is set aside again.")
-        if is_retry
-        else _("Discarded messages cannot be restored and are never handled.")
-    )
+        title = ngettext("Discard %(count)s message?", "Discard %(count)s messages?", count)
+        every, button = _("Discard all that was set aside?"), _("Yes, discard")
+        sentence = _("Discarded messages cannot be restored and are never handled.")
+    first = outbox_views.page_of(database, destination, set_aside=True, limit=MAX_LISTED).rows
+    where = [("action", what), ("database", database), ("destination", destination)]
     return confirm(
         page,
         "",
-        title,
+        title % {"count": text.number(count)} if rows else every,
+        sentence,
+        button,
         tab="outbox",
-        sentence=sentence,
-        button=_("Yes, publish") if is_retry else _("Yes, discard"),
-        act_url=page.url("outbox_act"),
         back_url=back_url,
-        fields=[
-            ("action", what),
-            ("database", database),
-            ("destination", destination),
-            *((CHOSEN, str(row)) for row in rows),
+        fields=[*where, *((CHOSEN, str(row)) for row in rows)],
+        listed=[
+            text.visible(f"{row.destination} {row.name} {row.message_id}", limit=200)
+            for row in (_rows(database, rows) if rows else first)
         ],
-        listed=[text.visible(f"{row.destination} {row.name} {row.message_id}", limit=200) for row in listed],
-        unlisted=max(0, len(rows) - MAX_LISTED),
+        unlisted=max(0, count - MAX_LISTED),
         dangerous=not is_retry,
     )
 
 
 def _rows(database: str, rows: list[int]) -> list[OutboxRow]:
     """Return the first of some messages, without those that are no longer there."""
-    return [row for row in (outbox_rows.get(database, row) for row in rows[:MAX_LISTED]) if row is not None]
+    return [row for row in (outbox_views.get(database, row) for row in rows[:MAX_LISTED]) if row is not None]
 
 
 def _do(page: Page, what: str, database: str, destination: str, rows: list[int]) -> None:
     is_retry = what in (RETRY, RETRY_ALL)
     labels = _rows(database, rows)
-    do = outbox_rows.retry if is_retry else outbox_rows.discard
+    do = outbox_views.retry if is_retry else outbox_views.discard
     count = do(database, rows, destination=destination)
     words = {"count": text.number(count)}
     if is_retry:

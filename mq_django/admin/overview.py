@@ -10,13 +10,21 @@ from django.utils.translation import ngettext
 
 from mq_django import inspector
 from mq_django.admin import outbox_page, topic_pages
-from mq_django.admin.queue_page import paused_for, reason_input
+from mq_django.admin.job_pages import running_jobs
+from mq_django.admin.queue_page import goes_on, paused_for, reason_input, stays
 from mq_django.admin.ui import charts, text
-from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
 from mq_django.admin.ui.filter_form import MAX_TEXT
-from mq_django.admin.ui.job_pages import running_jobs
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import OPERATE, VIEW, Page, needs, sections, sentence_of, waiting_url
+from mq_django.admin.ui.page import (
+    MAX_LISTED,
+    OPERATE,
+    VIEW,
+    Page,
+    confirm,
+    needs,
+    sections,
+    sentence_of,
+)
 from mq_django.conf import get_config
 from mq_django.inspector import actions
 from mq_django.inspector.actions import Switched
@@ -141,34 +149,14 @@ def _problem(page: Page, what: Problem, view: QueueView) -> dict[str, Any]:
 
 
 def _row(page: Page, view: QueueView) -> dict[str, Any]:
-    waiting = view.delayed + view.unhandled + view.parked
     return {
-        "name": view.name,
+        **charts.queue_cells(page, view),
         "parts": len(view.parts),
-        "url": page.queue_url(view.name),
-        "error": view.error,
-        "troubled": bool(view.problems()),
         "external": view.external,
-        "ready": text.number(view.ready),
-        "waiting": text.number(waiting),
-        "waiting_url": waiting_url(page, view),
-        "ready_url": page.url("messages", view.name, "ready"),
-        "pending_url": page.url("messages", view.name, "pending"),
-        "pending": text.number(view.pending),
-        "dead": text.number(view.dead),
-        "has_dead": view.dead > 0,
-        "dead_url": page.url("messages", view.name, "dead"),
-        "alive": text.number(view.alive),
-        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
         "published": text.rate(view.activity.per_minute("published")),
-        "handled": text.rate(view.activity.per_minute("handled")),
         "errors": text.percent(view.error_share),
         "has_errors": view.fails_often,
-        "chart": charts.sparkline(
-            view.activity.handled,
-            label=_("Handled in the last %(minutes)s minutes: %(count)s")
-            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.handled[-charts.SHORT - 1 : -1]))},
-        ),
+        "chart": charts.sparkline(view.activity.handled, label=_("Handled in the last %(minutes)s minutes: %(count)s")),
     }
 
 
@@ -178,7 +166,7 @@ def _row(page: Page, view: QueueView) -> dict[str, Any]:
 @needs(VIEW, OPERATE)
 def pause_all(page: Page) -> HttpResponse:
     """Pause all queues and groups of topics."""
-    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return _ask_to_pause(page)
     reason = page.request.POST.get("reason", "")
     found = actions.pause_all(who=page.request.user.get_username(), reason=reason)
@@ -190,7 +178,7 @@ def pause_all(page: Page) -> HttpResponse:
 @needs(VIEW, OPERATE)
 def resume_all(page: Page) -> HttpResponse:
     """Resume all queues and groups of topics that are paused."""
-    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return _ask_to_resume(page)
     found = actions.resume_all()
     count = len(found.changed)
@@ -201,25 +189,14 @@ def resume_all(page: Page) -> HttpResponse:
 def _ask_to_pause(page: Page) -> HttpResponse:
     running = [view for view in inspector.overview() if not view.paused]
     if not running:
-        page.say(messages.INFO, _("All queues are paused."))
-        return HttpResponseRedirect(page.url("changelist"))
+        return page.leave(page.url("changelist"), _("All queues are paused."), messages.INFO)
     title = ngettext("Pause %(count)s queue?", "Pause all %(count)s queues?", len(running))
-    sentence = _(
-        "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
-        "messages stay in the queue. Publishing continues."
-    ) % {
-        "ready": text.number(sum(view.ready for view in running)),
-        "pending": text.number(sum(view.pending for view in running)),
-    }
     return confirm(
         page,
         "",
         title % {"count": text.number(len(running))},
-        tab="queues",
-        sentence=sentence,
-        button=_("Yes, pause all"),
-        act_url=page.url("pause_all"),
-        back_url=page.url("changelist"),
+        stays(running),
+        _("Yes, pause all"),
         listed=[text.visible(view.name, limit=200) for view in running[:MAX_LISTED]],
         unlisted=max(0, len(running) - MAX_LISTED),
         inputs=[reason_input()],
@@ -229,22 +206,14 @@ def _ask_to_pause(page: Page) -> HttpResponse:
 def _ask_to_resume(page: Page) -> HttpResponse:
     paused = [view for view in inspector.overview() if view.paused]
     if not paused:
-        page.say(messages.INFO, _("No queue is paused."))
-        return HttpResponseRedirect(page.url("changelist"))
+        return page.leave(page.url("changelist"), _("No queue is paused."), messages.INFO)
     title = ngettext("Resume %(count)s paused queue?", "Resume all %(count)s paused queues?", len(paused))
-    ready = sum(view.ready for view in paused)
-    sentence = ngettext(
-        "%(count)s message is ready and will be handled.", "%(count)s messages are ready and will be handled.", ready
-    )
     return confirm(
         page,
         "",
         title % {"count": text.number(len(paused))},
-        tab="queues",
-        sentence=sentence % {"count": text.number(ready)},
-        button=_("Yes, resume all"),
-        act_url=page.url("resume_all"),
-        back_url=page.url("changelist"),
+        goes_on(paused),
+        _("Yes, resume all"),
         listed=[text.visible(_paused(view), limit=1000) for view in paused[:MAX_LISTED]],
         unlisted=max(0, len(paused) - MAX_LISTED),
     )

@@ -12,8 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from mq_django.admin import (
     consumer_pages,
-    dead_letter_pages,
-    jobs_on_all,
+    job_pages,
     limit_pages,
     message_lists,
     message_pages,
@@ -22,13 +21,11 @@ from mq_django.admin import (
     queue_page,
     run_pages,
     schedule_pages,
-    seek_page,
     topic_log,
     topic_pages,
 )
 from mq_django.admin.message_lists import TITLES
 from mq_django.admin.queue_page import offered
-from mq_django.admin.ui import job_pages
 from mq_django.admin.ui.page import OPERATE, VIEW, Page, View, answer
 from mq_django.conf import get_config
 from mq_django.errors import ConfigurationError, StoreError, UnknownQueue
@@ -80,16 +77,16 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/figures/", queue_page.figures, require_GET, "figures"),
     ("<str:name>/pause/", queue_page.pause, require_POST, "pause"),
     ("<str:name>/resume/", queue_page.resume, require_POST, "resume"),
-    ("<str:name>/purge/<str:place>/", jobs_on_all.old_purge, _get_or_post, "old_purge"),
-    ("<str:name>/<str:place>/all/<str:what>/", jobs_on_all.act_on_all, _get_or_post, "act_on_all"),
+    ("<str:name>/purge/<str:place>/", job_pages.old_purge, _get_or_post, "old_purge"),
+    ("<str:name>/<str:place>/all/<str:what>/", job_pages.act_on_all, _get_or_post, "act_on_all"),
     ("<str:name>/<str:place>/job/", job_pages.show, require_GET, "job"),
     ("<str:name>/<str:place>/job/stats.json", job_pages.stats, require_GET, "job_stats"),
     ("<str:name>/<str:place>/job/cancel/", job_pages.cancel, _get_or_post, "job_cancel"),
     ("<str:name>/job/", job_pages.latest, require_GET, "old_job"),
     ("<str:name>/job/cancel/", job_pages.latest, _get_or_post, "old_job_cancel"),
-    ("<str:name>/dead/groups/", dead_letter_pages.groups, require_GET, "dead_groups"),
-    ("<str:name>/dead/export/", dead_letter_pages.export, require_GET, "dead_export"),
-    ("<str:name>/dead/<str:entry>/edit/", dead_letter_pages.edit, _get_or_post, "dead_edit"),
+    ("<str:name>/dead/groups/", message_pages.groups, require_GET, "dead_groups"),
+    ("<str:name>/dead/export/", message_pages.export, require_GET, "dead_export"),
+    ("<str:name>/dead/<str:entry>/edit/", message_pages.edit, _get_or_post, "dead_edit"),
     ("<str:name>/<mq_state:state>/", message_lists.listing, require_GET, "messages"),
     ("<str:name>/<mq_state:state>/chosen/", message_lists.act, require_POST, "chosen"),
     ("<str:name>/message/<str:state>/<str:ref>/", message_pages.message, require_GET, "message"),
@@ -112,8 +109,8 @@ ROUTES: list[tuple[str, View, Callable[..., Any], str]] = [
     ("<str:name>/schedule/skip/", schedule_pages.skip, require_POST, "schedule_skip"),
     ("<str:name>/schedule/unskip/", schedule_pages.unskip, require_POST, "schedule_unskip"),
     ("<str:name>/schedule/forget/", schedule_pages.forget, require_POST, "schedule_forget"),
-    ("<str:name>/seek/", seek_page.seek, _get_or_post, "seek"),
-    ("<str:name>/unsubscribe/", seek_page.unsubscribe, require_POST, "unsubscribe"),
+    ("<str:name>/seek/", topic_log.seek, _get_or_post, "seek"),
+    ("<str:name>/unsubscribe/", topic_log.unsubscribe, require_POST, "unsubscribe"),
     ("<str:topic>/topic.json", topic_pages.stats, require_GET, "topic_stats"),
     ("<str:topic>/published/", topic_pages.figures, require_GET, "topic_figures"),
     ("<str:topic>/log/", topic_log.log, require_GET, "log"),

@@ -13,18 +13,16 @@ from django.utils.translation import ngettext
 
 from mq_django import inspector
 from mq_django.admin import limit_pages, schedule_pages, topic_pages
+from mq_django.admin.job_pages import running_jobs
 from mq_django.admin.ui import charts, text
-from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.job_pages import running_jobs
-from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, needs, tabs, waiting_url
-from mq_django.admin.ui.settings_section import settings_of
+from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, View, confirm, needs, tabs
+from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import actions
-from mq_django.inspector.activity import Activity
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.problem_sentences import sentence
-from mq_django.inspector.queue_view import RECENT, QueueView
+from mq_django.inspector.queue_view import RECENT, Activity, QueueView
 from mq_django.inspector.queues import quick_stats
 
 PARTS = (
@@ -110,7 +108,7 @@ def _context(page: Page, name: str) -> dict[str, Any]:
         **charts.names(page, activity),
     }
     if view.parts:
-        context["partitions"] = [_partition(page, part) for part in view.parts]
+        context["partitions"] = [charts.queue_cells(page, part) for part in view.parts]
     if not view.error:
         place = topic_pages.section(page, name) if GROUP_SEPARATOR in name else {}
         scheduled = schedule_pages.section(page, name)
@@ -121,74 +119,27 @@ def _context(page: Page, name: str) -> dict[str, Any]:
 
 
 def _tiles(page: Page, view: QueueView) -> list[dict[str, Any]]:
-    def tile(label: str, count: int, note: str = "", url: str = "", *, bad: bool = False) -> dict[str, Any]:
-        return {
-            "label": label,
-            "count": text.number(count),
-            "note": note,
-            "url": url,
-            "bad": bad and count > 0,
-        }
+    def tile(state: str, label: str, note: str = "", *, bad: bool = False) -> dict[str, Any]:
+        count, url = getattr(view, state), page.url("messages", view.name, state)
+        return {"label": label, "count": text.number(count), "note": note, "url": url, "bad": bad and count > 0}
 
-    # Without limits of keys there are no parked messages.
-    parked = []
-    if view.parked:
-        url = page.url("messages", view.name, "parked")
-        parked.append(tile(_("Parked"), view.parked, _("in the lines of their keys"), url))
     oldest = "" if view.oldest_ms is None else _("oldest: %(time)s") % {"time": text.duration(view.oldest_ms)}
     due = ""
     if view.next_due_ms is not None:
         in_time = _("next: in %(time)s") % {"time": text.duration(view.next_due_ms)}
         due = in_time if view.next_due_ms else _("next: now")
     rates = {what: text.rate(view.activity.per_minute(what)) for what in ("published", "handled")}
+    unhandled = _("no consumer has a handler") if view.unhandled else ""
     return [
-        tile(
-            _("Ready"),
-            view.ready,
-            oldest or (rates["published"] and _("published: %s") % rates["published"]),
-            page.url("messages", view.name, "ready"),
-        ),
-        tile(
-            _("Pending"),
-            view.pending,
-            _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"]),
-            page.url("messages", view.name, "pending"),
-        ),
-        tile(_("Delayed"), view.delayed, due, page.url("messages", view.name, "delayed")),
-        tile(
-            _("Unhandled"),
-            view.unhandled,
-            _("no consumer has a handler") if view.unhandled else "",
-            page.url("messages", view.name, "unhandled"),
-            bad=True,
-        ),
-        *parked,
-        tile(_("Dead letters"), view.dead, "", page.url("messages", view.name, "dead"), bad=True),
-        tile(_("Running consumers"), view.alive, _slots(view)),
+        tile("ready", _("Ready"), oldest or (rates["published"] and _("published: %s") % rates["published"])),
+        tile("pending", _("Pending"), _fetched(view) or (rates["handled"] and _("handled: %s") % rates["handled"])),
+        tile("delayed", _("Delayed"), due),
+        tile("unhandled", _("Unhandled"), unhandled, bad=True),
+        # Without limits of keys there are no parked messages.
+        *([tile("parked", _("Parked"), _("in the lines of their keys"))] if view.parked else []),
+        tile("dead", _("Dead letters"), bad=True),
+        {"label": _("Running consumers"), "count": text.number(view.alive), "note": _slots(view)},
     ]
-
-
-def _partition(page: Page, view: QueueView) -> dict[str, Any]:
-    """Return a row of the table of a queue's partitions."""
-    return {
-        "name": view.name,
-        "url": page.queue_url(view.name),
-        "error": view.error,
-        "troubled": bool(view.problems()),
-        "paused": view.paused,
-        "ready": text.number(view.ready),
-        "ready_url": page.url("messages", view.name, "ready"),
-        "waiting": text.number(view.delayed + view.unhandled + view.parked),
-        "waiting_url": waiting_url(page, view),
-        "pending": text.number(view.pending),
-        "pending_url": page.url("messages", view.name, "pending"),
-        "dead": text.number(view.dead),
-        "has_dead": view.dead > 0,
-        "dead_url": page.url("messages", view.name, "dead"),
-        "alive": text.number(view.alive),
-        "oldest": "" if view.waited_ms is None else text.duration(view.waited_ms),
-        "handled": text.rate(view.activity.per_minute("handled")),
-    }
 
 
 def _fetched(view: QueueView) -> str:
@@ -227,14 +178,9 @@ def _consumer(view: QueueView, found: ConsumerView) -> dict[str, Any]:
 @needs(VIEW, OPERATE)
 def pause(page: Page, name: str) -> HttpResponse:
     """Pause a queue."""
-    if CONFIRMED not in page.request.POST:
-        view = quick_stats(name)
-        sentence = _(
-            "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
-            "messages stay in the queue. Publishing continues."
-        ) % {"ready": text.number(view.ready), "pending": text.number(view.pending)}
-        title, button = _("Pause the queue?"), _("Yes, pause it")
-        return _confirm(page, name, "pause", title, sentence, button, inputs=[reason_input()])
+    if not page.is_confirmed:
+        title, button, sentence = _("Pause the queue?"), _("Yes, pause it"), stays([quick_stats(name)])
+        return confirm(page, name, title, sentence, button, inputs=[reason_input()])
     reason = page.request.POST.get("reason", "")
     changed = actions.pause(name, who=page.request.user.get_username(), reason=reason)
     said = _("The queue is paused.") if changed else _("The queue was already paused.")
@@ -244,17 +190,31 @@ def pause(page: Page, name: str) -> HttpResponse:
 @needs(VIEW, OPERATE)
 def resume(page: Page, name: str) -> HttpResponse:
     """Resume a queue."""
-    if CONFIRMED not in page.request.POST:
-        ready = quick_stats(name).ready
-        sentence = ngettext(
-            "%(count)s message is ready and will be handled.",
-            "%(count)s messages are ready and will be handled.",
-            ready,
-        ) % {"count": text.number(ready)}
-        return _confirm(page, name, "resume", _("Resume the queue?"), sentence, _("Yes, resume it"))
+    if not page.is_confirmed:
+        sentence = goes_on([quick_stats(name)])
+        return confirm(page, name, _("Resume the queue?"), sentence, _("Yes, resume it"))
     changed = actions.resume(name)
     said = _("The queue was resumed.") if changed else _("The queue was not paused.")
     return _done(page, name, said, "Resumed the queue" if changed else "")
+
+
+def stays(views: Sequence[QueueView]) -> str:
+    """Return what a pause of queues does."""
+    sentence = _(
+        "No new handler starts, and running handlers finish. %(ready)s ready and %(pending)s pending "
+        "messages stay in the queue. Publishing continues."
+    )
+    ready, pending = sum(view.ready for view in views), sum(view.pending for view in views)
+    return sentence % {"ready": text.number(ready), "pending": text.number(pending)}
+
+
+def goes_on(views: Sequence[QueueView]) -> str:
+    """Return what happens when queues are resumed."""
+    ready = sum(view.ready for view in views)
+    words = ngettext(
+        "%(count)s message is ready and will be handled.", "%(count)s messages are ready and will be handled.", ready
+    )
+    return words % {"count": text.number(ready)}
 
 
 def reason_input() -> dict[str, str]:
@@ -266,28 +226,6 @@ def reason_input() -> dict[str, str]:
 def paused_for(reason: str) -> str:
     """Return the text about a pause for the admin's log."""
     return f"Paused the queue: {reason.strip()[: actions.MAX_REASON]}" if reason.strip() else "Paused the queue"
-
-
-def _confirm(
-    page: Page,
-    name: str,
-    route: str,
-    title: str,
-    sentence: str,
-    button: str,
-    inputs: Sequence[dict[str, str]] = (),
-) -> HttpResponse:
-    return confirm(
-        page,
-        name,
-        title,
-        tab="queue",
-        sentence=sentence,
-        button=button,
-        act_url=page.url(route, name),
-        back_url=page.queue_url(name),
-        inputs=inputs,
-    )
 
 
 def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
@@ -302,31 +240,10 @@ def _done(page: Page, name: str, said: str, logged: str) -> HttpResponse:
 #: The pages that a queue with partitions has itself, by their names. On the others one of its partitions is chosen.
 OF_WHOLE = frozenset(
     {
-        "act_on_all",
-        "change",
-        "dead_export",
-        "dead_groups",
-        "figures",
-        "job",
-        "job_cancel",
-        "job_stats",
-        "old_job",
-        "old_job_cancel",
-        "old_purge",
-        "pause",
-        "queue_stats",
-        "resume",
-        "schedule_add",
-        "schedule_change",
-        "schedule_delete",
-        "schedule_fire",
-        "schedule_forget",
-        "schedule_pause",
-        "schedule_resume",
-        "schedule_skip",
-        "schedule_unskip",
-        "seek",
-        "unsubscribe",
+        *("act_on_all", "change", "dead_export", "dead_groups", "figures", "pause", "queue_stats", "resume"),
+        *("job", "job_cancel", "job_stats", "old_job", "old_job_cancel", "old_purge", "seek", "unsubscribe"),
+        *(f"schedule_{what}" for what in ("add", "change", "delete", "fire", "forget", "pause", "resume")),
+        *("schedule_skip", "schedule_unskip"),
     }
 )
 
@@ -359,13 +276,14 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
     if page.request.path.endswith(".json"):
         return JsonResponse({"error": sentence}, status=404)
     view, place = quick_stats(name), kwargs.get("state", route)
-    query = f"?{page.request.GET.urlencode()}" if page.request.GET else ""
     parts = []
     for part in view.parts:
         url = page.queue_url(part.name)
         if found is not None and set(kwargs) <= OF_LISTS:
-            url = reverse(found.view_name, kwargs={**kwargs, "name": part.name}, current_app=found.namespace) + query
-        parts.append((part.name, url, _count(part, place)))
+            url = (
+                reverse(found.view_name, kwargs={**kwargs, "name": part.name}, current_app=found.namespace) + page.query
+            )
+        parts.append((part.name, url, text.number(getattr(part, place)) if place in PLACES else ""))
     return page.render(
         "partitions",
         _("Partitions"),
@@ -377,10 +295,6 @@ def _choice(page: Page, route: str, kwargs: dict[str, str]) -> HttpResponse:
         listed=parts,
         actions=_actions(page, name) if place == "dead" and view.dead else [],
     )
-
-
-def _count(part: QueueView, place: str) -> str:
-    return text.number(getattr(part, place)) if place in PLACES else ""
 
 
 def _actions(page: Page, name: str) -> list[tuple[str, str]]:

@@ -15,11 +15,9 @@ from django.utils.translation import ngettext
 from mq_django.admin.message_lists import shown_error
 from mq_django.admin.run_graph import NodeLink, graph, step_kind, step_word
 from mq_django.admin.ui import text
-from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.filter_form import MAX_TEXT
+from mq_django.admin.ui.filter_form import HIDDEN, MAX_TEXT
 from mq_django.admin.ui.live import LiveParts, LiveRows
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, sections, sentence_of
-from mq_django.admin.ui.references import HIDDEN
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, confirm, needs, sections, sentence_of
 from mq_django.admin.ui.text import bar, share_bar
 from mq_django.conf import get_config
 from mq_django.core.flow_graph import ranges
@@ -54,8 +52,8 @@ def state_word(state: str) -> str:
 def runs(page: Page) -> HttpResponse:
     """Show a page of runs, the latest first."""
     context = _context(page)
-    live = _live(page, context)
-    return page.render("workflows", _("Workflows"), live=live.context(), live_url=_live_url(page), **context)
+    live, live_url = _live(page, context).context(), page.url("workflows_stats") + page.query
+    return page.render("workflows", _("Workflows"), live=live, live_url=live_url, **context)
 
 
 @needs(VIEW)
@@ -66,11 +64,6 @@ def stats(page: Page) -> HttpResponse:
 
 def _live(page: Page, context: dict[str, Any]) -> LiveParts:
     return page.live((), context, {"runs": LiveRows.of("run_row", context["rows"], "id")})
-
-
-def _live_url(page: Page) -> str:
-    query = page.request.GET.urlencode()
-    return page.url("workflows_stats") + (f"?{query}" if query else "")
 
 
 def _context(page: Page) -> dict[str, Any]:
@@ -221,8 +214,9 @@ def logged_run(name: str) -> str | None:
 
 def gone(page: Page, run: str) -> HttpResponse:
     """Return to the list of runs, and say that there is no such run."""
-    page.say(messages.WARNING, _("There is no run “%(run)s”: it ended a week ago.") % {"run": escape(run)[:100]})
-    return HttpResponseRedirect(page.url("workflows"))
+    return page.leave(
+        page.url("workflows"), _("There is no run “%(run)s”: it ended a week ago.") % {"run": escape(run)[:100]}
+    )
 
 
 @needs(VIEW)
@@ -341,13 +335,7 @@ def _facts(page: Page, view: RunView) -> list[tuple[str, SafeString | str]]:
 
 
 def _counts(view: RunView) -> str:
-    counts = {
-        "done": view.done,
-        "started": view.started,
-        "failed": view.failed,
-        "skipped": view.skipped,
-        "waiting": view.waiting,
-    }
+    counts = {state: getattr(view, state) for state in ("done", "started", "failed", "skipped", "waiting")}
     return ", ".join(f"{text.number(count)} {step_word(state)}" for state, count in counts.items() if count)
 
 
@@ -395,19 +383,14 @@ def _folded(page: Page, view: RunView) -> dict[str, Any]:
 SECONDS, RETRYING = 0.7, 0.4
 
 
-def _is_confirmed(page: Page) -> bool:
-    return page.request.method == "POST" and CONFIRMED in page.request.POST
-
-
 def _ask(page: Page, view: RunView, title: str, sentence: str, button: str, *, dangerous: bool = False) -> HttpResponse:
     return confirm(
         page,
         "",
         title,
+        sentence,
+        button,
         tab="workflows",
-        sentence=sentence,
-        button=button,
-        act_url=page.request.path,
         back_url=page.url("workflow_run", view.id),
         listed=[text.visible(f"{view.name} {view.id}", limit=200)],
         dangerous=dangerous,
@@ -428,7 +411,7 @@ def cancel(page: Page, run: str) -> HttpResponse:
     view = workflow_runs.run(run)
     if view is None:
         return gone(page, run)
-    if not _is_confirmed(page):
+    if not page.is_confirmed:
         sentence = _(
             "No further step starts. Steps whose messages are being handled finish; messages that are still in a queue "
             "are dropped without running. The run can be retried for a week."
@@ -448,7 +431,7 @@ def retry(page: Page, run: str) -> HttpResponse:
     view = workflow_runs.run(run)
     if view is None:
         return gone(page, run)
-    if not _is_confirmed(page):
+    if not page.is_confirmed:
         count = ngettext("%(count)s step has failed.", "%(count)s steps have failed.", view.failed)
         sentence = _(
             "The run continues. Dead letters of its failed steps are redriven, and failed steps without a dead letter "
@@ -487,7 +470,7 @@ def skip(page: Page, run: str, step: str) -> HttpResponse:
     found = None if number is None else workflow_runs.step(run, number)
     if number is None or found is None or found.state != "failed":
         return _back(page, run, messages.WARNING, _("This step has not failed: it cannot be skipped."))
-    if not _is_confirmed(page):
+    if not page.is_confirmed:
         sentence = _(
             "The run continues as if step %(number)s had succeeded. It has no value: a step that takes that fails. "
             "A dead letter of the step stays."

@@ -12,11 +12,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mq_django import registry
-from mq_django.admin.dead_letter_pages import editable
+from mq_django.admin.message_pages import editable
 from mq_django.admin.ui import text
-from mq_django.admin.ui.confirm import CONFIRMED, confirm
-from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, needs, tabs
-from mq_django.admin.ui.references import HIDDEN
+from mq_django.admin.ui.filter_form import HIDDEN
+from mq_django.admin.ui.page import OPERATE, SEE_DATA, VIEW, Page, View, confirm, needs, tabs
 from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.numbers import LAST_MS, whole
@@ -73,8 +72,7 @@ def change(page: Page, name: str) -> HttpResponse:
     called = text.from_url(str(page.request.GET.get(NAMED, ""))).decode(errors="surrogateescape")
     found = plans.find(name, called, Origin.RUNTIME)
     if found is None:
-        page.say(messages.WARNING, _("This schedule no longer exists, or is in the code."))
-        return HttpResponseRedirect(page.queue_url(name))
+        return page.leave(page.queue_url(name), _("This schedule no longer exists, or is in the code."))
     act_url = change_url(page, found)
     if page.request.method != "POST":
         return _form(page, name, _written(found), act_url=act_url, changed=found)
@@ -176,13 +174,73 @@ class Done(NamedTuple):
     more: str = ""
 
 
-def _pause(page: Page, plan: PlannedSchedule) -> Done:
+#: Does something to a schedule.
+Action = Callable[[Page, PlannedSchedule], Done]
+
+
+def _view(
+    *,
+    title: Any,
+    sentence: Any,
+    button: Any,
+    of: Origin | None = None,
+    tick_of: Callable[[Page, PlannedSchedule], int | None] | None = None,
+) -> Callable[[Action], View]:
+    """Make an action on a schedule a view, which asks before. Texts are translated when shown."""
+
+    def decorate(do: Action) -> View:
+        @needs(VIEW, OPERATE)
+        def view(page: Page, name: str) -> HttpResponse:
+            asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
+            plan = plans.find(
+                name, text.from_url(asked).decode(errors="surrogateescape"), *([] if of is None else [of])
+            )
+            if plan is None:
+                page.say(messages.WARNING, _("This schedule no longer exists."))
+            elif not page.is_confirmed:
+                tick_ms = None if tick_of is None else tick_of(page, plan)
+                return confirm(
+                    page,
+                    name,
+                    title % {"schedule": escape(plan.name), "tick": shown_tick(tick_ms)},
+                    str(sentence),
+                    str(button),
+                    fields=[(NAMED, asked), *([] if tick_ms is None else [(TICK, str(tick_ms))])],
+                )
+            else:
+                try:
+                    done = do(page, plan)
+                except (ScheduleError, InvalidMessage, QueueFull) as error:
+                    done = _refused(page, plan, error)
+                page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
+                if done.logged:
+                    page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")
+            return HttpResponseRedirect(back_url)
+
+        return view
+
+    return decorate
+
+
+@_view(
+    title=gettext_lazy("Pause schedule “%(schedule)s”?"),
+    sentence=gettext_lazy(
+        "Until it is resumed, it does not publish its 1 message per tick. Published messages are handled."
+    ),
+    button=gettext_lazy("Yes, pause it"),
+)
+def pause(page: Page, plan: PlannedSchedule) -> Done:
     if not schedules.pause(plan.name, queue=plan.queue, by=page.request.user.get_username()):
         return Done(_("The schedule is already paused."))
     return Done(_("The schedule is paused."), "Paused schedule")
 
 
-def _resume(_page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Resume schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("It publishes 1 message per tick again, from the next tick on. Missed ticks do not fire."),
+    button=gettext_lazy("Yes, resume it"),
+)
+def resume(_page: Page, plan: PlannedSchedule) -> Done:
     if not schedules.resume(plan.name, queue=plan.queue):
         return Done(_("The schedule is not paused."))
     return Done(_("The schedule was resumed."), "Resumed schedule")
@@ -202,7 +260,13 @@ def _tick_asked(page: Page) -> int | None:
     return whole(page.request.POST.get(TICK, page.request.GET.get(TICK)), LAST_MS)
 
 
-def _skip(page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Skip the tick %(tick)s of schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("The 1 message of this tick is not published. All other ticks stay as they are."),
+    button=gettext_lazy("Yes, skip it"),
+    tick_of=_tick_to_skip,
+)
+def skip(page: Page, plan: PlannedSchedule) -> Done:
     tick = _datetime(_tick_asked(page))
     if tick is None:
         return Done(_("The schedule has no such tick."))
@@ -211,7 +275,13 @@ def _skip(page: Page, plan: PlannedSchedule) -> Done:
     return Done(said, "Skipped a tick of schedule", f": {tick.isoformat()}")
 
 
-def _unskip(page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Let the tick %(tick)s of schedule “%(schedule)s” fire?"),
+    sentence=gettext_lazy("It is no longer skipped: its 1 message is published."),
+    button=gettext_lazy("Yes, let it fire"),
+    tick_of=lambda page, _plan: _tick_asked(page),
+)
+def unskip(page: Page, plan: PlannedSchedule) -> Done:
     tick = _datetime(_tick_asked(page))
     if tick is None or not schedules.unskip(plan.name, queue=plan.queue, tick=tick):
         return Done(_("The tick is not skipped."))
@@ -219,19 +289,37 @@ def _unskip(page: Page, plan: PlannedSchedule) -> Done:
     return Done(said, "No longer skipped a tick of schedule", f": {tick.isoformat()}")
 
 
-def _fire(_page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Fire schedule “%(schedule)s” now?"),
+    sentence=gettext_lazy(
+        "1 message is published at once, even while the schedule is paused. Its ticks stay as they are."
+    ),
+    button=gettext_lazy("Yes, fire it"),
+)
+def fire(_page: Page, plan: PlannedSchedule) -> Done:
     message_id = schedules.fire(plan.name, queue=plan.queue)
     return Done(_("Message %(id)s was published.") % {"id": message_id}, "Fired schedule", f": message {message_id}")
 
 
-def _forget(_page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Forget schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("The time of its last tick is deleted. If it returns to the code, it starts anew."),
+    button=gettext_lazy("Yes, forget it"),
+)
+def forget(_page: Page, plan: PlannedSchedule) -> Done:
     if plan.origin is not Origin.REMOVED:
         return Done(_("The schedule is in the code, so its state was not deleted."))
     plans.forget(plan)
     return Done(_("The state of the schedule was deleted."), "Forgot schedule")
 
 
-def _delete(_page: Page, plan: PlannedSchedule) -> Done:
+@_view(
+    title=gettext_lazy("Delete schedule “%(schedule)s”?"),
+    sentence=gettext_lazy("It never fires again. Messages that it has published stay."),
+    button=gettext_lazy("Yes, delete it"),
+    of=Origin.RUNTIME,
+)
+def delete(_page: Page, plan: PlannedSchedule) -> Done:
     schedules.delete(plan.name, queue=plan.queue)
     return Done(_("The schedule was deleted."), "Deleted schedule")
 
@@ -246,120 +334,6 @@ def _refused(page: Page, plan: PlannedSchedule, error: MQError) -> Done:
         return Done(escape(str(error)))
     return Done(_("The schedule was just changed, or is not valid. Nothing was done."))
 
-
-def _view(
-    route: str,
-    do: Callable[[Page, PlannedSchedule], Done],
-    *,
-    title: Any,
-    sentence: Any,
-    button: Any,
-    of: Origin | None = None,
-    tick_of: Callable[[Page, PlannedSchedule], int | None] | None = None,
-) -> Callable[..., HttpResponse]:
-    """Return a view for an action on a schedule, after confirmation. Texts are translated when shown."""
-
-    @needs(VIEW, OPERATE)
-    def view(page: Page, name: str) -> HttpResponse:
-        asked, back_url = page.request.POST.get(NAMED, ""), page.queue_url(name)
-        plan = plans.find(name, text.from_url(asked).decode(errors="surrogateescape"), *([] if of is None else [of]))
-        if plan is None:
-            page.say(messages.WARNING, _("This schedule no longer exists."))
-        elif CONFIRMED not in page.request.POST:
-            tick_ms = None if tick_of is None else tick_of(page, plan)
-            return confirm(
-                page,
-                name,
-                title % {"schedule": escape(plan.name), "tick": shown_tick(tick_ms)},
-                tab="queue",
-                sentence=str(sentence),
-                button=str(button),
-                act_url=page.url(route, name),
-                back_url=back_url,
-                fields=[(NAMED, asked), *([] if tick_ms is None else [(TICK, str(tick_ms))])],
-            )
-        else:
-            try:
-                done = do(page, plan)
-            except (ScheduleError, InvalidMessage, QueueFull) as error:
-                done = _refused(page, plan, error)
-            page.say(messages.SUCCESS if done.logged else messages.WARNING, done.said)
-            if done.logged:
-                page.log(name, f"{done.logged} {escape(plan.name)}{done.more}")
-        return HttpResponseRedirect(back_url)
-
-    return view
-
-
-#: Pauses a schedule.
-pause = _view(
-    "schedule_pause",
-    _pause,
-    title=gettext_lazy("Pause schedule “%(schedule)s”?"),
-    sentence=gettext_lazy(
-        "Until it is resumed, it does not publish its 1 message per tick. Published messages are handled."
-    ),
-    button=gettext_lazy("Yes, pause it"),
-)
-
-#: Resumes a schedule from its next tick on.
-resume = _view(
-    "schedule_resume",
-    _resume,
-    title=gettext_lazy("Resume schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("It publishes 1 message per tick again, from the next tick on. Missed ticks do not fire."),
-    button=gettext_lazy("Yes, resume it"),
-)
-
-#: Skips one tick of a schedule.
-skip = _view(
-    "schedule_skip",
-    _skip,
-    title=gettext_lazy("Skip the tick %(tick)s of schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("The 1 message of this tick is not published. All other ticks stay as they are."),
-    button=gettext_lazy("Yes, skip it"),
-    tick_of=_tick_to_skip,
-)
-
-#: Lets a tick fire that was to be skipped.
-unskip = _view(
-    "schedule_unskip",
-    _unskip,
-    title=gettext_lazy("Let the tick %(tick)s of schedule “%(schedule)s” fire?"),
-    sentence=gettext_lazy("It is no longer skipped: its 1 message is published."),
-    button=gettext_lazy("Yes, let it fire"),
-    tick_of=lambda page, _plan: _tick_asked(page),
-)
-
-#: Publishes the message of a schedule now.
-fire = _view(
-    "schedule_fire",
-    _fire,
-    title=gettext_lazy("Fire schedule “%(schedule)s” now?"),
-    sentence=gettext_lazy(
-        "1 message is published at once, even while the schedule is paused. Its ticks stay as they are."
-    ),
-    button=gettext_lazy("Yes, fire it"),
-)
-
-#: Deletes the state of a schedule that was removed from the code.
-forget = _view(
-    "schedule_forget",
-    _forget,
-    title=gettext_lazy("Forget schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("The time of its last tick is deleted. If it returns to the code, it starts anew."),
-    button=gettext_lazy("Yes, forget it"),
-)
-
-#: Deletes a schedule that was created at run time.
-delete = _view(
-    "schedule_delete",
-    _delete,
-    title=gettext_lazy("Delete schedule “%(schedule)s”?"),
-    sentence=gettext_lazy("It never fires again. Messages that it has published stay."),
-    button=gettext_lazy("Yes, delete it"),
-    of=Origin.RUNTIME,
-)
 
 #: The most schedules that the page of a queue shows.
 MAX_ROWS = 100
@@ -397,6 +371,7 @@ def _alarm(plan: PlannedSchedule) -> dict[str, str]:
 
 def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
     entry, late = plan.entry, plan.next_ms is not None and plan.next_ms < now_ms
+    can_change = plan.origin is Origin.RUNTIME and plan.problem != TAKEN and page.can(SEE_DATA)
     return {
         "name": text.to_url(plan.name.encode(errors="surrogateescape")),
         "shown": text.visible(plan.name, limit=80),
@@ -410,7 +385,7 @@ def _row(page: Page, plan: PlannedSchedule, now_ms: int) -> dict[str, Any]:
         "notes": _notes(plan, now_ms),
         "problem": _problem(page, plan),
         "is_runtime": plan.origin is Origin.RUNTIME,
-        "change_url": change_url(page, plan) if _can_change(page, plan) else "",
+        "change_url": change_url(page, plan) if can_change else "",
         "gone": plan.origin is Origin.REMOVED,
     }
 
@@ -420,10 +395,6 @@ def _problem(page: Page, plan: PlannedSchedule) -> str:
     if not plan.problem or plan.problem == TAKEN or page.can(SEE_DATA):
         return text.visible(plan.problem, limit=200) if plan.problem else ""
     return HIDDEN
-
-
-def _can_change(page: Page, plan: PlannedSchedule) -> bool:
-    return plan.origin is Origin.RUNTIME and plan.problem != TAKEN and page.can(SEE_DATA)
 
 
 def _notes(plan: PlannedSchedule, now_ms: int) -> list[SafeString]:

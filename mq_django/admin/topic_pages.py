@@ -11,13 +11,12 @@ from django.utils.translation import ngettext
 from mq_django import inspector
 from mq_django.admin.ui import charts, text
 from mq_django.admin.ui.page import VIEW, Page, needs, topic_tabs
-from mq_django.admin.ui.settings_section import settings_of
+from mq_django.admin.ui.text import settings_of
 from mq_django.conf import get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.inspector import topics
-from mq_django.inspector.activity import Activity
 from mq_django.inspector.problem_sentences import sentence
-from mq_django.inspector.queue_view import QueueView
+from mq_django.inspector.queue_view import Activity, QueueView
 from mq_django.inspector.queues import activity_in
 from mq_django.inspector.topics import GroupStats, TopicView
 
@@ -231,42 +230,21 @@ def overview(
 
 def problems_of(page: Page, found: Sequence[TopicView], views: Sequence[QueueView]) -> list[dict[str, Any]]:
     """Return the problems of the groups of topics, alarms first."""
-    unreadable = [
-        {
-            "queue": topic.name,
-            "url": page.queue_url(topic.name),
-            "sentence": _("cannot be read: %(error)s") % {"error": topic.error},
-            "what": "unreadable",
-        }
-        for topic in found
-        if topic.error
-    ]
-    unreadable += [
-        {
-            "queue": topic.name,
-            "url": page.queue_url(topic.name),
-            "sentence": ngettext(
+    errors = [(topic.name, _("cannot be read: %(error)s") % {"error": topic.error}) for topic in found if topic.error]
+    for topic in found:
+        if topic.left_out:
+            words = ngettext(
                 "has %(count)s more group, which is not shown",
                 "has %(count)s more groups, which are not shown",
                 topic.left_out,
             )
-            % {"count": text.number(topic.left_out)},
-            "what": "unreadable",
-        }
-        for topic in found
-        if topic.left_out
+            errors.append((topic.name, words % {"count": text.number(topic.left_out)}))
+    problems = [(name, {"sentence": said, "what": "unreadable"}) for name, said in errors]
+    problems += [(group.queue, alarm) for topic in found for group in topic.groups for alarm in alarms(group)]
+    problems += [
+        (view.name, {"sentence": sentence(view, what), "what": what}) for view in views for what in view.problems()
     ]
-    places = [
-        {"queue": group.queue, "url": page.queue_url(group.queue), **alarm}
-        for topic in found
-        for group in topic.groups
-        for alarm in alarms(group)
-    ]
-    return [*unreadable, *places] + [
-        {"queue": view.name, "url": page.queue_url(view.name), "sentence": sentence(view, what), "what": what}
-        for view in views
-        for what in view.problems()
-    ]
+    return [{"queue": name, "url": page.queue_url(name), **alarm} for name, alarm in problems]
 
 
 def _topic(page: Page, view: TopicView) -> dict[str, Any]:
@@ -281,45 +259,27 @@ def _topic(page: Page, view: TopicView) -> dict[str, Any]:
         "size": text.size(view.size),
         "published": text.rate(view.activity.per_minute("published")),
         "chart": charts.sparkline(
-            view.activity.published,
-            label=_("Published in the last %(minutes)s minutes: %(count)s")
-            % {"minutes": charts.SHORT, "count": text.number(sum(view.activity.published[-charts.SHORT - 1 : -1]))},
+            view.activity.published, label=_("Published in the last %(minutes)s minutes: %(count)s")
         ),
     }
 
 
 def _group(page: Page, group: GroupStats, view: QueueView | None) -> dict[str, Any]:
     queue = view or QueueView(name=group.queue)
-    waiting = queue.delayed + queue.unhandled
-    name = group.queue
     return {
+        **charts.queue_cells(page, queue),
         "name": group.name,
-        "url": page.queue_url(name),
-        "error": queue.error,
         "subscribed": group.subscribed,
         "troubled": bool(queue.problems() or group.alarm is not None),
         "alarm": group.alarm is not None,
         "lag": lag_count(group),
         "behind": text.duration(group.lag_ms) if group.lag else "",
-        "pending": text.number(queue.pending),
-        "pending_url": page.url("messages", name, "pending"),
-        "ready_url": page.url("messages", name, "ready"),
-        "waiting": text.number(waiting),
-        "waiting_url": page.url("messages", name, "delayed" if queue.delayed or not waiting else "unhandled"),
-        "dead": text.number(queue.dead),
-        "dead_url": page.url("messages", name, "dead"),
-        "has_dead": queue.dead > 0,
-        "paused": queue.paused,
-        "alive": text.number(queue.alive),
         "retention": retention(group),
-        "handled": text.rate(queue.activity.per_minute("handled")),
         "errors": text.percent(queue.error_share),
         "has_errors": queue.fails_often,
-        "seek_url": page.url("seek", name) if group.subscribed else "",
+        "seek_url": page.url("seek", group.queue) if group.subscribed else "",
         "chart": charts.sparkline(
-            queue.activity.handled,
-            label=_("Handled in the last %(minutes)s minutes: %(count)s")
-            % {"minutes": charts.SHORT, "count": text.number(sum(queue.activity.handled[-charts.SHORT - 1 : -1]))},
+            queue.activity.handled, label=_("Handled in the last %(minutes)s minutes: %(count)s")
         ),
     }
 

@@ -17,8 +17,8 @@ Producers and consumers never use this package, so that nothing people look at i
 """
 
 from mq_django.core.thresholds import Thresholds
-from mq_django.inspector.found_problems import QueueProblem, problems
 from mq_django.inspector.key_lines import KeyLine, key_line
+from mq_django.inspector.problem_sentences import QueueProblem, problems
 from mq_django.inspector.processes import ping
 from mq_django.inspector.queues import Totals, activity, groups_of, overview, queue, totals
 from mq_django.inspector.readers import ids

@@ -101,7 +101,7 @@ def pause(name: str, *, who: str = "", reason: str = "") -> bool:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    return _switch(name, lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
+    return _switch(name, _pause(who, reason))
 
 
 def resume(name: str) -> bool:
@@ -132,7 +132,7 @@ def pause_all(*, who: str = "", reason: str = "") -> Switched:
     Raises:
         ConnectionLost: the connection broke. It is unknown which queues are paused.
     """
-    return _switch_all(lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=_reason(reason)))
+    return _switch_all(_pause(who, reason))
 
 
 def resume_all() -> Switched:
@@ -160,5 +160,6 @@ def _switch_all(command: Callable[[QueueKeys], Command]) -> Switched:
     )
 
 
-def _reason(text: str) -> str:
-    return truncate(escape(text.strip()), MAX_REASON)
+def _pause(who: str, reason: str) -> Callable[[QueueKeys], Command]:
+    shown = truncate(escape(reason.strip()), MAX_REASON)
+    return lambda keys: pause_command(keys, who=escape(who)[:MAX_WHO], reason=shown)

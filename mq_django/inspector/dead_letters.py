@@ -116,24 +116,6 @@ def _group(field: bytes, value: bytes) -> DeadGroup | None:
 
 # Dead letters, for display, and actions on them.
 
-__all__ = [
-    "DeadCount",
-    "DeadGroup",
-    "count",
-    "count_group",
-    "delete",
-    "delete_messages",
-    "every",
-    "find",
-    "get",
-    "groups",
-    "groups_of_queues",
-    "labels",
-    "look_among",
-    "redrive",
-    "redrive_messages",
-]
-
 #: What is done with the entries of dead letters; it returns a word for each.
 _Act = Callable[[Sequence[str]], list[str]]
 
@@ -264,7 +246,7 @@ def redrive_messages(name: str, message_ids: Sequence[str]) -> Outcome:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    return _each_message(name, lambda dead: dead.redrive, message_ids)
+    return _each_message(name, redrive, message_ids)
 
 
 def delete(name: str, entries: Sequence[str]) -> Outcome:
@@ -284,45 +266,44 @@ def delete_messages(name: str, message_ids: Sequence[str]) -> Outcome:
         StoreError: cannot reach Redis.
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
-    return _each_message(name, lambda dead: dead.delete, message_ids)
+    return _each_message(name, delete, message_ids)
 
 
-def _each_message(name: str, act: Callable[[DeadLetters], _Act], message_ids: Sequence[str]) -> Outcome:
+def _each_message(name: str, act: Callable[[str, Sequence[str]], Outcome], message_ids: Sequence[str]) -> Outcome:
     """Do something with dead letters by their message ids, in the partitions that have them."""
-    config, left, outcome = get_config().queue(name), list(message_ids), Outcome()
-    transport = open_transport("inspect", config.connection)
-    for part in config.each_part:
+    left, outcome = list(message_ids), Outcome()
+    for part in get_config().queue(name).each_part:
         if not left or outcome.error is not None:
             break
-        dead = open_dead_letters(part, transport)
-        entries = dead.find(left)
-        outcome = _each(act(dead), [entry for entry in entries if entry is not None], outcome)
+        entries = _dead(part.name).find(left)
+        found = act(part.name, [entry for entry in entries if entry is not None])
+        outcome.done, outcome.refused = outcome.done + found.done, outcome.refused + found.refused
+        outcome.missing, outcome.error = outcome.missing + found.missing, found.error
         left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
     outcome.missing += len(left)
     return outcome
 
 
-def _each(act: _Act, entries: Sequence[str], outcome: Outcome | None = None) -> Outcome:
-    """Do something with dead letters by their entries, and add the results to an outcome."""
-    chosen, outcome = list(dict.fromkeys(entries)), outcome or Outcome()
-    outcome.missing += sum(not is_entry(entry) for entry in chosen)
-    known = [entry for entry in chosen if is_entry(entry)]
+def _each(act: _Act, entries: Sequence[str]) -> Outcome:
+    """Do something with dead letters by their entries."""
+    known, outcome = _valid(entries)
     for at in range(0, len(known), BATCH):
-        if not _step(act, known[at : at + BATCH], outcome):
+        try:
+            words = Counter(act(known[at : at + BATCH]))
+        except StoreError as error:
+            outcome.error = error
             break
+        outcome.missing += words.pop("MISSING", 0)
+        outcome.refused += words.pop("UNDECODABLE", 0)
+        outcome.done += words.total()
     return outcome
 
 
-def _step(act: _Act, entries: Sequence[str], outcome: Outcome) -> bool:
-    try:
-        words = Counter(act(entries))
-    except StoreError as error:
-        outcome.error = error
-        return False
-    outcome.missing += words.pop("MISSING", 0)
-    outcome.refused += words.pop("UNDECODABLE", 0)
-    outcome.done += words.total()
-    return True
+def _valid(entries: Sequence[str]) -> tuple[list[str], Outcome]:
+    """Return those that are entries, each once, and an outcome in which the others are missing."""
+    chosen = list(dict.fromkeys(entries))
+    known = [entry for entry in chosen if is_entry(entry)]
+    return known, Outcome(missing=len(chosen) - len(known))
 
 
 def _dead(name: str) -> DeadLetters:
@@ -394,8 +375,7 @@ def resubmit(name: str, entry: str, written: str) -> str | None:
         InvalidMessage: it is too long for the queue, or has a placeholder in a place without a secret.
         StoreError: cannot reach Redis.
     """
-    config = one_queue(name)
-    letters = open_dead_letters(config, open_transport("inspect", config.connection))
+    config, letters = one_queue(name), _dead(name)
     found = next((buried(name, *letter) for letter in letters.whole([entry])), None)
     if not isinstance(found, Delivery):
         return None
@@ -461,9 +441,7 @@ def move(name: str, target: str, entries: Sequence[str]) -> Outcome:
     """
     source, into = one_queue(name), check_target(name, target)
     mover = Mover(source, open_transport("inspect", source.connection), into)
-    chosen = list(dict.fromkeys(entries))
-    outcome = Outcome(missing=sum(not is_entry(entry) for entry in chosen))
-    left = [entry for entry in chosen if is_entry(entry)]
+    left, outcome = _valid(entries)
     while left and outcome.error is None:
         left = _move_next(mover, left, into, outcome)
     return outcome
@@ -484,18 +462,7 @@ def move_messages(name: str, target: str, message_ids: Sequence[str]) -> Outcome
         ConfigurationError, NoServer: a setting is wrong, or no server can be used.
     """
     check_target(name, target)
-    config, left, outcome = get_config().queue(name), list(dict.fromkeys(message_ids)), Outcome()
-    transport = open_transport("inspect", config.connection)
-    for part in config.each_part:
-        if not left or outcome.error is not None:
-            break
-        entries = open_dead_letters(part, transport).find(left)
-        found = move(part.name, target, [entry for entry in entries if entry is not None])
-        outcome.done, outcome.refused = outcome.done + found.done, outcome.refused + found.refused
-        outcome.missing, outcome.error = outcome.missing + found.missing, found.error
-        left = [message_id for message_id, entry in zip(left, entries, strict=True) if entry is None]
-    outcome.missing += len(left)
-    return outcome
+    return _each_message(name, lambda part, entries: move(part, target, entries), [*dict.fromkeys(message_ids)])
 
 
 def without_handler(target: str, names: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from mq_django.inspector.problem_sentences import busy, duration, number, pause_
 from mq_django.inspector.queue_view import Blocker, Pause, QueueView
 from mq_django.inspector.queues import queue as look_at
 from mq_django.inspector.readers import open_reader
-from mq_django.inspector.running_messages import run_time, run_times
+from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import MAX_BEFORE
 from mq_django.stores.handled import Ending
 from mq_django.transport import scripts
@@ -112,15 +112,12 @@ def _of_ready(view: MessageView, queue: QueueView) -> Cause:
 
 def _of_holder(view: MessageView, queue: QueueView) -> Cause:
     """Return why a pending message is not running, or that it is, by the consumer that holds it."""
-    holder = next((consumer for consumer in queue.consumers if consumer.id == view.consumer and consumer.alive), None)
-    if holder is None:
-        return Cause(kind="abandoned", consumer=view.consumer, ms=view.held_ms)
-    ms = run_time(view, run_times(queue))
-    if ms is not None:
-        return Cause(kind="running", consumer=view.consumer, ms=ms)
-    if queue.blocker and holder.full:
+    state, ms = held_by(view, queue)
+    if state in ("running", "abandoned"):
+        return Cause(kind=state, consumer=view.consumer, ms=ms)
+    if queue.blocker and any(consumer.full for consumer in queue.consumers if consumer.id == view.consumer):
         return Cause(kind="busy", consumer=view.consumer, blocker=queue.blocker)
-    return Cause(kind="fetched" if holder.lists_running else "held", consumer=view.consumer)
+    return Cause(kind=state, consumer=view.consumer)
 
 
 def _of_queue(queue: QueueView) -> Cause | None:

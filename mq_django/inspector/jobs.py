@@ -134,10 +134,7 @@ def look(name: str, place: JobPlace = "dead", *, token: str = "") -> BackgroundJ
 def _together(found: Sequence[BackgroundJob]) -> BackgroundJob:
     """Return the latest job of some partitions, with the sums over those that were started with it."""
     latest = max(found, key=lambda job: (job.state == "running", job.since_ms))
-    return _summed([job for job in found if job.order == latest.order])
-
-
-def _summed(found: Sequence[BackgroundJob]) -> BackgroundJob:
+    found = [job for job in found if job.order == latest.order]
     states = {job.state for job in found}
     counts = ("rate", "total", "looked", "done", "missing", "refused")
     return replace(

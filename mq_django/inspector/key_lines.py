@@ -19,7 +19,7 @@ from mq_django.inspector.actions import Outcome
 from mq_django.inspector.message_views import MessageView, ref_of
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
-from mq_django.inspector.running_messages import run_time, run_times
+from mq_django.inspector.statistics import held_by
 from mq_django.inspector.stream_reader import one_queue
 from mq_django.stores.dead_letters import fields_of, is_entry, text_of
 from mq_django.stores.line_store import NO_KEY, Skip, look_command, skip_head
@@ -84,19 +84,6 @@ _SOURCES = {"0": "ready", "1": "front"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedMessage:
-    """A message that waits in a line."""
-
-    #: Its member in Redis, which names it on pages.
-    member: bytes
-    id: str
-    #: Empty when it is not known.
-    name: str
-    #: In ms since 1970; None if unknown.
-    published_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LineHead:
     """A message that has a token of its key: others of the key wait until it gives that up."""
 
@@ -144,7 +131,7 @@ class KeyLine:
     ordered: bool
     #: Parked messages, and the first of them.
     parked: int
-    first: Sequence[ParkedMessage]
+    first: Sequence[MessageView]
     #: Messages with a token, and the first of them. With order there is at most one.
     tokens: int
     heads: Sequence[LineHead]
@@ -206,10 +193,7 @@ def line_of(queue: str, line: int, *, key: str = "", view: QueueView | None = No
         now_ms=now_ms,
         ordered=config.limits.ordered,
         parked=parked,
-        first=[
-            ParkedMessage(member=member, id=message.id, name=message.name, published_ms=message.published_ms)
-            for member, message in waiting
-        ],
+        first=[replace(message, state="parked", ref=ref_of(member)) for member, message in waiting],
         tokens=tokens,
         heads=[_head(message, token, now_ms, view) for message, token in seen],
     )
@@ -273,13 +257,11 @@ def _of_body(queue: str, body: bytes | int, named: bytes) -> MessageView:
     message_id = named.decode(errors="backslashreplace")
     try:
         attributes = decode_body(body) if isinstance(body, bytes) else {}
-        return _view({"id": message_id, **attributes}, queue, named) if attributes else MessageView(id=message_id)
+        if not attributes:
+            return MessageView(id=message_id)
+        return _without_data(message_of({"id": message_id, **attributes}, queue=queue, entry=named))
     except (DecodeError, UnicodeDecodeError) as error:
         return MessageView(id=message_id, problem=str(error))
-
-
-def _view(attributes: dict[str, Any], queue: str, named: bytes) -> MessageView:
-    return _without_data(message_of(attributes, queue=queue, entry=named))
 
 
 def _of_entry(queue: str, named: bytes, flat: list[Any]) -> MessageView:
@@ -326,11 +308,5 @@ def _head(message: MessageView, token: _Token, now_ms: int, view: QueueView | No
 def _held(view: QueueView, message: MessageView, token: _Token, consumer: str) -> tuple[HeadPlace, int]:
     """Return whether a pending message runs, and for how long it is so, in ms."""
     source = _SOURCES.get(token.token[:1].decode(errors="replace"), "ready")
-    entry = replace(message, consumer=consumer, ref=f"{source}.{ref_of(token.token[2:])}")
-    holder = next((found for found in view.consumers if found.id == consumer and found.alive), None)
-    if holder is None:
-        return "abandoned", token.held_ms
-    ms = run_time(entry, run_times(view))
-    if ms is not None:
-        return "running", ms
-    return "fetched" if holder.lists_running else "held", token.held_ms
+    ref = f"{source}.{ref_of(token.token[2:])}"
+    return held_by(replace(message, consumer=consumer, ref=ref, held_ms=token.held_ms), view)

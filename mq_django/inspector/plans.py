@@ -16,7 +16,7 @@ from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 # The usage of a queue's limits, and the keys with parked messages. Read-only.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KeyUse:
     """A key that has parked messages."""
 
@@ -32,7 +32,7 @@ class KeyUse:
     hash: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LimitUse:
     """The usage of the limits in `QueueConfig.limits`, by the clock of Redis."""
 
@@ -67,24 +67,10 @@ def limit_uses(
 def _use(reply: Any) -> LimitUse:
     now_ms, granted, concurrent, parked, keys, *rows = reply_or_raise(reply)
     page = [
-        KeyUse(
-            key=key.decode(errors="replace"),
-            parked=waits,
-            granted=used,
-            concurrent=held,
-            next_check_ms=next_check,
-            hash=whole(key_hash) or 0,
-        )
+        KeyUse(key.decode(errors="replace"), waits, used, held, next_check, whole(key_hash) or 0)
         for key, waits, used, held, next_check, key_hash in zip(*[iter(rows)] * 6, strict=True)
     ]
-    return LimitUse(
-        now_ms=now_ms,
-        granted=granted,
-        concurrent=concurrent,
-        parked=parked,
-        keys=keys,
-        page=page,
-    )
+    return LimitUse(now_ms, granted, concurrent, parked, keys, page)
 
 
 def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> LimitUse:
@@ -100,23 +86,9 @@ def summed_use(found: Sequence[LimitUse], of_whole: LimitUse, *, count: int) -> 
     )
 
 
-# The schedules and limits of a queue, for display, and deleting the state of one.
+# The schedules of a queue, for display, and deleting the state of one.
 
-__all__ = [
-    "TAKEN",
-    "KeyUse",
-    "LimitUse",
-    "Origin",
-    "PlannedSchedule",
-    "SkippedTick",
-    "Statuses",
-    "find",
-    "forget",
-    "limits",
-    "next_ticks",
-    "noisiest",
-    "schedules",
-]
+__all__ = ["TAKEN", "Origin", "PlannedSchedule", "SkippedTick", "Statuses"]
 
 
 def schedules(name: str, *, limit: int | None = None) -> Statuses:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import Any
 
 from mq_django.conf import QueueConfig, TopicConfig, get_config
 from mq_django.core import clock
@@ -10,10 +11,8 @@ from mq_django.core.keys import GROUP_SEPARATOR, KINDS
 from mq_django.core.partitions import preferred
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, NotSupported, StoreError, UnknownQueue
-from mq_django.inspector.activity import Activity, activity_of_days, counts
-from mq_django.inspector.queue_view import RECENT, QueueView
-from mq_django.inspector.running_messages import with_blockers, with_fetched
-from mq_django.inspector.statistics import counted, hours_of, look, look_closely, summed
+from mq_django.inspector.queue_view import PLACES, RECENT, Activity, QueueView, activity_of_days, counts
+from mq_django.inspector.statistics import counted, hours_of, look, look_closely, summed, with_blockers, with_fetched
 from mq_django.registry import groups
 from mq_django.stores.counters import WHAT
 from mq_django.stores.topic_stats import group_names, shares
@@ -166,13 +165,11 @@ def totals() -> Totals:
             if what in happened:
                 happened[what] += count
     views = list(map(_shown, configs, look(configs, transports_of(configs), minutes=0)))
+    places = [place for place in PLACES if place != "parked"]
+    waiting: Any = {place: sum(getattr(view, place) for view in views) for place in places}
     return Totals(
         **happened,
-        ready=sum(view.ready for view in views),
-        pending=sum(view.pending for view in views),
-        delayed=sum(view.delayed for view in views),
-        unhandled=sum(view.unhandled for view in views),
-        dead=sum(view.dead for view in views),
+        **waiting,
         errors=errors | {view.name: view.error for view in views if view.error},
     )
 

@@ -7,28 +7,182 @@ from typing import Any, Literal, NamedTuple
 from mq_django.conf import GroupConfig, QueueConfig, RsmqConfig, get_config
 from mq_django.core import clock
 from mq_django.core.filters import Filterable
-from mq_django.core.messages import LookupState
+from mq_django.core.keys import RsmqKeys
+from mq_django.core.messages import LookupState, Message, Undecodable
 from mq_django.core.numbers import score_ms
-from mq_django.errors import StoreError, UnknownQueue
-from mq_django.inspector.message_views import MessageState, MessageView
-from mq_django.inspector.rsmq_reader import RsmqReader
-from mq_django.inspector.stream_reader import GroupReader, Receipt, StreamReader, one_queue
+from mq_django.core.rsmq_format import decode
+from mq_django.core.texts import line
+from mq_django.errors import DecodeError, StoreError, UnknownQueue
+from mq_django.inspector.message_views import Matcher, MessageState, MessageView, Rows, WaitingState, name_of
+from mq_django.inspector.stream_reader import (
+    MAX_LISTED,
+    Body,
+    GroupReader,
+    Receipt,
+    Source,
+    StreamReader,
+    one_queue,
+    place_in,
+)
 from mq_django.stores.dead_letters import next_to, open_dead_letters
+from mq_django.transport import scripts
 from mq_django.transport.connections import open_transport, open_transports
-from mq_django.transport.scripts import Command
+from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, fan_out, reply_or_raise
 
-Reader = StreamReader | RsmqReader
+# Read a queue in RSMQ's format: all its messages are in one sorted set, by the time they become visible.
 
 
-def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> Reader:
+class RsmqReader(StreamReader):
+    """Reads one queue in RSMQ's format: see StreamReader for each method."""
+
+    _keys: RsmqKeys
+
+    def __init__(self, config: RsmqConfig, transport: Transport) -> None:
+        super().__init__(config, transport)
+        self._vt_ms = config.vt * 1000
+
+    def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
+        """See StreamReader.look_command()."""
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled, keys.dead, keys.control, keys.consumers]
+        key_names += [keys.minutes(hour), keys.minutes(hour - 1), keys.jobs]
+        return scripts.command("rsmq_stats", keys=key_names, args=[len(this_hour), *this_hour, *last_hour])
+
+    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+        return self._ranked(self._keys.zset, where, place_in(after), limit, max_bytes)
+
+    def _is_ready(self, score: bytes) -> bool:
+        return float(score) <= self.now_ms
+
+    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows:
+        keys, start = self._keys, place_in(after)
+        (reply,) = self._transport.pipeline([("HGETALL", keys.owners)])
+        flat = reply_or_raise(reply)
+        owners = dict(sorted(zip(flat[::2], flat[1::2], strict=True))[start : start + limit])
+        if not owners:
+            return
+        clock = scripts.command("clock_read", keys=[keys.zset], args=[])
+        commands: list[Command] = [("HMGET", keys.hash, *owners), ("ZMSCORE", keys.zset, *owners), clock]
+        bodies, scores, now_us = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
+        held = zip(owners.items(), bodies, scores, strict=True)
+        for state, ((member, owner), body, score) in enumerate(held, start + 1):
+            held_ms = self._held_ms(score, now_us // 1000)
+            view = self._entry_view(member, body, where, consumer=_owner(owner), held_ms=held_ms)
+            yield f"priority.{state}", view
+
+    def entry(self, source: Source, entry: bytes) -> MessageView | None:
+        """See StreamReader.entry()."""
+        keys = self._keys
+        score, body, history = self._stored(entry)
+        if score is None:
+            return None
+        clock = scripts.command("clock_read", keys=[keys.zset], args=[])
+        commands: list[Command] = [("HGET", keys.owners, entry), ("HGET", keys.hash, entry + b":rc"), clock]
+        owner, count, now_us = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
+        # With another count, another program has received it since.
+        if owner is None or float(score) <= now_us // 1000 or owner.rpartition(b" ")[2] != count:
+            return self._entry_view(entry, body, history=history)
+        held_ms = self._held_ms(score, now_us // 1000)
+        return self._entry_view(entry, body, history=history, consumer=_owner(owner), held_ms=held_ms)
+
+    def find_entry(self, named: bytes) -> MessageView | None:
+        """See StreamReader.find_entry()."""
+        return self.entry("priority", named)
+
+    def ref_of(self, receipt: Receipt) -> str | None:
+        """See StreamReader.ref_of()."""
+        return f"priority.{receipt[1].rpartition(':')[0]}"
+
+    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
+        """See StreamReader.held_command(): a receipt here is the id and the receive count."""
+        args: list[Argument] = [max_bytes]
+        for source, entry in receipts:
+            args += (source + 1, entry.rpartition(":")[0])
+        return scripts.command("rsmq_read", keys=[self._keys.hash], args=args) if receipts else None
+
+    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
+        """See StreamReader.held_views()."""
+        held = zip(receipts, reply_or_raise(reply), strict=True)
+        views = {
+            at: self._entry_view(at[1].rpartition(":")[0].encode(), body, consumer="") for at, body in held if body
+        }
+        return {receipt: view for receipt, view in views.items() if view}
+
+    def before(self, ref: str) -> int:
+        """See StreamReader.before()."""
+        (rank,) = self._transport.pipeline([("ZRANK", self._keys.zset, name_of(ref.partition(".")[2]))])
+        return int(reply_or_raise(rank) or 0)
+
+    def find_command(self, named: str) -> Command:
+        """See StreamReader.find_command()."""
+        return ("ZSCORE", self._keys.zset, named)
+
+    def length_commands(self) -> list[Command]:
+        """See StreamReader.length_commands(): all places have an index."""
+        return []
+
+    def find_waiting(self, named: bytes) -> MessageView | None:
+        """See StreamReader.find_waiting()."""
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.unhandled, keys.retried, keys.notes]
+        (reply,) = self._transport.pipeline([scripts.command("rsmq_find", keys=key_names, args=[named])])
+        if reply_or_raise(reply) == b"MISSING":
+            return None
+        state: WaitingState = "delayed" if reply[0] == b"DELAYED" else "unhandled"
+        score, body, history = self._stored(named)
+        return None if score is None else self._waiting_view(state, named, named, score, body, history=history)
+
+    def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
+        if room != "delayed":
+            return super()._room_command(room, start, limit, max_bytes)
+        keys = self._keys
+        key_names = [keys.zset, keys.hash, keys.owners, keys.unhandled]
+        return scripts.command("rsmq_delayed", keys=key_names, args=[start, limit, max_bytes])
+
+    def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        return {}
+
+    def _stored(self, message_id: bytes) -> tuple[bytes | None, Body, str]:
+        """Return the score, the body and the history of a message, wherever it is."""
+        keys = self._keys
+        commands: list[Command] = [
+            ("ZSCORE", keys.zset, message_id),
+            ("HGET", keys.hash, message_id),
+            ("HGET", keys.notes, message_id + b":story"),
+        ]
+        score, body, history = (reply_or_raise(reply) for reply in self._transport.pipeline(commands))
+        return score, body, "" if history is None else history.decode(errors="replace")
+
+    def _held_ms(self, score: bytes | None, now_ms: int) -> int:
+        """Return for how long a message has been held since it was received or extended."""
+        visible_ms = score_ms(score)
+        return 0 if visible_ms is None else max(0, now_ms + self._vt_ms - visible_ms)
+
+    def _decoded(self, member: bytes, body: bytes) -> tuple[Message, str]:
+        found = decode(
+            *(body,), queue=self._queue, message_id=line(member), first_ms=0, attempt=1, alone="", receipt=member
+        )
+        if isinstance(found, Undecodable):
+            raise DecodeError(found.reason)
+        return found.message, ""
+
+
+def _owner(holder: bytes) -> str:
+    return holder.rpartition(b" ")[0].decode(errors="backslashreplace")
+
+
+# Choose the reader for a queue. The rest of the inspector does not depend on the kind of queue.
+
+
+def reader_of(config: QueueConfig, transport: Transport, *, with_log: bool = True) -> StreamReader:
     """Return the reader of a queue, or of a group, which has the log of its topic unless `with_log` is False."""
     if isinstance(config, GroupConfig) and with_log:
         return GroupReader(config, transport)
     return RsmqReader(config, transport) if isinstance(config, RsmqConfig) else StreamReader(config, transport)
 
 
-def open_reader(name: str, *, with_log: bool = True) -> Reader:
+def open_reader(name: str, *, with_log: bool = True) -> StreamReader:
     """Return the reader of the queue with a name; see reader_of().
 
     Raises:
@@ -47,7 +201,7 @@ def held(receipts: Mapping[str, Sequence[Receipt]]) -> Mapping[str, Mapping[Rece
         StoreError: cannot reach Redis.
     """
     found: dict[str, Mapping[Receipt, MessageView]] = {queue: {} for queue in receipts}
-    asked: list[tuple[str, Reader, Transport, Command]] = []
+    asked: list[tuple[str, StreamReader, Transport, Command]] = []
     configs = [config for queue in receipts if (config := _config(queue)) is not None]
     for config, transport in zip(
         configs, open_transports("inspect", [config.connection for config in configs]), strict=True

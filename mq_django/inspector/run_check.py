@@ -69,7 +69,7 @@ def check_runs(
         for entry, fields in _entries(reader):
             start = _start(reader, entry, fields)
             waiting.add(start.message_id)
-            if _ms(entry) < before_ms and run_id in ("", start.run):
+            if (whole(entry.partition("-")[0], LAST_MS) or 0) < before_ms and run_id in ("", start.run):
                 check.problems.append(start)
         for batch in [[run_id]] if run_id else _listed(reader, with_ended=with_ended):
             progressed()
@@ -98,10 +98,6 @@ def _start(reader: RunReader, entry: str, fields: Mapping[bytes, bytes]) -> RunP
     of_round = whole(fields.get(b"round"), 10**9) or 0
     message_id = message_id_of(run, step, of_round)
     return RunProblem("start", run, reader.keys.home, step, message_id=message_id, round=of_round, entry=entry)
-
-
-def _ms(entry: str) -> int:
-    return whole(entry.partition("-")[0], LAST_MS) or 0
 
 
 def _listed(reader: RunReader, *, with_ended: bool) -> Iterator[list[str]]:
@@ -147,15 +143,11 @@ def _started(reader: RunReader, run_id: str, last: int, before_ms: int) -> Itera
     """Yield the steps of a run whose messages must be in their queues."""
     for at in range(0, last, RECORDS):
         found = reader.records(run_id, range(at + 1, min(at + RECORDS, last) + 1))
-        started = [step for step in found if _is_started(step) and step.began_ms < before_ms]
+        started = [step for step in found if step.state == "S" and not step.is_join and step.began_ms < before_ms]
         for part in range(0, len(started), READ):
             group = started[part : part + READ]
             bodies = reader.bodies(run_id, [step.number for step in group], most=MAX_BODY)
             yield from (_suspect(run_id, step, bodies.get(step.number, b"")) for step in group)
-
-
-def _is_started(step: StepState) -> bool:
-    return step.state == "S" and not step.is_join
 
 
 def _suspect(run_id: str, step: StepState, body: bytes) -> RunProblem:

@@ -1,7 +1,6 @@
 """Read queues and groups of topics: ready and pending messages in streams and in `priority`."""
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,8 +30,6 @@ from mq_django.transport import scripts
 from mq_django.transport.scripts import Argument, Command
 from mq_django.transport.sessions import Transport, reply_or_raise
 
-# Read pages of waiting messages: the common part of all readers.
-
 #: A body of more bytes than this is left out of a page of messages.
 MAX_LISTED = 32 * 1024
 
@@ -50,9 +47,23 @@ Receipt = tuple[int, str]
 Body = bytes | int | None
 
 
-class RoomReader(ABC):
-    """Reads the waiting messages of one queue. Read-only."""
+def place_in(cursor: str) -> int:
+    """Return the rank in a cursor of a sorted set; 0 if it is invalid."""
+    cursor = cursor.removeprefix("priority.")
+    return int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0
 
+
+SOURCES: tuple[Source, ...] = get_args(Source)
+_STREAMS: dict[Source, int] = {"front": FRONT, "ready": READY, "log": LOG}
+
+#: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
+_WAITING: dict[int, WaitingState] = {1: "delayed", 2: "unhandled", 4: "parked"}
+
+
+class StreamReader:
+    """Reads the messages of one queue. Read-only."""
+
+    sources: ClassVar[Sequence[Source]] = SOURCES[:-1]
     #: The topic of a group.
     topic: str = ""
 
@@ -67,22 +78,6 @@ class RoomReader(ABC):
     def queue(self) -> str:
         """The name of the queue."""
         return self._queue
-
-    @abstractmethod
-    def find_command(self, named: str) -> Command:
-        """Return the command whose reply is false or MISSING, unless a place with an index has a message."""
-
-    @abstractmethod
-    def length_commands(self) -> list[Command]:
-        """Return the commands that count the entries that only a scan can find a message in."""
-
-    @abstractmethod
-    def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
-        """Return the command that reads the messages of deliveries; None if there is nothing to read."""
-
-    @abstractmethod
-    def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
-        """Return the messages of the deliveries that still exist, from the reply to held_command()."""
 
     def held(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Mapping[Receipt, MessageView]:
         """Return the messages of the deliveries that still exist, by their receipts."""
@@ -113,12 +108,6 @@ class RoomReader(ABC):
                 return self._waiting(waiting, where, place_in(after), limit, max_bytes)
         raise NotSupported("The log of a topic is read by in_log()")
 
-    @abstractmethod
-    def _ready(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows: ...
-
-    @abstractmethod
-    def _pending(self, where: Matcher, after: str, limit: int, max_bytes: int) -> Rows: ...
-
     def _waiting(self, state: WaitingState, where: Matcher, start: int, limit: int, max_bytes: int) -> Rows:
         found = self._page(self._room_command(state, start, limit, max_bytes))
         handles = self._handles([member for member, _, _ in found])
@@ -132,14 +121,6 @@ class RoomReader(ABC):
         source, _, name = ref.partition(".")
         return next((self.entry(each, name_of(name)) for each in get_args(Source) if each == source), None)
 
-    @abstractmethod
-    def entry(self, source: Source, entry: bytes) -> MessageView | None:
-        """Return a ready or pending message, or None."""
-
-    @abstractmethod
-    def find_waiting(self, named: bytes) -> MessageView | None:
-        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
-
     def _room_command(self, room: WaitingState, start: int, limit: int, max_bytes: int) -> Command:
         keys = {"delayed": self._keys.due, "unhandled": self._keys.unhandled, "parked": self._keys.parked}
         return self._page_command(keys[room], start, limit, max_bytes)
@@ -152,10 +133,6 @@ class RoomReader(ABC):
         self.now_ms, _total, *flat = reply_or_raise(self._transport.pipeline([command])[0])
         bodies = [None if body == -1 else body for body in flat[2::3]]
         return list(zip(flat[::3], flat[1::3], bodies, strict=True))
-
-    def _handles(self, members: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the handles of members that contain a unique key: empty if only the key finds the message."""
-        return {}
 
     def _waiting_view(
         self,
@@ -210,27 +187,6 @@ class RoomReader(ABC):
         found = decode_body(body)
         return message_of(found, queue=self._queue, entry=member), history_of(found)
 
-
-def place_in(cursor: str) -> int:
-    """Return the rank in a cursor of a sorted set; 0 if it is invalid."""
-    cursor = cursor.removeprefix("priority.")
-    return int(cursor) if cursor.isdecimal() and len(cursor) < 16 else 0
-
-
-# Read queues and groups of topics: ready and pending messages in streams and in `priority`.
-
-SOURCES: tuple[Source, ...] = get_args(Source)
-_STREAMS: dict[Source, int] = {"front": FRONT, "ready": READY, "log": LOG}
-
-#: The indexes in the reply of `waiting_find`. 3, by priority, is missing because such messages are ready.
-_WAITING: dict[int, WaitingState] = {1: "delayed", 2: "unhandled", 4: "parked"}
-
-
-class StreamReader(RoomReader):
-    """Reads the messages of one queue. Read-only."""
-
-    sources: ClassVar[Sequence[Source]] = SOURCES[:-1]
-
     def look_command(self, hour: int, this_hour: Sequence[bytes], last_hour: Sequence[bytes]) -> Command:
         """Return the command that counts the messages by place, and reads fields of the counters of two hours."""
         keys = self._keys
@@ -277,7 +233,7 @@ class StreamReader(RoomReader):
             yield ref, view_of_entry(self._queue, entry, fields, where, ref=ref, **_held_by(consumer, idle))
 
     def entry(self, source: Source, entry: bytes) -> MessageView | None:
-        """See RoomReader.entry()."""
+        """Return a ready or pending message, or None."""
         keys, text = self._keys, entry.decode(errors="replace")
         if source == "priority":
             replies = self._transport.pipeline([("ZSCORE", keys.priority, entry), ("HGET", keys.waiting, entry)])
@@ -311,14 +267,14 @@ class StreamReader(RoomReader):
         return None if source is None else f"{source}.{receipt[1].partition('@')[0]}"
 
     def held_command(self, receipts: Sequence[Receipt], *, max_bytes: int = MAX_LISTED) -> Command | None:
-        """See RoomReader.held_command()."""
+        """Return the command that reads the messages of deliveries; None if there is nothing to read."""
         args: list[Argument] = [max_bytes]
         for (number, _), entry in self._held(receipts).items():
             args += (number + 1, entry)
         return scripts.command("entries_read", keys=list(self._keys.streams()), args=args) if args[1:] else None
 
     def held_views(self, receipts: Sequence[Receipt], reply: Any) -> Mapping[Receipt, MessageView]:
-        """See RoomReader.held_views()."""
+        """Return the messages of the deliveries that still exist, from the reply to held_command()."""
         names = {number: source for source, number in _STREAMS.items()}
         found = zip(self._held(receipts).items(), reply_or_raise(reply), strict=True)
         views = {
@@ -346,15 +302,15 @@ class StreamReader(RoomReader):
         return int(reply_or_raise(self._transport.pipeline([command])[0]))
 
     def find_command(self, named: str) -> Command:
-        """See RoomReader.find_command()."""
+        """Return the command whose reply is false or MISSING, unless a place with an index has a message."""
         return self._find_command(named.encode())
 
     def length_commands(self) -> list[Command]:
-        """See RoomReader.length_commands()."""
+        """Return the commands that count the entries that only a scan can find a message in."""
         return [("XLEN", stream) for stream in self._keys.streams()]
 
     def find_waiting(self, named: bytes) -> MessageView | None:
-        """See RoomReader.find_waiting()."""
+        """Return a waiting message by its id, by `u:` + its unique key, or by its member; or None."""
         (reply,) = self._transport.pipeline([self._find_command(named)])
         if isinstance(reply_or_raise(reply), bytes) or reply[0] not in _WAITING:
             return None

@@ -11,8 +11,7 @@ from mq_django.core.offsets import Offset, before, parse
 from mq_django.core.texts import repr_of
 from mq_django.errors import ConnectionLost, ConnectionRejected, StoreError, UnknownGroup
 from mq_django.inbox.passes import seek as move_group
-from mq_django.inspector.activity import NONE, WINDOW, Activity, activity_of_hour
-from mq_django.inspector.queue_view import RECENT
+from mq_django.inspector.queue_view import NONE, RECENT, WINDOW, Activity, activity_of_hour
 from mq_django.inspector.statistics import MAX_COUNTED
 from mq_django.registry import groups
 from mq_django.stores import open_log

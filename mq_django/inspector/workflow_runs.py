@@ -119,19 +119,17 @@ class RunReader:
 
     def followers(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
         """Return ranges of the steps that wait for each of these steps."""
-        if not numbers:
-            return {}
-        (found,) = self._transport.pipeline([("HMGET", self.keys.after(run_id), *numbers)])
-        texts = zip(numbers, reply_or_raise(found), strict=True)
-        return {number: text.decode(errors="replace") for number, text in texts if text is not None}
+        return self._texts(self.keys.after(run_id), numbers)
 
     def added(self, run_id: str, numbers: Sequence[int]) -> Mapping[int, str]:
         """Return ranges of the steps that each of these steps has added."""
+        return self._texts(self.keys.run(run_id), numbers, "added:")
+
+    def _texts(self, key: str, numbers: Sequence[int], prefix: str = "") -> Mapping[int, str]:
+        """Return the fields of a hash with these numbers, as far as there are any."""
         if not numbers:
             return {}
-        (found,) = self._transport.pipeline(
-            [("HMGET", self.keys.run(run_id), *[f"added:{number}" for number in numbers])]
-        )
+        (found,) = self._transport.pipeline([("HMGET", key, *[f"{prefix}{number}" for number in numbers])])
         texts = zip(numbers, reply_or_raise(found), strict=True)
         return {number: text.decode(errors="replace") for number, text in texts if text is not None}
 

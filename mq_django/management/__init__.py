@@ -8,7 +8,7 @@ and turns errors into one line and an exit status. A verb of an earlier version 
 A function gets the options and the terminal, and returns a `terminal.VerbResult`: JSON values, and lines for people.
 The functions are in modules by what they are about:
 
-    queue_verbs (status, pause, resume), limit_verbs (limits, line), repartition_verb
+    queue_verbs (status, pause, resume, line), repartition_verb
     message_verbs (find, publish, export), job_verbs (redrive, purge, jobs)
     process_verbs (consumers, doctor, metrics), schedule_verbs, workflow_verbs, topic_verbs, outbox_verbs
 

@@ -141,7 +141,7 @@ def _all(options: Options, terminal: Terminal, what: jobs.What, state: JobPlace)
         queue,
         what,
         state,
-        who=f"{user_name()}, mq",
+        who=user_name(),
         criteria=criteria,
         rate=options["rate"] or 0,
         target=options.get("target") or "",

@@ -18,7 +18,7 @@ from mq_django.core.running_handler import Progress
 from mq_django.core.texts import escape
 from mq_django.errors import DecodeError, UnknownQueue
 from mq_django.inspector import dead_letters, explain
-from mq_django.inspector.message_lists import find_message, messages
+from mq_django.inspector.message_lists import FoundMessageIn, TaskEnding, Whereabouts, find_message, messages
 from mq_django.inspector.message_views import (
     MessageState,
     MessageView,
@@ -30,7 +30,6 @@ from mq_django.inspector.message_views import (
 from mq_django.inspector.queues import require_queue
 from mq_django.inspector.readers import Ended, ended
 from mq_django.inspector.stream_reader import Scanned
-from mq_django.inspector.whereabouts import FoundMessageIn, TaskEnding, Whereabouts
 from mq_django.management.terminal import Heading, Options, Terminal, VerbResult, columns, table
 from mq_django.producers import queues
 

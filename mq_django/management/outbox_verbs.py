@@ -14,9 +14,8 @@ from django.db import DEFAULT_DB_ALIAS
 from mq_django.conf import get_config
 from mq_django.consumers.supervisor.outbox_service import OutboxService, destinations_of, outbox_services
 from mq_django.core.texts import escape, listing, repr_of
-from mq_django.inspector import outbox_rows
-from mq_django.inspector.outbox_rows import OutboxRow
-from mq_django.inspector.outbox_views import OutboxView, outbox_databases, outboxes
+from mq_django.inspector import outbox_views
+from mq_django.inspector.outbox_views import OutboxRow, OutboxView, outbox_databases, outboxes
 from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table
 from mq_django.outbox.databases import outbox_aliases
 from mq_django.outbox.relay import count_pending, count_set_aside, forget, republish, retained_count
@@ -54,7 +53,7 @@ def _renew(options: Options) -> VerbResult:
     alias = options["database"]
     _check_database(alias)
     confirm(options, f"Stop all relays of {alias} first. This publishes its rows to the same Redis.")
-    count = outbox_rows.renew(alias)
+    count = outbox_views.renew(alias)
     return VerbResult({"continued": count}, [f"continued {count}"], "")
 
 
@@ -93,7 +92,7 @@ def _view(view: OutboxView) -> dict[str, Any]:
 
 
 def _list(options: Options) -> VerbResult:
-    found = outbox_rows.page_of(
+    found = outbox_views.page_of(
         options["database"],
         options["destination"],
         set_aside=options["set_aside"],
@@ -113,10 +112,10 @@ def _row(row: OutboxRow) -> dict[str, Any]:
 def _act(options: Options) -> VerbResult:
     rows, database, destination = options["row"] or (), options["database"], options["destination"]
     if options["retry"]:
-        count, done = outbox_rows.retry(database, rows, destination=destination), "retried"
+        count, done = outbox_views.retry(database, rows, destination=destination), "retried"
     else:
         confirm(options, f"This deletes {f'{len(rows)} messages' if rows else 'all messages that were set aside'}.")
-        count, done = outbox_rows.discard(database, rows, destination=destination), "discarded"
+        count, done = outbox_views.discard(database, rows, destination=destination), "discarded"
     missing = max(0, len(set(rows)) - count)
     error = f"{missing} were not set aside" if missing else ""
     return VerbResult({done: count}, [f"{done} {count}"], error)

@@ -3,8 +3,8 @@
 import errno
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
@@ -67,27 +67,12 @@ MEASURING = "mq_django.observability.process_metrics.measuring"
 Address = tuple[str, int]
 
 
-class Measured(Protocol):
-    """How consumers are started so that they are measured."""
-
-    @property
-    def module(self) -> str:
-        """Return the module that runs the command line of a consumer."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Return what is added to the environment of a consumer."""
-
-    def routes(self) -> dict[str, Route]:
-        """Return the function that answers for each path."""
-
-
 class Ports(NamedTuple):
     """What the ports of a `runconsumer` serve."""
 
     health: Health
-    #: None without a port for metrics.
-    measured: Measured | None
+    #: What measures, a `ProcessMetrics`; None without a port for metrics.
+    measured: Any
 
 
 def check_ports(options: Mapping[str, Any]) -> None:
@@ -121,16 +106,11 @@ def serving_ports(options: Mapping[str, Any]) -> Iterator[Ports]:
         if options["health_port"]:
             routes[options["health_port"]] |= health.routes()
         if measuring is not None:
-            measured = stack.enter_context(_started(measuring))
+            measured = stack.enter_context(measuring())
             routes[metrics_at] |= measured.routes()
         for where, listener in listeners.items():
             stack.enter_context(serving(listener, routes[where]))
         yield Ports(health, measured)
-
-
-def _started(measuring: Any) -> AbstractContextManager[Measured]:
-    found: AbstractContextManager[Measured] = measuring()
-    return found
 
 
 def _listeners(options: Mapping[str, Any]) -> dict[Address, socket.socket]:

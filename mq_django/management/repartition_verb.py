@@ -100,7 +100,7 @@ def _abort_hint(found: Repartitioning) -> str:
 
 def _run(found: Repartitioning, terminal: Terminal, timeout: float) -> Repartitioned:
     """Go on from the state that the change is in, to the end."""
-    done, who = Repartitioned(), f"{user_name()}, mq"
+    done, who = Repartitioned(), user_name()
     if found.state.phase == "pausing":
         found.pause(who)
         _wait(found, terminal, timeout)

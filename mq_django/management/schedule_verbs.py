@@ -1,20 +1,29 @@
 """The verb `schedules` of the command `mq`."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from mq_django.conf import QueueConfig, get_config
+from mq_django.conf import get_config
 from mq_django.core.jsontext import loads
 from mq_django.core.message_format import moment
 from mq_django.core.redaction import redact
 from mq_django.core.texts import escape
-from mq_django.errors import ConnectionLost, ConnectionRejected, DecodeError, StoreError
+from mq_django.errors import DecodeError
 from mq_django.inspector import plans
 from mq_django.inspector.message_views import moment_text
-from mq_django.management.terminal import Options, Terminal, VerbResult, columns, confirm, table, user_name, with_away
+from mq_django.management.terminal import (
+    Options,
+    Terminal,
+    VerbResult,
+    columns,
+    confirm,
+    read_each,
+    table,
+    user_name,
+    with_away,
+)
 from mq_django.producers.schedules import config_of, schedules
 from mq_django.stores.schedules import ScheduleStatus
 
@@ -35,7 +44,8 @@ def show(options: Options, _: Terminal) -> VerbResult:
     """Show the schedules of code, settings and run time, with secrets replaced."""
     queue = options["queue"]
     if queue is None:
-        views, away = _of([config for config in get_config().queues.values() if config.has_schedules])
+        configs = [config for config in get_config().queues.values() if config.has_schedules]
+        views, away = read_each(configs, lambda config: plans.schedules(config.name, limit=MAX_LISTED))
     else:
         views, away = {queue: plans.schedules(config_of(queue).name, limit=MAX_LISTED)}, {}
     rows = [_row(plan) for view in views.values() for plan in view.found]
@@ -43,20 +53,6 @@ def show(options: Options, _: Terminal) -> VerbResult:
     more = {name: view.total - len(view.found) for name, view in views.items() if view.total > len(view.found)}
     note = " ".join(f"Queue {name} has {count} more schedules, which are not shown." for name, count in more.items())
     return with_away(rows, lines, away, note=note)
-
-
-def _of(configs: Sequence[QueueConfig]) -> tuple[dict[str, plans.Statuses], dict[str, str]]:
-    """Return the schedules of queues, and the errors of those that cannot be reached."""
-    found: dict[str, plans.Statuses] = {}
-    away: dict[str, StoreError] = {}
-    for config in configs:
-        try:
-            # One timeout is enough to know that a server cannot be reached.
-            if config.connection not in away:
-                found[config.name] = plans.schedules(config.name, limit=MAX_LISTED)
-        except (ConnectionLost, ConnectionRejected) as error:
-            away[config.connection] = error
-    return found, {config.name: str(away[config.connection]) for config in configs if config.connection in away}
 
 
 def _row(status: ScheduleStatus) -> dict[str, Any]:
@@ -77,7 +73,7 @@ def _row(status: ScheduleStatus) -> dict[str, Any]:
 def create(options: Options, _: Terminal) -> VerbResult:
     """Create a schedule."""
     paused = options["paused"]
-    made = schedules.create(options["name"], queue=options["queue"], by=_who(), paused=paused, **_given(options))
+    made = schedules.create(options["name"], queue=options["queue"], by=user_name(), paused=paused, **_given(options))
     return VerbResult(_row(made), ["created"])
 
 
@@ -87,12 +83,8 @@ def change(options: Options, _: Terminal) -> VerbResult:
     if not changes:
         raise CommandError("Give an option to change, or --remove.", returncode=2)
     return VerbResult(
-        _row(schedules.update(options["name"], queue=options["queue"], by=_who(), **changes)), ["changed"]
+        _row(schedules.update(options["name"], queue=options["queue"], by=user_name(), **changes)), ["changed"]
     )
-
-
-def _who() -> str:
-    return f"{user_name()}, mq"
 
 
 def _given(options: Options) -> Any:
@@ -112,7 +104,7 @@ def _given(options: Options) -> Any:
 
 def pause(options: Options, _: Terminal) -> VerbResult:
     """Pause a schedule."""
-    changed = schedules.pause(options["name"], queue=options["queue"], by=_who())
+    changed = schedules.pause(options["name"], queue=options["queue"], by=user_name())
     return VerbResult({"paused": True, "changed": changed}, ["paused" if changed else "was already paused"])
 
 
@@ -143,7 +135,7 @@ def skip(options: Options, _: Terminal) -> VerbResult:
         if found is None:
             return VerbResult({"unskipped": None}, ["was not skipped"])
         return VerbResult({"unskipped": _text(found)}, [f"{_text(found)} is no longer skipped"])
-    skipped = _text(schedules.skip(name, queue=queue, tick=tick, by=_who()))
+    skipped = _text(schedules.skip(name, queue=queue, tick=tick, by=user_name()))
     status = schedules.get(name, queue=queue)
     following = moment_text(status.next_ms)
     what = "is paused" if status.paused else f"fires next at {following}" if following else "has no other tick"

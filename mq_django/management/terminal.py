@@ -4,15 +4,19 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from django.core.management.color import Style, no_style
 
+from mq_django.conf import QueueConfig
 from mq_django.core.texts import escape, truncate
+from mq_django.errors import ConnectionLost, ConnectionRejected
 from mq_django.inspector.message_views import moment_text
+
+T = TypeVar("T")
 
 #: Seconds between two lines about the progress, if it is not a bar.
 PROGRESS = 2.0
@@ -162,15 +166,10 @@ class VerbResult:
 
 
 def with_away(
-    rows: Sequence[Mapping[str, Any]],
-    lines: Iterable[str],
-    away: Mapping[str, str],
-    *,
-    of: str = "queue",
-    note: str = "",
+    rows: Sequence[Mapping[str, Any]], lines: Iterable[str], away: Mapping[str, str], *, note: str = ""
 ) -> VerbResult:
-    """Return rows, and for each queue or topic that cannot be read its error."""
-    errors = [{of: name, "error": error} for name, error in away.items()]
+    """Return rows, and for each queue that cannot be read its error."""
+    errors = [{"queue": name, "error": error} for name, error in away.items()]
     return VerbResult([*rows, *errors], lines, away_text(away), note=note)
 
 
@@ -199,12 +198,23 @@ def confirm(options: Options, what: str) -> None:
         raise CommandError(f"{what} Confirm with --yes.", returncode=2)
 
 
-# The name of the user of a terminal, for what the admin shows.
-
-
 def user_name() -> str:
-    """Return the name of the current user, or a placeholder: in a container, a user may have no name."""
+    """Return who uses the command, for what the admin shows. In a container, a user may have no name."""
     try:
-        return getpass.getuser()
+        return f"{getpass.getuser()}, mq"
     except (ImportError, KeyError, OSError):
-        return "unknown user"
+        return "unknown user, mq"
+
+
+def read_each(configs: Sequence[QueueConfig], read: Callable[[QueueConfig], T]) -> tuple[dict[str, T], dict[str, str]]:
+    """Return what is read of queues, by name, and the errors of those whose server cannot be reached."""
+    found: dict[str, T] = {}
+    away: dict[str, str] = {}
+    for config in configs:
+        try:
+            # One timeout is enough to know that a server cannot be reached.
+            if config.connection not in away:
+                found[config.name] = read(config)
+        except (ConnectionLost, ConnectionRejected) as error:
+            away[config.connection] = str(error)
+    return found, {config.name: away[config.connection] for config in configs if config.connection in away}

@@ -10,11 +10,10 @@ from django.core.management.base import CommandError
 from mq_django.core.thresholds import Thresholds
 from mq_django.inspector.doctor import report
 from mq_django.inspector.doctor.findings import LEVELS
-from mq_django.inspector.found_problems import KINDS
 from mq_django.inspector.jobs import JobPlace
+from mq_django.inspector.problem_sentences import KINDS
 from mq_django.management import (
     job_verbs,
-    limit_verbs,
     message_verbs,
     outbox_verbs,
     process_verbs,
@@ -332,7 +331,7 @@ VERBS: dict[str, Verb | Actions] = {
         arg("--keys", "the most keys with parked messages. Default: 20.", needs="--limits", type=page_size, default=20),
     ),
     "line": verb(
-        limit_verbs.line,
+        queue_verbs.line,
         QUEUE,
         arg("key", "Default: the messages without a key, which take turns with FAIR.", nargs="?"),
         (

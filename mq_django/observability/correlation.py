@@ -16,7 +16,6 @@ from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core.ids import CORRELATION_HEADER, correlation_id_in, valid_correlation_id
-from mq_django.core.outcomes import Outcome
 from mq_django.middleware import (
     AsyncHandle,
     Handle,
@@ -26,7 +25,7 @@ from mq_django.middleware import (
     around_handling,
     around_publishing,
 )
-from mq_django.observability.added_headers import may_add_headers
+from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 #: The headers of a request that may have its id. A response has the first, or the one of its request.
 REQUEST_HEADERS = ("X-Request-ID", "X-Correlation-ID")
@@ -120,18 +119,13 @@ def receive_correlation_id(handle: Any) -> Handle | AsyncHandle:
     Args:
         handle: the next middleware.
     """
+    return around(handle, _correlated)
 
-    async def amiddleware(handling: Handling) -> Outcome:
-        with correlated(_received(handling)):
-            outcome: Outcome = await handle(handling)
-        return outcome
 
-    def middleware(handling: Handling) -> Outcome:
-        with correlated(_received(handling)):
-            outcome: Outcome = handle(handling)
-        return outcome
-
-    return amiddleware if iscoroutinefunction(handle) else middleware
+@contextmanager
+def _correlated(handling: Handling) -> Iterator[Ended]:
+    with correlated(_received(handling)):
+        yield lambda _: None
 
 
 def _received(handling: Handling) -> str | None:

@@ -13,9 +13,9 @@ It uses only OpenTelemetry's API. The project configures the SDK, the exporters 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django import __version__
@@ -26,8 +26,6 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Outcome, Retry
 from mq_django.core.texts import path_of
 from mq_django.middleware import (
-    AsyncHandle,
-    Handle,
     Handling,
     Publish,
     PublishCall,
@@ -35,8 +33,8 @@ from mq_django.middleware import (
     around_publishing,
 )
 from mq_django.observability import semantic_conventions as names
-from mq_django.observability.opentelemetry_api import contexts, metrics, trace
-from mq_django.observability.trace_headers import extracted, inject, own_context
+from mq_django.observability.trace_headers import contexts, extracted, inject, metrics, own_context, trace
+from mq_django.observability.wrapping import Ended, around
 from mq_django.signals import message_published
 
 logger = get_logger(__name__)
@@ -74,7 +72,7 @@ def trace_handling(handle: Any) -> Any:
     Args:
         handle: the next middleware.
     """
-    return _around(handle, _Processing(is_child=True))
+    return around(handle, _Processing(is_child=True).measured)
 
 
 @around_handling
@@ -85,19 +83,7 @@ def trace_handling_with_link(handle: Any) -> Any:
     Args:
         handle: the next middleware.
     """
-    return _around(handle, _Processing(is_child=False))
-
-
-def _around(handle: Any, processing: "_Processing") -> Handle | AsyncHandle:
-    async def amiddleware(handling: Handling) -> Outcome:
-        with processing.measured(handling) as attempt:
-            return attempt.end(handling, await handle(handling))
-
-    def middleware(handling: Handling) -> Outcome:
-        with processing.measured(handling) as attempt:
-            return attempt.end(handling, handle(handling))
-
-    return amiddleware if iscoroutinefunction(handle) else middleware
+    return around(handle, _Processing(is_child=False).measured)
 
 
 class _Sending:
@@ -147,7 +133,7 @@ class _Processing:
         )
 
     @contextmanager
-    def measured(self, handling: Handling) -> Iterator["_Attempt"]:
+    def measured(self, handling: Handling) -> Iterator[Ended]:
         """Run an attempt within its span, and in the context that came with the message."""
         common, begin = _processing(handling), time.perf_counter()
         several = len(handling.messages) > 1
@@ -164,7 +150,7 @@ class _Processing:
                 links=links,
             ) as span:
                 try:
-                    yield _Attempt(span, common)
+                    yield partial(_end, span, common, handling)
                 except BaseException as error:
                     # Of another middleware: the handler's is in the handling.
                     _set_error(span, common, path_of(type(error)))
@@ -202,24 +188,16 @@ def _of_batch(handling: Handling) -> tuple[contexts.Context, list[trace.Link]]:
     return context, links
 
 
-class _Attempt:
-    """The span of an attempt, until its outcome is known."""
-
-    def __init__(self, span: trace.Span, common: Attributes) -> None:
-        self._span = span
-        self._common = common
-
-    def end(self, handling: Handling, outcome: Outcome) -> Outcome:
-        """Note the outcome, and return it."""
-        span, exception = self._span, handling.exception
-        if exception is not None:
-            _record(span, exception)
-        if isinstance(outcome, Retry | Bury):
-            returned = names.RETRY_RETURNED if isinstance(outcome, Retry) else names.BURY_RETURNED
-            _set_error(span, self._common, returned if exception is None else path_of(type(exception)))
-            span.set_status(trace.Status(trace.StatusCode.ERROR, str(outcome.error)))
-            span.add_event(*_event(handling, outcome))
-        return outcome
+def _end(span: trace.Span, common: Attributes, handling: Handling, outcome: Outcome) -> None:
+    """Note the outcome of an attempt."""
+    exception = handling.exception
+    if exception is not None:
+        _record(span, exception)
+    if isinstance(outcome, Retry | Bury):
+        returned = names.RETRY_RETURNED if isinstance(outcome, Retry) else names.BURY_RETURNED
+        _set_error(span, common, returned if exception is None else path_of(type(exception)))
+        span.set_status(trace.Status(trace.StatusCode.ERROR, str(outcome.error)))
+        span.add_event(*_event(handling, outcome))
 
 
 def _event(handling: Handling, outcome: Retry | Bury) -> tuple[str, dict[str, str | int | float]]:

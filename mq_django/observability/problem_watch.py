@@ -14,7 +14,7 @@ from mq_django.consumers.settlements import send
 from mq_django.core import clock
 from mq_django.core.texts import truncate
 from mq_django.errors import StoreError
-from mq_django.inspector.found_problems import KINDS, QueueProblem, problems_of
+from mq_django.inspector.problem_sentences import KINDS, QueueProblem, problems_of
 from mq_django.inspector.queue_view import Problem, QueueView
 from mq_django.inspector.queues import overview, transports_of, whole_configs
 from mq_django.signals import problem_began, problem_ended

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -238,39 +238,36 @@ class ConsumerMetrics:
 
     def __init__(self) -> None:
         # Without a registry: all metrics of a process in multiprocess mode are served.
-        counter, histogram = prometheus_client.Counter, prometheus_client.Histogram
+        counter = partial(prometheus_client.Counter, registry=None)
+        histogram = partial(prometheus_client.Histogram, registry=None)
         self._handlers = histogram(
             "mq_django_handler_duration_seconds",
             "How long handlers ran, by the outcome of the attempt.",
             ["queue", "handler", "outcome"],
             buckets=DURATIONS,
-            registry=None,
         )
-        self._fetches = counter("mq_django_fetches_total", "Fetches that returned messages.", ["queue"], registry=None)
-        self._fetched = counter("mq_django_fetched_messages_total", "Messages fetched.", ["queue"], registry=None)
+        self._fetches = counter("mq_django_fetches_total", "Fetches that returned messages.", ["queue"])
+        self._fetched = counter("mq_django_fetched_messages_total", "Messages fetched.", ["queue"])
         self._fetch_seconds = histogram(
             "mq_django_fetch_duration_seconds",
             "Round trips that returned messages and did not wait for them.",
             ["queue"],
             buckets=PIPELINES,
-            registry=None,
         )
         self._settled = counter(
-            "mq_django_settled_messages_total", "Settled deliveries, by outcome.", ["queue", "outcome"], registry=None
+            "mq_django_settled_messages_total", "Settled deliveries, by outcome.", ["queue", "outcome"]
         )
         self._settle_seconds = histogram(
             "mq_django_settle_duration_seconds",
             "Round trips that settled a batch of outcomes.",
             ["queue"],
             buckets=PIPELINES,
-            registry=None,
         )
         self._lag = histogram(
             "mq_django_wakeup_lag_seconds",
             "Time from a message being ready to its fetch by a consumer that waited for messages.",
             ["queue"],
             buckets=LAGS,
-            registry=None,
         )
 
     def fetched(self, queue: str, messages: int, seconds: float | None) -> None:

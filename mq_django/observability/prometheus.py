@@ -11,17 +11,8 @@ from django.views.decorators.http import require_GET
 from mq_django.core.logs import get_logger
 from mq_django.core.texts import class_name
 from mq_django.errors import ConfigurationError, MQError
-from mq_django.inspector.measurements import Measurements, measure
-from mq_django.observability.prometheus_package import (
-    Collector,
-    CollectorRegistry,
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    choose_encoder,
-)
-from mq_django.observability.queue_metrics import COUNTERS, GAUGES, HISTOGRAMS, buckets_of
+from mq_django.observability.prometheus_package import Collector, core, exposition
+from mq_django.observability.queue_metrics import COUNTERS, GAUGES, HISTOGRAMS, Measurements, buckets_of, measure
 from mq_django.transport.sessions import within
 
 __all__ = ["QueueCollector", "metrics_view", "queue_metrics", "queue_registry"]
@@ -46,7 +37,7 @@ class QueueCollector(Collector):
     One program of a project should serve it: each would serve the same values.
     """
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[core.Metric]:
         """Yield the metrics."""
         try:
             with within(TIMEOUT):
@@ -54,24 +45,24 @@ class QueueCollector(Collector):
         except MQError as error:
             logger.warning("No metrics of queues: %s", error)
             found = None
-        yield GaugeMetricFamily("mq_django_up", "Whether Redis answers.", value=float(found is not None))
+        yield core.GaugeMetricFamily("mq_django_up", "Whether Redis answers.", value=float(found is not None))
         if found is not None:
             yield from _metrics(found)
 
-    def describe(self) -> list[Metric]:
+    def describe(self) -> list[core.Metric]:
         """Return nothing, so that registering the collector does not read Redis."""
         return []
 
 
-def _metrics(found: Measurements) -> Iterator[Metric]:
-    for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+def _metrics(found: Measurements) -> Iterator[core.Metric]:
+    for kind, metrics in ((core.GaugeMetricFamily, GAUGES), (core.CounterMetricFamily, COUNTERS)):
         for each in metrics:
             metric = kind(each.name, each.help, labels=each.labels)
             for labels, value in each.read(found):
                 metric.add_metric(labels, float(value))
             yield metric
     for histogram in HISTOGRAMS:
-        buckets = HistogramMetricFamily(histogram.name, histogram.help, labels=["queue"])
+        buckets = core.HistogramMetricFamily(histogram.name, histogram.help, labels=["queue"])
         for queue in found.queues:
             if queue.totals:
                 # There are only buckets: the sum of the values is not counted, and without it there is no count.
@@ -79,21 +70,24 @@ def _metrics(found: Measurements) -> Iterator[Metric]:
         yield buckets
 
 
-def queue_registry() -> CollectorRegistry:
+def queue_registry() -> core.CollectorRegistry:
     """Return a registry with the metrics of queues only."""
-    registry = CollectorRegistry()
+    registry = core.CollectorRegistry()
     registry.register(QueueCollector())
     return registry
 
 
 def queue_metrics() -> tuple[str, bytes]:
     """Return the metrics of queues in the text format of Prometheus, after its content type."""
-    encode, content_type = choose_encoder("")
+    encode, content_type = exposition.choose_encoder("")
     return content_type, encode(queue_registry())
 
 
 def metrics_view(
-    *, token: str | None = None, permission: str = PERMISSION, registry: CollectorRegistry | None = None
+    *,
+    token: str | None = None,
+    permission: str = PERMISSION,
+    registry: core.CollectorRegistry | None = None,
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Return a view that answers with the metrics.
 
@@ -126,7 +120,7 @@ def metrics_view(
                 return HttpResponse("Unauthorized.\n", status=401, headers={"WWW-Authenticate": "Bearer"})
             if not user.has_perm(permission):
                 return HttpResponse("Forbidden.\n", status=403)
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
         return HttpResponse(encode(chosen), headers={"Content-Type": content_type})
 
     # For the system check.

@@ -4,25 +4,11 @@ from mq_django.errors import MissingDependency
 
 try:
     import prometheus_client
-    from prometheus_client import CollectorRegistry, mmap_dict, multiprocess, values
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-    from prometheus_client.exposition import choose_encoder
+    from prometheus_client import core, exposition, mmap_dict, multiprocess, values
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise MissingDependency(
         "Metrics for Prometheus need the package prometheus-client: python -m pip install 'mq-django[prometheus]'"
     ) from error
 
-__all__ = [
-    "Collector",
-    "CollectorRegistry",
-    "CounterMetricFamily",
-    "GaugeMetricFamily",
-    "HistogramMetricFamily",
-    "Metric",
-    "choose_encoder",
-    "mmap_dict",
-    "multiprocess",
-    "prometheus_client",
-    "values",
-]
+__all__ = ["Collector", "core", "exposition", "mmap_dict", "multiprocess", "prometheus_client", "values"]

@@ -1,18 +1,168 @@
-"""The metrics of queues and topics: their names, labels and values. Names follow the rules of Prometheus."""
+"""The metrics of queues and topics, as Prometheus names them: all figures at one moment, and how they are read."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
-from mq_django.inspector.measurements import Measurements, QueueFigures
-from mq_django.stores.counters import TOOK, WAITED
+from mq_django.conf import QueueConfig, TopicConfig, get_config
+from mq_django.errors import StoreError
+from mq_django.inspector.dead_letters import groups_of_queues
+from mq_django.inspector.outbox_views import OutboxView, outboxes, uses_outbox
+from mq_django.inspector.queue_view import PLACES, QueueView
+from mq_django.inspector.queues import overview, transports_of
+from mq_django.inspector.topics import TopicView, topics
+from mq_django.stores.counters import TOOK, WAITED, Totals, read_totals
+from mq_django.stores.schedules import MAX_SCHEDULES, ScheduleStatus, Statuses, statuses_of
+
+# All figures of queues and topics at one moment, for monitoring software. A fixed number of round trips.
+#
+# And those of outboxes, with two queries to each database that has one.
+
+#: Classes of errors that a queue shows. Dead letters of further ones are counted together.
+MAX_ERRORS = 20
+#: Stands for the class of the error of those, and of dead letters that have no error.
+OTHER_ERRORS, NO_ERROR = "other", "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """The figures of a queue or a group of a topic."""
+
+    #: It has an error if the queue cannot be read; the other figures are empty then.
+    view: QueueView
+    #: What happened since counting began, by kind of counter. Empty if they cannot be read.
+    totals: Totals
+    #: Class of the error -> dead letters, as counted when they were buried.
+    dead: Mapping[str, int]
+    schedules: Sequence[ScheduleStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFigures:
+    """The figures of a topic."""
+
+    #: It has an error if the topic cannot be read.
+    view: TopicView
+    #: What was published since counting began. Handling is counted by the groups.
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """The figures of all queues, groups of topics and topics, by name."""
+
+    queues: Sequence[QueueFigures]
+    topics: Sequence[TopicFigures]
+    #: Live consumers, their threads, and how many threads and coroutines run a handler.
+    consumers: int
+    threads: int
+    busy_threads: int
+    coroutines: int
+    #: What the outboxes of the databases have, by destination.
+    outboxes: Sequence[OutboxView] = ()
+
+
+def measure() -> Measurements:
+    """Return the figures of all queues and topics.
+
+    Reading adds the counters of hours that are over to the totals, because these counters expire.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        StoreError: no server can be reached.
+    """
+    views, found_topics = overview(), topics()
+    now_ms = max([*(view.now_ms for view in views), *(view.now_ms for view in found_topics)], default=0)
+    wholes = [get_config().queue(view.name) for view in views if not view.error]
+    configs = {whole.name: whole.each_part for whole in wholes}
+    topic_configs = {view.name: view.config.each_part for view in found_topics if not view.error}
+    # A queue and a topic never have the same name.
+    totals = _totals({**configs, **topic_configs}, now_ms)
+    dead = _dead_by_error({view.name: configs[view.name] for view in views if view.name in configs and view.dead})
+    schedules = _statuses([whole for whole in wholes if whole.has_schedules])
+    return Measurements(
+        queues=[
+            QueueFigures(
+                view=view,
+                totals=totals.get(view.name, {}),
+                dead=dead.get(view.name, {}),
+                schedules=schedules.get(view.name, ()),
+            )
+            for view in views
+        ],
+        topics=[TopicFigures(view=view, totals=totals.get(view.name, {})) for view in found_topics],
+        outboxes=outboxes(at_most=None) if uses_outbox() else (),
+        **_slots(views),
+    )
+
+
+#: Queue or topic -> its partitions, or itself.
+Parts = Mapping[str, Sequence[QueueConfig | TopicConfig]]
+
+
+def _totals(parts: Parts, now_ms: int) -> Mapping[str, Totals]:
+    """Return what happened in each queue and topic; without those that cannot be read, or of which a part cannot."""
+    chosen = [config for configs in parts.values() for config in configs]
+    read = iter(read_totals([config.keys for config in chosen], transports_of(chosen), now_ms=now_ms))
+    found = {}
+    for name, configs in parts.items():
+        each = list(islice(read, len(configs)))
+        if not any(isinstance(totals, StoreError) for totals in each):
+            found[name] = _sum(totals for totals in each if not isinstance(totals, StoreError))
+    return found
+
+
+def _sum(each: Iterable[Totals]) -> Totals:
+    found: Counter[str] = Counter()
+    for totals in each:
+        found.update(totals)
+    return found
+
+
+def _dead_by_error(parts: Mapping[str, Sequence[QueueConfig]]) -> Mapping[str, Mapping[str, int]]:
+    """Return the dead letters of queues by class of the error: of each queue the most frequent classes."""
+    chosen = [config for configs in parts.values() for config in configs]
+    read = iter(groups_of_queues(chosen, transports_of(chosen)))
+    found = {}
+    for name, configs in parts.items():
+        counted: Counter[str] = Counter()
+        for groups in islice(read, len(configs)):
+            for each in () if isinstance(groups, StoreError) else groups:
+                counted[OTHER_ERRORS if each.group is None else each.group.error or NO_ERROR] += each.count
+        shown = dict(counted.most_common(MAX_ERRORS))
+        if rest := counted.total() - sum(shown.values()):
+            shown[OTHER_ERRORS] = shown.get(OTHER_ERRORS, 0) + rest
+        found[name] = shown
+    return found
+
+
+def _statuses(configs: Sequence[QueueConfig]) -> Mapping[str, Sequence[ScheduleStatus]]:
+    found: list[Statuses | StoreError] = statuses_of(configs, transports_of(configs), limit=MAX_SCHEDULES)
+    return {
+        config.name: each.found for config, each in zip(configs, found, strict=True) if not isinstance(each, StoreError)
+    }
+
+
+def _slots(views: Sequence[QueueView]) -> dict[str, int]:
+    """Return the live consumers: each is listed by all of its queues."""
+    live = {one.id: one for view in views for one in view.consumers if one.alive and one.is_process}
+    return {
+        "consumers": len(live),
+        "threads": sum(one.threads or 0 for one in live.values()),
+        "busy_threads": sum(one.busy or 0 for one in live.values()),
+        "coroutines": sum(one.coroutines for one in live.values()),
+    }
+
+
+# The metrics of queues and topics: their names, labels and values. Names follow the rules of Prometheus.
 
 #: Values of labels, and the value of the metric.
 Sample = tuple[tuple[str, ...], float]
 
 #: The upper bound of the first bucket in seconds. The next ones are twice as large each; the last one has no bound.
 FIRST_HANDLING, FIRST_LATENCY = 1e-4, 1e-3
-
-PLACES = ("ready", "pending", "delayed", "unhandled", "parked", "dead")
 
 
 class Plain(NamedTuple):
@@ -38,9 +188,11 @@ def _readable(found: Measurements) -> Iterator[QueueFigures]:
     return (queue for queue in found.queues if not queue.view.error)
 
 
-def _of_queues(value: Callable[[QueueFigures], float]) -> Callable[[Measurements], Iterable[Sample]]:
-    """Return the reader of one value of each queue that can be read."""
-    return lambda found: [((queue.view.name,), value(queue)) for queue in _readable(found)]
+def _of_queue(name: str, about: str, value: Callable[[QueueFigures], float]) -> Plain:
+    """Return the metric of one value of each queue that can be read."""
+    return Plain(
+        name, about, ("queue",), lambda found: [((queue.view.name,), value(queue)) for queue in _readable(found)]
+    )
 
 
 def _messages(found: Measurements) -> Iterator[Sample]:
@@ -72,8 +224,8 @@ def _lateness(queue: QueueFigures) -> float:
     return max(0, queue.view.now_ms - min(due)) / 1000 if due else 0.0
 
 
-def _groups(value: Callable[[Any], float | None]) -> Callable[[Measurements], Iterable[Sample]]:
-    """Return the reader of one value of each group of each topic; groups without it are left out."""
+def _of_group(name: str, about: str, value: Callable[[Any], float | None]) -> Plain:
+    """Return the metric of one value of each group of each topic; groups without it are left out."""
 
     def read(found: Measurements) -> Iterator[Sample]:
         for topic in found.topics:
@@ -81,16 +233,14 @@ def _groups(value: Callable[[Any], float | None]) -> Callable[[Measurements], It
                 if group.subscribed and (figure := value(group)) is not None:
                     yield (topic.view.name, group.name), figure
 
-    return read
+    return Plain(name, about, ("topic", "group"), read)
 
 
-def _topics(value: Callable[[Any], float]) -> Callable[[Measurements], Iterable[Sample]]:
-    return lambda found: [((topic.view.name,), value(topic.view)) for topic in found.topics if not topic.view.error]
+def _of_topic(name: str, about: str, value: Callable[[Any], float]) -> Plain:
+    def read(found: Measurements) -> Iterable[Sample]:
+        return [((topic.view.name,), value(topic.view)) for topic in found.topics if not topic.view.error]
 
-
-def _databases(found: Measurements) -> dict[str, bool]:
-    """Return the databases with outboxes that have messages, and whether they can be read."""
-    return {one.database: not one.error for one in found.outboxes}
+    return Plain(name, about, ("topic",), read)
 
 
 def _in_outbox(found: Measurements) -> Iterator[Sample]:
@@ -101,8 +251,14 @@ def _in_outbox(found: Measurements) -> Iterator[Sample]:
             yield (one.database, one.destination, "retained"), one.retained
 
 
-def _total(kind: str) -> Callable[[Measurements], Iterable[Sample]]:
-    return lambda found: [((queue.view.name,), queue.totals[kind]) for queue in found.queues if queue.totals]
+def _total(name: str, about: str) -> Plain:
+    """Return the metric of what has happened in each queue, which is the end of its name."""
+    kind = name.rpartition("_")[2]
+
+    def read(found: Measurements) -> Iterable[Sample]:
+        return [((queue.view.name,), queue.totals[kind]) for queue in found.queues if queue.totals]
+
+    return Plain(name, about, ("queue",), read)
 
 
 GAUGES = (
@@ -113,29 +269,19 @@ GAUGES = (
         lambda found: [((queue.view.name,), not queue.view.error) for queue in found.queues],
     ),
     Plain("mq_django_queue_messages", "Messages by state.", ("queue", "state"), _messages),
-    Plain(
+    _of_queue(
         "mq_django_queue_oldest_ready_age_seconds",
         "For how long the oldest message that is ready, or was fetched and has not started, has waited; 0 without any.",
-        ("queue",),
-        _of_queues(lambda queue: (queue.view.waited_ms or 0) / 1000),
+        lambda queue: (queue.view.waited_ms or 0) / 1000,
     ),
-    Plain(
+    _of_queue(
         "mq_django_queue_not_started_messages",
         "Messages that wait for a handler: ready ones, and pending ones that have not started.",
-        ("queue",),
-        _of_queues(lambda queue: queue.view.not_started),
+        lambda queue: queue.view.not_started,
     ),
-    Plain(
-        "mq_django_queue_paused",
-        "Whether the queue is paused.",
-        ("queue",),
-        _of_queues(lambda queue: queue.view.paused),
-    ),
-    Plain(
-        "mq_django_queue_consumers",
-        "Live consumer processes that handle the queue.",
-        ("queue",),
-        _of_queues(lambda queue: queue.view.alive),
+    _of_queue("mq_django_queue_paused", "Whether the queue is paused.", lambda queue: queue.view.paused),
+    _of_queue(
+        "mq_django_queue_consumers", "Live consumer processes that handle the queue.", lambda queue: queue.view.alive
     ),
     Plain("mq_django_queue_problem", "1 for each problem that the queue has now.", ("queue", "problem"), _problems),
     Plain(
@@ -145,42 +291,31 @@ GAUGES = (
         _dead,
     ),
     Plain("mq_django_schedules", "Schedules by state.", ("queue", "state"), _schedules),
-    Plain(
-        "mq_django_schedule_lateness_seconds",
-        "By how much the latest schedule of the queue is overdue.",
-        ("queue",),
-        _of_queues(_lateness),
+    _of_queue(
+        "mq_django_schedule_lateness_seconds", "By how much the latest schedule of the queue is overdue.", _lateness
     ),
-    Plain("mq_django_topic_messages", "Messages in the log of the topic.", ("topic",), _topics(lambda one: one.length)),
-    Plain(
-        "mq_django_topic_bytes",
-        "Approximate memory of the log of the topic in Redis.",
-        ("topic",),
-        _topics(lambda one: one.size),
-    ),
-    Plain(
+    _of_topic("mq_django_topic_messages", "Messages in the log of the topic.", lambda one: one.length),
+    _of_topic("mq_django_topic_bytes", "Approximate memory of the log of the topic in Redis.", lambda one: one.size),
+    _of_group(
         "mq_django_topic_group_lag",
         "Messages of the log that were not delivered to the group yet.",
-        ("topic", "group"),
-        _groups(lambda group: group.lag),
+        lambda group: group.lag,
     ),
-    Plain(
+    _of_group(
         "mq_django_topic_group_lag_seconds",
         "For how long the first of these messages has been in the log.",
-        ("topic", "group"),
-        _groups(lambda group: group.lag_ms / 1000 if group.lag else 0),
+        lambda group: group.lag_ms / 1000 if group.lag else 0,
     ),
-    Plain(
+    _of_group(
         "mq_django_topic_group_retention_ratio",
         "Share of the retention of the topic that the group uses. From 1 on it loses messages.",
-        ("topic", "group"),
-        _groups(lambda group: group.share),
+        lambda group: group.share,
     ),
     Plain(
         "mq_django_outbox_up",
         "Whether the outbox of the database can be read.",
         ("database",),
-        lambda found: [((name,), up) for name, up in _databases(found).items()],
+        lambda found: [((name,), up) for name, up in {one.database: not one.error for one in found.outboxes}.items()],
     ),
     Plain(
         "mq_django_outbox_messages",
@@ -209,28 +344,22 @@ GAUGES = (
 )
 
 COUNTERS = (
-    Plain("mq_django_messages_published", "Messages published.", ("queue",), _total("published")),
-    Plain("mq_django_messages_handled", "Messages handled successfully.", ("queue",), _total("handled")),
-    Plain("mq_django_messages_retried", "Attempts that failed and will be retried.", ("queue",), _total("retried")),
-    Plain("mq_django_messages_buried", "Messages that became dead letters.", ("queue",), _total("buried")),
-    Plain("mq_django_messages_expired", "Messages discarded because they had expired.", ("queue",), _total("expired")),
-    Plain(
-        "mq_django_messages_recovered",
-        "Messages of dead consumers that other consumers got.",
-        ("queue",),
-        _total("recovered"),
-    ),
+    _total("mq_django_messages_published", "Messages published."),
+    _total("mq_django_messages_handled", "Messages handled successfully."),
+    _total("mq_django_messages_retried", "Attempts that failed and will be retried."),
+    _total("mq_django_messages_buried", "Messages that became dead letters."),
+    _total("mq_django_messages_expired", "Messages discarded because they had expired."),
+    _total("mq_django_messages_recovered", "Messages of dead consumers that other consumers got."),
     Plain(
         "mq_django_topic_messages_published",
         "Messages published to the topic.",
         ("topic",),
         lambda found: [((topic.view.name,), topic.totals["published"]) for topic in found.topics if topic.totals],
     ),
-    Plain(
+    _of_group(
         "mq_django_topic_group_lost_messages",
         "Messages of the log that were trimmed before they were delivered to the group.",
-        ("topic", "group"),
-        _groups(lambda group: group.lost),
+        lambda group: group.lost,
     ),
 )
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
 from mq_django.core import clock
@@ -18,16 +17,19 @@ from mq_django.core.outcomes import Ack, Bury, HandBack, Outcome, Retry
 from mq_django.core.texts import class_name
 from mq_django.errors import HandlerTimeout
 from mq_django.middleware import AsyncHandle, Handle, Handling, Publish, PublishCall, around_handling, around_publishing
-from mq_django.observability.added_headers import may_add_headers
-from mq_django.observability.sentry_events import LOGGERS, describe, describe_record, run_of
-from mq_django.observability.sentry_package import (
+from mq_django.observability.sentry_events import (
+    LOGGERS,
     Event,
     Hint,
     add_global_event_processor,
     capture_internal_exceptions,
+    describe,
+    describe_record,
     event_from_exception,
+    run_of,
     sentry_sdk,
 )
+from mq_django.observability.wrapping import Ended, around, may_add_headers
 
 __all__ = ["report_burials", "report_retries", "report_schedules", "trace_publishing"]
 
@@ -38,37 +40,14 @@ SYSTEM, ORIGIN = "redis", "auto.queue.mq_django"
 #: The attempt that was reported last in this context: queue, id and number.
 _reported: ContextVar[tuple[str, str, int] | None] = ContextVar("mq_django_reported", default=None)
 
-Ended = Callable[[Outcome], None]
-Around = Callable[[Handling], AbstractContextManager[Ended]]
 
-
-def _middleware(handle: Any, around: Around) -> Handle | AsyncHandle:
-    """Return a middleware for functions or coroutine functions.
-
-    `around` makes a context manager of a handling, for the time of the attempt. Its value is called with the outcome.
-    Without `sentry_sdk.init()` it is not called.
-    """
+def _middleware(handle: Any, within: Callable[[Handling], AbstractContextManager[Ended]]) -> Handle | AsyncHandle:
+    """Return a middleware. Without `sentry_sdk.init()` it does nothing."""
 
     def entered(handling: Handling) -> AbstractContextManager[Ended]:
-        return around(handling) if sentry_sdk.get_client().is_active() else nullcontext(_report_nothing)
+        return within(handling) if sentry_sdk.get_client().is_active() else nullcontext(lambda _: None)
 
-    async def amiddleware(handling: Handling) -> Outcome:
-        with entered(handling) as ended:
-            outcome: Outcome = await handle(handling)
-            ended(outcome)
-        return outcome
-
-    def middleware(handling: Handling) -> Outcome:
-        with entered(handling) as ended:
-            outcome: Outcome = handle(handling)
-            ended(outcome)
-        return outcome
-
-    return amiddleware if iscoroutinefunction(handle) else middleware
-
-
-def _report_nothing(_: Outcome) -> None:
-    pass
+    return around(handle, entered)
 
 
 @around_handling

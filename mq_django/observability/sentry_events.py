@@ -13,9 +13,30 @@ from mq_django.core.messages import Message
 from mq_django.core.redaction import REDACTED, redact, redact_forms, redact_text, secrets_in
 from mq_django.core.schedules import SCHEDULE_HEADER, Cron, Every, Scheduled
 from mq_django.core.texts import line
+from mq_django.errors import MissingDependency
 from mq_django.middleware import Handling
-from mq_django.observability.sentry_package import Event, Hint, capture_checkin, capture_internal_exceptions, sentry_sdk
 from mq_django.stores.schedules import scheduled
+
+try:
+    import sentry_sdk
+    from sentry_sdk.crons import capture_checkin
+    from sentry_sdk.scope import add_global_event_processor
+    from sentry_sdk.types import Event, Hint
+    from sentry_sdk.utils import capture_internal_exceptions, event_from_exception
+except ImportError as error:
+    raise MissingDependency(
+        "The middleware for Sentry needs the package sentry-sdk: python -m pip install 'mq-django[sentry]'"
+    ) from error
+
+#: With what `sentry` needs of the package.
+__all__ = [
+    "Event",
+    "Hint",
+    "add_global_event_processor",
+    "capture_internal_exceptions",
+    "event_from_exception",
+    "sentry_sdk",
+]
 
 #: Tag -> the attribute of a log record about a message, see `consumers/settlements.py`.
 TAGS = {

@@ -5,9 +5,21 @@ from collections.abc import Mapping
 
 from mq_django.core.logs import get_logger
 from mq_django.core.message_format import HEADER_NAME, RESERVED
+from mq_django.errors import MissingDependency
 from mq_django.middleware import PublishCall
-from mq_django.observability.added_headers import may_add_headers
-from mq_django.observability.opentelemetry_api import Getter, Setter, contexts, propagate, trace
+from mq_django.observability.wrapping import may_add_headers
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.propagators.textmap import Getter, Setter
+except ImportError as error:
+    raise MissingDependency(
+        'mq_django.observability.opentelemetry needs opentelemetry-api: pip install "mq-django[opentelemetry]"'
+    ) from error
+
+#: With what `opentelemetry` needs of the package.
+__all__ = ["contexts", "metrics", "trace"]
 
 logger = get_logger(__name__)
 

@@ -1,30 +1,32 @@
-"""Django's tasks on our queues: the backend, and the tasks it runs."""
+"""Django's tasks on our queues: the backend, the tasks it runs, and the decorator `mq_django.task`."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.utils.module_loading import import_string
 
+from mq_django import registry
 from mq_django.conf import QueueConfig, get_config, read
-from mq_django.core.handler_options import yields
+from mq_django.core.clock import Duration
+from mq_django.core.handler_options import parse_timeout, yields
 from mq_django.core.ids import STEP_NAME
 from mq_django.core.keys import instead_of
 from mq_django.core.message_format import MAX_PRIORITY
 from mq_django.core.publication import check_priority
 from mq_django.core.retries import RetryPolicy
+from mq_django.core.schedules import Cron, Every, Schedule, Scheduled
 from mq_django.core.texts import line, listing, repr_of, text_of
 from mq_django.discovery import import_declaring
 from mq_django.errors import InvalidMessage
 from mq_django.registry import register
 from mq_django.stores.results import Result, find_result
-from mq_django.task_backend.arguments import Arguments, arguments_of, has_arguments
-from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, Task, task_backends
+from mq_django.task_backend.compat import LOGGER, AnyResult, AnyTask, BaseTaskBackend, InvalidTask, Task, task_backends
 from mq_django.task_backend.enqueuing import (
     announce,
     find_waiting,
@@ -34,10 +36,18 @@ from mq_django.task_backend.enqueuing import (
     send_one,
     task_result,
 )
-from mq_django.task_backend.running import handler_of
-from mq_django.task_backend.steps import step_handler_of
+from mq_django.task_backend.running import handler_of, step_handler_of
 from mq_django.task_backend.task_api import DJANGO, TaskAPI
-from mq_django.task_backend.task_options import DEFAULT, Publishing, TaskOptions, patchable
+from mq_django.task_backend.task_options import (
+    DEFAULT,
+    Arguments,
+    Publishing,
+    TaskOptions,
+    arguments_of,
+    check_call,
+    has_arguments,
+    patchable,
+)
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transports
 
@@ -326,3 +336,98 @@ def _is_known(task: AnyTask) -> bool:
 
 
 _own = MQBackend(OWN_ALIAS, {"QUEUES": []})
+
+
+def _scheduled(task: MQTask, when: Schedule) -> Scheduled:
+    if not isinstance(when, Cron | Every):
+        raise InvalidTask(f"schedule= is cron(...) or every(...), not {repr_of(when)}")
+    try:
+        check_call(task, (), {})
+    except TypeError as error:
+        raise InvalidTask(f"A task with a schedule is enqueued without arguments: {error}") from error
+    path = task.module_path
+    return Scheduled(
+        name=path,
+        queue=task.queue_name,
+        message=path,
+        data={"args": [], "kwargs": {}},
+        when=when,
+        priority=task.priority,
+        where=path,
+    )
+
+
+Function = Callable[..., Any]
+
+
+@overload
+def task(function: Function, /) -> MQTask: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    takes_context: bool = ...,
+    retry: RetryPolicy | None = ...,
+    timeout: Duration | None = ...,
+    schedule: Schedule | None = ...,
+) -> Callable[[Function], MQTask]: ...
+
+
+def task(
+    function: Function | None = None,
+    /,
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    takes_context: bool = False,
+    retry: RetryPolicy | None = None,
+    timeout: Duration | None = None,
+    schedule: Schedule | None = None,
+) -> MQTask | Callable[[Function], MQTask]:
+    """Make a function a task that `manage.py runconsumer` runs.
+
+    The setting TASKS has no effect on it. Only in tests, a DummyBackend or ImmediateBackend of Django gets it.
+
+        @task(queue_name="emails", retry=RetryPolicy(max_attempts=3))
+        def send_receipt(order_id): ...
+
+        send_receipt.enqueue(7)
+
+    Args:
+        function: for `@task` without parentheses.
+        priority: -100 to 100; higher runs sooner.
+        queue_name: one of MQ_DJANGO["QUEUES"], which `enqueue()` and `manage.py check` look up.
+        takes_context: the function takes a `TaskContext` as its first argument, `context`.
+        retry: the policy for failed attempts; None: the queue's RETRY.
+        timeout: seconds or a timedelta; None: the queue's TIMEOUT.
+        schedule: `mq_django.cron(...)` or `mq_django.every(...)`: when it is enqueued, without arguments. One process
+            fires each tick. Of the ticks missed while nothing was running, only the last one fires.
+
+    Returns:
+        The task, whose `using()` also takes options of `Queue.publish`. Without `function`, a decorator.
+
+    Raises:
+        InvalidTask: the task could not run with these options.
+        ConfigurationError: the timeout is not above zero, `retry` is not a RetryPolicy, or another function has the
+            same path, or a handler that name.
+    """
+
+    def decorate(function: Function) -> MQTask:
+        made = MQTask(
+            func=function,
+            priority=priority,
+            backend=OWN_ALIAS,
+            queue_name=queue_name,
+            run_after=None,
+            takes_context=takes_context,
+            retry=retry,
+            timeout=parse_timeout(timeout),
+        )
+        if schedule is not None:
+            registry.schedule(_scheduled(made, schedule))
+        return made
+
+    return decorate if function is None else decorate(function)

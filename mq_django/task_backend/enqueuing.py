@@ -15,11 +15,10 @@ from mq_django.errors import InvalidMessage
 from mq_django.producers.queues import FIND_ROW, has_rows, queues
 from mq_django.producers.sinks import after_commit, send
 from mq_django.stores.results import Result
-from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.compat import AnyResult, AnyTask
 from mq_django.task_backend.running import MAX_ATTEMPT, moment
 from mq_django.task_backend.task_api import TaskAPI, TaskSignal
-from mq_django.task_backend.task_options import DEFAULT, Publishing
+from mq_django.task_backend.task_options import DEFAULT, Publishing, has_arguments
 
 
 def _options(task: AnyTask) -> Publishing:

@@ -10,7 +10,6 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django.conf import QueueConfig, get_config
 from mq_django.core import running_handler
@@ -18,14 +17,14 @@ from mq_django.core.clock import MAX_DELAY, Duration, read_duration
 from mq_django.core.partitions import number_in_id
 from mq_django.core.texts import class_name, line, repr_of, text_of
 from mq_django.errors import CannotWait, InvalidWait, WaitTimeout
-from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
 from mq_django.producers.result_watcher import Ended, ResultWatcher, watcher
 from mq_django.producers.sinks import awaiting_commit
 from mq_django.stores.results import Result, part_with
-from mq_django.task_backend.arguments import has_arguments
 from mq_django.task_backend.backend import TaskBackend, api_of, find_anywhere
 from mq_django.task_backend.compat import AnyResult, TaskResultDoesNotExist, task_backends
 from mq_django.task_backend.enqueuing import task_result
+from mq_django.task_backend.task_options import has_arguments
 from mq_django.transport import test_mode
 from mq_django.transport.connections import open_transports
 
@@ -79,7 +78,7 @@ NOT_COMMITTED = (
 )
 NOTHING_RUNS_IT = "{} runs nothing that could be waited for: its task {} would stay {}"
 NO_RESULTS = "Queue {!r} keeps no results, so nobody can wait for task {}: its RESULT_TTL is 0"
-EVENT_LOOP = "This thread runs an event loop, which waiting would block: await {}() instead"
+EVENT_LOOP = ", which waiting would block: await {}() instead"
 IN_TEST = "; it is not ready, and in a test with mq_django.testing time passes only by mq.advance()"
 
 
@@ -215,15 +214,6 @@ class Awaited:
         return ended
 
 
-def refuse_event_loop(name: str) -> None:
-    """Raise SynchronousOnlyOperation if this thread runs an event loop. `name` is that of the coroutine function."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise SynchronousOnlyOperation(EVENT_LOOP.format(name))
-
-
 def _checked(timeout: object) -> timedelta:
     try:
         found = read_duration(timeout)
@@ -306,7 +296,7 @@ def wait(result: AnyResult | str, *, timeout: Duration, in_handler: bool = False
         StoreError: Redis cannot be reached when the wait begins. Later failures of Redis are waited out.
         ConfigurationError: `MQ_DJANGO` cannot be used.
     """
-    refuse_event_loop("await_")
+    refuse_event_loop(EVENT_LOOP.format("await_"))
     return wait_all([result], timeout=timeout, in_handler=in_handler)[0]
 
 
@@ -326,7 +316,7 @@ def wait_all(results: Iterable[AnyResult | str], *, timeout: Duration, in_handle
         InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait().
         SynchronousOnlyOperation: this thread runs an event loop, which has to await await_all().
     """
-    refuse_event_loop("await_all")
+    refuse_event_loop(EVENT_LOOP.format("await_all"))
     awaited = Awaited(results, timeout, in_handler=in_handler)
     found = {result.id: result for result in _ended(awaited, awaited.check())}
     return [found[message_id] for message_id in awaited.ids]
@@ -351,7 +341,7 @@ def as_completed(
         InvalidWait, CannotWait, TaskResultDoesNotExist, StoreError, ConfigurationError: as wait().
         SynchronousOnlyOperation: this thread runs an event loop, which has to use aas_completed().
     """
-    refuse_event_loop("aas_completed")
+    refuse_event_loop(EVENT_LOOP.format("aas_completed"))
     awaited = Awaited(results, timeout, in_handler=in_handler)
     return _ended(awaited, awaited.check())
 

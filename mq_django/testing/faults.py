@@ -20,6 +20,7 @@ from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import Outcome
 from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
+from mq_django.producers.asynchronous import refuse_event_loop
 from mq_django.registry import Handler
 from mq_django.stores import open_members
 from mq_django.testing.recording import Records
@@ -30,7 +31,6 @@ from mq_django.testing.runs import (
     NotingExecutor,
     QueueRun,
     configs_of,
-    refuse_event_loop,
 )
 from mq_django.testing.transactions import CommitHooks
 from mq_django.transport.connections import open_transport
@@ -138,7 +138,7 @@ def crash_at(point: str, *queues: str) -> Message:
         UnknownQueue: there is no such queue, group or topic.
         SynchronousOnlyOperation: this thread runs an event loop.
     """
-    refuse_event_loop("await sync_to_async(mq.crash_at)(...) in place of mq.crash_at(...)")
+    refuse_event_loop(": await sync_to_async(mq.crash_at)(...) in place of mq.crash_at(...)")
     if point not in POINTS:
         raise TestKitError(f"crash_at() takes one of {', '.join(POINTS)}, not {repr_of(point)}")
     configs = configs_of(queues)

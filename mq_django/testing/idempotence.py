@@ -21,12 +21,13 @@ from mq_django.core.messages import Message
 from mq_django.core.outcomes import Bury, Cancel, Expire, SetAside
 from mq_django.core.texts import class_name, repr_of
 from mq_django.errors import TestKitError
+from mq_django.producers.asynchronous import refuse_event_loop
 from mq_django.testing.factories import FunctionMessage, message_for
 from mq_django.testing.faults import AFTER_EFFECT, BEFORE_HANDLER, BEFORE_ON_COMMIT, FatalRun, SingleRun
 from mq_django.testing.recording import Recorder
-from mq_django.testing.relaying import relay
-from mq_django.testing.runs import Handled, ensure_groups, refuse_event_loop
+from mq_django.testing.runs import Handled, ensure_groups
 from mq_django.testing.test_state import delete_all, without_keys
+from mq_django.testing.transactions import relay
 
 # Read all rows of the databases of a test, and compare the changes that two runs have made.
 
@@ -237,10 +238,6 @@ NOT_HANDLED = "The message was not delivered to {where}: it may have expired"
 Repetition = Callable[[QueueConfig, Databases, Message], object]
 
 
-def _lost(config: QueueConfig, databases: Databases, message: Message) -> None:
-    SingleRun(config, databases, only=message).lose_outcome()
-
-
 def _crash(point: str) -> Repetition:
     def crash(config: QueueConfig, databases: Databases, message: Message) -> None:
         # Among others, because it is charged otherwise, and a crash in the only attempt would bury it.
@@ -250,7 +247,7 @@ def _crash(point: str) -> Repetition:
 
 
 REPETITIONS: dict[str, Repetition] = {
-    "run twice": _lost,
+    "run twice": lambda config, databases, message: SingleRun(config, databases, only=message).lose_outcome(),
     "a crash before the handler, then a second run": _crash(BEFORE_HANDLER),
     "a crash before the on-commit hooks, then a second run": _crash(BEFORE_ON_COMMIT),
     "a crash after the effect, then a second run": _crash(AFTER_EFFECT),
@@ -260,7 +257,7 @@ REPETITIONS: dict[str, Repetition] = {
 def assert_idempotent(function: Any, message: Any = None, *, ignore: Collection[str] = ()) -> None:
     """Check that a message has the same effects when it is delivered again: see MQ.assert_idempotent()."""
     __tracebackhide__ = True
-    refuse_event_loop("await sync_to_async(mq.assert_idempotent)(...) in place of mq.assert_idempotent(...)")
+    refuse_event_loop(": await sync_to_async(mq.assert_idempotent)(...) in place of mq.assert_idempotent(...)")
     aliases = [found.alias for found in connections.all(initialized_only=True) if found.in_atomic_block]
     if not aliases:
         raise TestKitError(OUTSIDE)
@@ -315,7 +312,8 @@ class Trial:
         config, message = self._unlimited(), self.subject.publication.message
         with _rolled_back(self.aliases), databases_within() as databases, Recorder() as recorder:
             self.database.reset_sequences()
-            _empty_outbox()
+            if hasattr(mail, "outbox"):
+                mail.outbox.clear()
             delete_all()
             ensure_groups()
             run = SingleRun(config, databases, only=message)
@@ -357,11 +355,6 @@ def _messages(recorder: Recorder) -> Counter[str]:
 def _mails() -> Counter[str]:
     """Count the mails that were sent."""
     return Counter(f"{each.subject!r} to {', '.join(each.to)}" for each in getattr(mail, "outbox", ()))
-
-
-def _empty_outbox() -> None:
-    if hasattr(mail, "outbox"):
-        mail.outbox.clear()
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from mq_django.errors import EndlessRun, TestKitError
 from mq_django.stores import open_store
 from mq_django.testing import runs
 from mq_django.testing.looking import delayed
+from mq_django.testing.recording import run_supervised
 from mq_django.testing.runs import BATCH, LIMIT, Handled, configs_of, mostly, run_into
-from mq_django.testing.started_runs import run_supervised
 from mq_django.transport import test_clock
 from mq_django.transport.connections import open_transport
 from mq_django.transport.test_server import control_client

@@ -11,7 +11,7 @@ from mq_django.core import partitions
 from mq_django.discovery import import_declaring
 from mq_django.errors import TestKitError
 from mq_django.producers.asynchronous import asynchronous
-from mq_django.testing import factories, faults, idempotence, idle, looking, relaying, runs, test_state, transactions
+from mq_django.testing import factories, faults, idempotence, idle, looking, runs, test_state, transactions
 from mq_django.testing.looking import DeadLetter, Queued
 from mq_django.testing.published import Published
 from mq_django.testing.recording import Recorder
@@ -55,7 +55,7 @@ class MQ(Recorder):
         partitions.end_turns()
         # Like a consumer beside the test, which waits for results.
         test_mode.handle_ready = partial(runs.run, raise_errors=False)
-        test_mode.relay = relaying.relay_after_commit
+        test_mode.relay = transactions.relay_after_commit
         test_mode.outboxes.clear()
         self._ended.enter_context(runs.noted())
 
@@ -78,8 +78,8 @@ class MQ(Recorder):
         return transactions.pending()
 
     # The outboxes of databases.
-    relay = staticmethod(relaying.relay)
-    arelay = staticmethod(asynchronous(relaying.relay))
+    relay = staticmethod(transactions.relay)
+    arelay = staticmethod(asynchronous(transactions.relay))
 
     @property
     def outbox(self) -> list[Published]:
@@ -87,7 +87,7 @@ class MQ(Recorder):
 
         Those that cannot be published stay there. `mq outbox --set-aside` says why.
         """
-        return relaying.waiting()
+        return transactions.waiting()
 
     # What is in the queues.
     messages = staticmethod(looking.messages)

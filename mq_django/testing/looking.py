@@ -19,7 +19,8 @@ from mq_django.core.offsets import BEGINNING, END
 from mq_django.core.texts import repr_of
 from mq_django.errors import TestKitError
 from mq_django.inspector.message_views import MessageView, Rows
-from mq_django.inspector.readers import Reader, open_reader
+from mq_django.inspector.readers import open_reader
+from mq_django.inspector.stream_reader import StreamReader
 from mq_django.producers.topics import topics
 from mq_django.stores import open_log
 from mq_django.stores.dead_letters import BATCH, buried, next_to, open_dead_letters, text_of
@@ -200,7 +201,7 @@ def _in_parts(config: QueueConfig, state: State) -> Sequence[Queued]:
     return sorted(public, key=lambda each: each.due.timestamp() if each.due is not None else 0.0)
 
 
-def _in_state(queue: str, reader: Reader, state: State) -> Iterator[Queued]:
+def _in_state(queue: str, reader: StreamReader, state: State) -> Iterator[Queued]:
     seen = _Unredacted()
 
     def page(after: str) -> Rows:

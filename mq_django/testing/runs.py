@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 
 from mq_django import registry
 from mq_django.conf import QueueConfig, get_config
@@ -32,17 +31,15 @@ from mq_django.core.messages import Delivery, Message, Undecodable
 from mq_django.core.outcomes import HandBack, Outcome, SetAside
 from mq_django.core.texts import listing, repr_of
 from mq_django.errors import EndlessRun, TestKitError, UnknownQueue
-from mq_django.producers.asynchronous import asynchronous
+from mq_django.producers.asynchronous import asynchronous, refuse_event_loop
 from mq_django.producers.sinks import publication_sent
 from mq_django.producers.workflow_steps import StepDelivery
 from mq_django.registry import Handler, batches, find, largest_batch, names
 from mq_django.signals import handler_finished, handler_started
 from mq_django.stores import open_store
 from mq_django.stores.base import Settlement, Store
-from mq_django.testing.recording import Records
-from mq_django.testing.relaying import relay
-from mq_django.testing.started_runs import StartedRuns, run_supervised
-from mq_django.testing.transactions import CommitHooks, Savepoints
+from mq_django.testing.recording import Records, StartedRuns, run_supervised
+from mq_django.testing.transactions import CommitHooks, Savepoints, relay
 from mq_django.transport.connections import open_transport
 from mq_django.transport.test_server import standing_time
 
@@ -128,8 +125,8 @@ def handling(handle_ready: Callable[[], object]) -> Iterator[None]:
 
 # The messages that schedules publish, and what their handlers publish, while the time of a test moves.
 #
-# A schedule goes on for ever, and so may the messages that it leads to. Their retries and delays do not move the
-# time.
+# A schedule goes on for ever, and so may the messages that it leads to. Their retries and delays do not move
+# the time.
 
 
 class _Ticks:
@@ -486,7 +483,7 @@ arun = asynchronous(run)
 
 def run_into(handled: list[Handled], queues: Sequence[str], *, raise_errors: bool, limit: int) -> None:
     """Handle everything that is ready like run(), and add it to a list, which may have up to `limit` items."""
-    refuse_event_loop("await mq.arun() in place of mq.run()")
+    refuse_event_loop(": await mq.arun() in place of mq.run()")
     relay()
     with databases_within() as databases, standing_time():
         runs = [QueueRun(config, databases) for config in configs_of(queues)]
@@ -530,15 +527,6 @@ def configs_of(queues: Sequence[str]) -> list[QueueConfig]:
 
 def _parts(configs: Sequence[QueueConfig]) -> list[QueueConfig]:
     return [part for config in configs for part in config.each_part]
-
-
-def refuse_event_loop(advice: str) -> None:
-    """Raise SynchronousOnlyOperation, with what to do, if this thread runs an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise SynchronousOnlyOperation(f"This thread runs an event loop: {advice}")
 
 
 def _groups() -> list[str]:

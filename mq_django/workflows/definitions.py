@@ -19,8 +19,8 @@ from mq_django.producers.sinks import after_commit
 from mq_django.producers.workflow_run import PendingRun, Run, repair
 from mq_django.producers.workflow_steps import FAILURE, open_homes
 from mq_django.registry import note_composed
-from mq_django.task_backend.arguments import check_call
 from mq_django.task_backend.compat import AnyTask, Task
+from mq_django.task_backend.task_options import check_call
 from mq_django.transport.scripts import Argument
 from mq_django.workflows.flow import Flow, Step, Steps, body_of, check_queue, check_task, headers_of
 

@@ -15,10 +15,9 @@ from mq_django.core.texts import repr_of
 from mq_django.errors import InvalidWorkflow, MQError, WorkflowError
 from mq_django.middleware import PublishCall, publishing_chain
 from mq_django.producers.queues import queues
-from mq_django.task_backend.arguments import arguments_of
 from mq_django.task_backend.backend import TaskBackend
 from mq_django.task_backend.compat import AnyTask, Task
-from mq_django.task_backend.task_options import DEFAULT, Publishing
+from mq_django.task_backend.task_options import DEFAULT, Publishing, arguments_of
 
 # What is kept of a step or a callback of a run until it is published.
 

@@ -57,7 +57,7 @@ def viewer(log_in: LogIn) -> Client:
 
 #: Seconds that a page gives to what it does within a request.
 LIMITS = (
-    "mq_django.admin.ui.job_pages.SECONDS",
+    "mq_django.admin.job_pages.SECONDS",
     "mq_django.admin.message_pages.SECONDS",
     "mq_django.admin.run_pages.SECONDS",
     "mq_django.admin.run_pages.RETRYING",

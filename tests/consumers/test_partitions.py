@@ -9,8 +9,7 @@ from mq_django.conf import get_config
 from mq_django.consumers.supervisor.preflight import with_known_partitions
 from mq_django.core.partitions import number_in, partition_of
 from mq_django.errors import QueueClosed
-from mq_django.inspector.message_lists import find_handled
-from mq_django.inspector.whereabouts import find_everywhere
+from mq_django.inspector.message_lists import find_everywhere, find_handled
 from mq_django.producers import queues
 from mq_django.stores import open_store
 from mq_django.transport.connections import get_client, node_of

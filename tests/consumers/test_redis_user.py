@@ -20,8 +20,8 @@ from mq_django.consumers.worker.consumer import Consumer, slots
 from mq_django.consumers.worker.slots import Grace
 from mq_django.core.outcomes import Bury, Retry
 from mq_django.inspector import jobs
-from mq_django.inspector.measurements import measure
 from mq_django.observability.problem_watch import ProblemWatcher
+from mq_django.observability.queue_metrics import measure
 from mq_django.transport import scripts
 from mq_django.workflows import chain
 from mq_django.workflows.definitions import RunRepairer

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from mq_django.inspector.activity import WINDOW, Activity, activity_of_days, activity_of_hour, counts, percentile
+from mq_django.inspector.queue_view import WINDOW, Activity, activity_of_days, activity_of_hour, counts, percentile
 from mq_django.stores.counters import BUCKETS, bucket
 
 HOUR = 500_000

@@ -122,7 +122,7 @@ def test_hostile_bodies_do_no_harm(store, redis_client, subtests):
             if body is not None:
                 redis_client.hset(keys.waiting, mapping={"p:1": body, "p:2": body})
             line = inspector.key_line("emails", "a")
-            assert ([message.member for message in line.first], line.heads[0].place) == ([b"p:1"], "delayed")
+            assert ([message.ref for message in line.first], line.heads[0].place) == (["p:1"], "delayed")
             redis_client.delete(keys.waiting)
 
 

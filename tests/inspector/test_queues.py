@@ -8,9 +8,8 @@ import pytest
 from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK
-from mq_django.inspector.activity import NONE, WINDOW
 from mq_django.inspector.consumers import ALIVE_MS
-from mq_django.inspector.queue_view import Pause, QueueView
+from mq_django.inspector.queue_view import NONE, WINDOW, Pause, QueueView
 from mq_django.producers import queues
 from mq_django.transport.sessions import Session
 from tests.commands import script_calls

@@ -5,10 +5,10 @@ import pytest
 from mq_django import topics
 from mq_django.conf import get_config
 from mq_django.core.outcomes import ACK, Bury, Expire
-from mq_django.inspector import dead_letters, whereabouts
+from mq_django.inspector import dead_letters, message_lists
 from mq_django.inspector import stream_reader as scanning
+from mq_django.inspector.message_lists import find_everywhere
 from mq_django.inspector.queues import all_configs
-from mq_django.inspector.whereabouts import find_everywhere
 from mq_django.rsmq import RSMQ
 from mq_django.stores.base import Settlement
 from tests import on_cluster
@@ -109,9 +109,9 @@ def test_a_queue_that_cannot_be_read_is_named_and_hides_no_other(redis_client):
 
 def test_all_indexes_are_asked_in_one_round_trip(monkeypatch):
     asked = []
-    real = whereabouts.fan_out
+    real = message_lists.fan_out
     monkeypatch.setattr(
-        whereabouts,
+        message_lists,
         "fan_out",
         lambda transports, pipelines: asked.append(len(pipelines)) or real(transports, pipelines),
     )

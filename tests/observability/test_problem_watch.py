@@ -9,7 +9,7 @@ from mq_django import inspector
 from mq_django.conf import get_config
 from mq_django.errors import ConnectionLost
 from mq_django.inspector import QueueProblem, Thresholds, actions
-from mq_django.management.watchers import watchers
+from mq_django.management.commands.runconsumer import watchers
 from mq_django.observability import problem_watch
 from mq_django.observability.problem_watch import ProblemWatcher
 from mq_django.signals import problem_began, problem_ended

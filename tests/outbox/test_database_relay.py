@@ -6,8 +6,7 @@ import pytest
 from django.db import connections, transaction
 
 from mq_django import queues, topics
-from mq_django.inspector.outbox_rows import discard, page_of
-from mq_django.inspector.outbox_views import outboxes
+from mq_django.inspector.outbox_views import discard, outboxes, page_of
 from mq_django.models import OutboxMessage, OutboxState
 from mq_django.outbox.claims import NO_CLAIM
 from tests.outbox.conftest import TABLES, on_each_database

@@ -7,7 +7,7 @@ from django.db import connections, transaction
 
 from mq_django import queues
 from mq_django.core.keys import UNIQUE_PREFIX
-from mq_django.inspector import outbox_rows
+from mq_django.inspector import outbox_views
 from mq_django.models import OutboxIdentity
 from mq_django.outbox.claims import OutboxTables
 from mq_django.outbox.partition_relay import PartitionRelay
@@ -181,7 +181,7 @@ def test_a_copy_with_an_identity_of_its_own_goes_on(alias, redis_client):
     run(relay(alias))
     assert states(alias).get().problem
 
-    assert outbox_rows.renew(alias) == 1
+    assert outbox_views.renew(alias) == 1
     run(relay(alias))
 
     assert ready(redis_client, "mails") == other + ids
@@ -206,11 +206,11 @@ def test_the_original_is_stopped_if_its_copy_publishes_first_and_goes_on_when_it
         assert not states("copy").get().problem
 
         # An identity for the copy does not change what is written in the original.
-        assert outbox_rows.renew("copy") == 0
+        assert outbox_views.renew("copy") == 0
         run(relay(sqlite))
         assert ready(redis_client, "mails") == before
 
-        assert outbox_rows.renew(sqlite) == 1
+        assert outbox_views.renew(sqlite) == 1
         run(relay(sqlite))
         assert ready(redis_client, "mails") == before + ids
         (later,) = publish("copy", "mails", 1)
@@ -305,7 +305,7 @@ def test_on_an_ordered_queue_rows_of_the_same_claim_wait_for_one_that_is_refused
     assert [row.message_id for row in rows(alias)] == [refused, *waits]
     assert [row.error for row in rows(alias)] == [TAKEN, "", "", ""]
 
-    outbox_rows.discard(alias, [rows(alias).get(message_id=refused).pk])
+    outbox_views.discard(alias, [rows(alias).get(message_id=refused).pk])
     run(relay(alias))
     assert ready(redis_client, "mails") == [first, three, four, *waits]
     assert not rows(alias).exists()

@@ -8,7 +8,7 @@ from django.db import connections
 from mq_django import CancelResult, LookupState, get_result, queues, wait
 from mq_django.conf import get_config
 from mq_django.errors import CannotWait, NoOutbox
-from mq_django.inspector import outbox_rows
+from mq_django.inspector import outbox_views
 from mq_django.outbox import databases
 from mq_django.outbox.claims import OutboxTables
 from tests.databases.fixtures import known
@@ -184,9 +184,9 @@ def test_rows_that_were_set_aside_are_retried_or_discarded(alias, redis_client):
     rows(alias).update(batch=0, error="no", failed_ms=1)
     first, second, third = (row.pk for row in rows(alias))
 
-    assert outbox_rows.retry(alias, [first, second]) == 2
-    assert outbox_rows.discard(alias, [third]) == 1
-    assert outbox_rows.discard(alias, [first]) == 0
+    assert outbox_views.retry(alias, [first, second]) == 2
+    assert outbox_views.discard(alias, [third]) == 1
+    assert outbox_views.discard(alias, [first]) == 0
 
     run(relay(alias))
     assert ready(redis_client, "emails") == ids[:2]

@@ -14,7 +14,7 @@ from mq_django.errors import (
     MessageTooLarge,
     WrongKeyType,
 )
-from mq_django.inspector.activity import activity_of_days
+from mq_django.inspector.queue_view import activity_of_days
 from mq_django.producers import Queue, Topic
 from mq_django.signals import message_published
 from mq_django.stores.counters import add_command

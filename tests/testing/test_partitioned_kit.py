@@ -8,8 +8,8 @@ from mq_django.core.partitions import number_in, partition_of
 from mq_django.testing import looking
 from mq_django.testing.factories import message_for
 from mq_django.testing.idle import next_due_ms
+from mq_django.testing.recording import run_supervised
 from mq_django.testing.runs import run
-from mq_django.testing.started_runs import run_supervised
 from tests.testapp import tasks
 
 PARTITIONS = 8

@@ -7,7 +7,7 @@ from mq_django.producers.queues import queues
 from mq_django.producers.workflow_run import repair
 from mq_django.producers.workflow_steps import open_home, publish_starts
 from mq_django.stores import open_store
-from mq_django.testing.started_runs import run_supervised
+from mq_django.testing.recording import run_supervised
 from mq_django.transport.connections import open_transport
 from mq_django.workflows import chain, workflow
 

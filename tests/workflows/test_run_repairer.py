@@ -8,7 +8,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import WorkflowKeys
 from mq_django.core.outcomes import StepEnd
 from mq_django.inspector import workflow_runs
-from mq_django.management.watchers import watchers
+from mq_django.management.commands.runconsumer import watchers
 from mq_django.workflows import definitions
 from mq_django.workflows.definitions import RunRepairer
 from tests.seeding import end_steps, start_run

@@ -8,9 +8,9 @@ A page is a function that gets a `page.Page` and what the URL names, and returns
 may take together. `live` sends only those parts of a page that the browser does not show yet.
 
 `text` formats values: data of messages is escaped, and characters that hide or reorder text become visible. `charts`
-draws SVG without styles or scripts, so that a strict content security policy allows it. `confirm` asks before an
-action, and says afterwards what it has done. `job_pages` shows what runs in the background. `references` keeps data
-of messages out of URLs, forms and logs, because users without permission to see data see those.
+draws SVG without styles or scripts, so that a strict content security policy allows it. `page.confirm()` asks before
+an action, and `page.report()` says afterwards what it has done. `filter_form` reads the filter of a request, and keeps
+data of messages out of URLs, forms and logs, because users without permission to see data see those.
 
 No module here knows a page.
 """

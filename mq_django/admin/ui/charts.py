@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from mq_django.admin.ui import text
-from mq_django.admin.ui.page import Page
+from mq_django.admin.ui.page import Page, waiting_url
 from mq_django.admin.ui.text import duration, number, seconds
-from mq_django.inspector.activity import Activity, NameActivity, Spread
+from mq_django.inspector.queue_view import HAPPENED, Activity, NameActivity, QueueView, Spread
 
 #: Minutes of a sparkline.
 SHORT = 30
@@ -36,8 +36,12 @@ class Chart(NamedTuple):
 
 
 def sparkline(values: Sequence[int], *, label: str) -> SafeString:
-    """Return a sparkline of counts per minute. Without the current minute, where the line would drop."""
+    """Return a sparkline of counts per minute. Without the current minute, where the line would drop.
+
+    `label` is a sentence with the number of minutes and the sum of the counts.
+    """
     shown = values[-SHORT - 1 : -1]
+    label = label % {"minutes": SHORT, "count": number(sum(shown))}
     top = max(*shown, 1)
     points = " ".join(f"{step * 4},{22 - 20 * value / top:.1f}" for step, value in enumerate(shown))
     return format_html(
@@ -49,6 +53,28 @@ def sparkline(values: Sequence[int], *, label: str) -> SafeString:
         (len(shown) - 1) * 4,
         points,
     )
+
+
+def queue_cells(page: Page, view: QueueView) -> dict[str, Any]:
+    """Return what each table of queues, of partitions and of groups shows of one."""
+    urls = {f"{state}_url": page.url("messages", view.name, state) for state in ("ready", "pending", "dead")}
+    return {
+        "name": view.name,
+        "url": page.queue_url(view.name),
+        "error": view.error,
+        "troubled": bool(view.problems()),
+        "paused": view.paused,
+        "ready": number(view.ready),
+        "pending": number(view.pending),
+        "waiting": number(view.delayed + view.unhandled + view.parked),
+        "waiting_url": waiting_url(page, view),
+        "dead": number(view.dead),
+        "has_dead": view.dead > 0,
+        **urls,
+        "alive": number(view.alive),
+        "oldest": "" if view.waited_ms is None else duration(view.waited_ms),
+        "handled": text.rate(view.activity.per_minute("handled")),
+    }
 
 
 def columns(activity: Activity, *, label: str, stacks: Sequence[tuple[str, str]] = HANDLED) -> Chart:
@@ -146,25 +172,10 @@ def _top(highest: int) -> int:
 
 def summary(activity: Activity) -> str:
     """Return the text alternative of a chart."""
-    said = _("%(published)s published, %(handled)s handled, %(retried)s failed and retried, %(buried)s buried.") % {
-        "published": number(sum(activity.published)),
-        "handled": number(sum(activity.handled)),
-        "retried": number(sum(activity.retried)),
-        "buried": number(sum(activity.buried)),
-    }
+    said = _("%(published)s published, %(handled)s handled, %(retried)s failed and retried, %(buried)s buried.")
+    said %= {what: number(sum(getattr(activity, what))) for what in HAPPENED}
     times = _("Handling time: p50 %(half)s, p95 %(most)s.")
     return f"{said} {_with_times(times, activity.took)}".strip()
-
-
-def latency_summary(activity: Activity) -> str:
-    """Return the latencies as text; empty without data."""
-    words = _("Latency: p50 %(half)s, p95 %(most)s.")
-    return _with_times(words, activity.waited, endless=endless_latency())
-
-
-def took_summary(activity: Activity) -> str:
-    """Return the handling times as text; empty without data."""
-    return _with_times(_("p50 %(half)s, p95 %(most)s."), activity.took)
 
 
 def endless_latency() -> str:
@@ -185,13 +196,8 @@ def ago(activity: Activity, step: int) -> str:
 
 def column_title(activity: Activity, step: int) -> str:
     """Return the activity of a step as text."""
-    return _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried") % {
-        "ago": ago(activity, step),
-        "published": number(activity.published[step]),
-        "handled": number(activity.handled[step]),
-        "retried": number(activity.retried[step]),
-        "buried": number(activity.buried[step]),
-    }
+    words = _("%(ago)s ago: %(published)s published, %(handled)s handled, %(retried)s retried, %(buried)s buried")
+    return words % {"ago": ago(activity, step), **{what: number(getattr(activity, what)[step]) for what in HAPPENED}}
 
 
 def spread_title(activity: Activity, step: int, spread: Spread, endless: str) -> str:
@@ -252,9 +258,11 @@ def frame(page: Page, figures_url: str) -> dict[str, Any]:
 def queue_charts(activity: Activity, label: str) -> dict[str, Any]:
     """Return the charts of a queue: activity, handling times and latencies."""
     endless = endless_latency()
+    took = _with_times(_("p50 %(half)s, p95 %(most)s."), activity.took)
+    waited = _with_times(_("Latency: p50 %(half)s, p95 %(most)s."), activity.waited, endless=endless)
     times = [
-        (_("Handling time"), activity.took_each, took_summary(activity), "mq-took", ""),
-        (_("Latency"), activity.waited_each, latency_summary(activity), "mq-waited", endless),
+        (_("Handling time"), activity.took_each, took, "mq-took", ""),
+        (_("Latency"), activity.waited_each, waited, "mq-waited", endless),
     ]
     return {
         "throughput": columns(activity, label=f"{label}: {summary(activity)}"),
@@ -283,10 +291,7 @@ def _name(found: NameActivity, url: str, is_chosen: bool) -> dict[str, Any]:
         "name": text.visible(found.name, limit=80),
         "url": url,
         "is_chosen": is_chosen,
-        "published": text.number(found.published),
-        "handled": text.number(found.handled),
-        "retried": text.number(found.retried),
-        "buried": text.number(found.buried),
+        **{what: number(getattr(found, what)) for what in HAPPENED},
         "took": _times(found.took),
         "waited": _times(found.waited, endless_latency()),
     }
@@ -296,7 +301,7 @@ def figures(activity: Activity) -> list[dict[str, Any]]:
     """Return the charts as rows of a table, the newest first, without steps that have no activity."""
     rows = []
     for place in reversed(range(len(activity.published))):
-        counts = [getattr(activity, what)[place] for what in ("published", "handled", "retried", "buried")]
+        counts = [getattr(activity, what)[place] for what in HAPPENED]
         if any(counts):
             times = _times(activity.took_each[place]) + _times(activity.waited_each[place], endless_latency())
             rows.append({"ago": ago(activity, place), "counts": [*map(text.number, counts)], "times": times})

@@ -10,21 +10,69 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from mq_django.admin.ui import references, text
-from mq_django.admin.ui.confirm import CONFIRMED
-from mq_django.admin.ui.page import SEE_DATA, Page
-from mq_django.admin.ui.references import HIDDEN
+from mq_django.admin.ui import text
+from mq_django.admin.ui.page import CONFIRMED, SEE_DATA, Page
+from mq_django.core import clock
 from mq_django.core.clock import aware
 from mq_django.core.filters import FailureGroup, Filter, is_exception
+from mq_django.core.keys import UNIQUE_PREFIX
 from mq_django.core.messages import LookupState
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import message_lists, readers
-from mq_django.inspector.message_views import MessageState
+from mq_django.inspector.message_views import MessageState, MessageView, name_of
 from mq_django.inspector.stream_reader import Scanned
+
+# References to messages in URLs, forms and the admin's log, which users without permission to see data can read.
+#
+# There a message is named by its id. Unique keys, keys and the text of errors may quote its data.
+
+#: Placeholder for hidden text.
+HIDDEN = "…"
+
+
+def handle(page: Page, view: MessageView) -> str:
+    """Return the reference of a message for a URL or form; empty if only its unique key, which is hidden, finds it."""
+    if view.ref.startswith(UNIQUE_PREFIX) and not page.can(SEE_DATA):
+        return ""
+    return text.to_url(name_of(view.ref))
+
+
+def message_url(page: Page, queue: str, view: MessageView) -> str:
+    """Return the address of the page of a message; empty if only its unique key finds it, which is hidden."""
+    if view.state == "log":
+        return page.url("log_entry", queue, view.ref)
+    ref = handle(page, view)
+    return page.url("message", queue, view.state, ref) if ref else ""
+
+
+def named(page: Page, handle: str) -> bytes:
+    """Return the member of a message from its reference in a URL or form.
+
+    Raises:
+        PermissionDenied: it is a unique key, and the user may not see data, but could guess keys.
+    """
+    found = text.from_url(handle)
+    if found.startswith(UNIQUE_PREFIX.encode()) and not page.can(SEE_DATA):
+        raise PermissionDenied
+    return found
+
+
+def label(handle: str) -> str:
+    """Return a handle for a confirmation or the log: the id, but no unique key."""
+    return without_unique(text.from_url(handle).decode(errors="backslashreplace"))
+
+
+def without_unique(name: str) -> str:
+    """Return the reference of a message without a unique key."""
+    return HIDDEN if name.startswith(UNIQUE_PREFIX) else name
+
+
+# The filter in a request, its search form, and the progress of its scan.
 
 #: Fields of the form.
 FIELDS = ("name", "key", "error", "from", "to")
@@ -202,7 +250,7 @@ def found_at_once(page: Page, name: str, message_id: str, *, first: MessageState
     for view in sorted(found, key=lambda view: view.state != first):
         # One that was buried may be ready again, since it was redriven.
         if view.ending != "buried" or first == "handled":
-            return references.message_url(page, name, view)
+            return message_url(page, name, view)
     ended = readers.ended(name, message_id)
     if ended is not None:
         sentences = {
@@ -211,6 +259,6 @@ def found_at_once(page: Page, name: str, message_id: str, *, first: MessageState
             ),
             LookupState.REPLACED: _("Message “%(id)s” was replaced %(time)s ago by another one with its unique key."),
         }
-        sentence, ago = sentences[ended.state], text.duration(max(0, text.now_ms() - ended.ms))
+        sentence, ago = sentences[ended.state], text.duration(max(0, clock.now_ms() - ended.ms))
         page.say(messages.WARNING, sentence % {"id": escape(message_id)[:200], "time": ago})
     return ""

@@ -1,4 +1,4 @@
-"""The base of all pages: check permissions, render, handle errors of Redis."""
+"""The base of all pages: check permissions, render, confirm an action, handle errors of Redis."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import get_script_prefix, get_urlconf, reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -25,7 +26,7 @@ from mq_django.conf import current_time_zone, get_config
 from mq_django.core.keys import GROUP_SEPARATOR
 from mq_django.core.logs import get_logger
 from mq_django.core.partitions import public_name
-from mq_django.core.texts import escape
+from mq_django.core.texts import escape, truncate
 from mq_django.discovery import import_declaring
 from mq_django.errors import (
     ConfigurationError,
@@ -37,6 +38,7 @@ from mq_django.errors import (
     StoreError,
     UnknownQueue,
 )
+from mq_django.inspector.actions import Outcome
 from mq_django.inspector.outbox_views import uses_outbox
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats, require_queue
@@ -48,6 +50,9 @@ logger = get_logger(__name__)
 
 #: Permissions by their short names.
 VIEW, SEE_DATA, OPERATE, PURGE = "view_queue", "view_message_data", "operate_queue", "purge_queue"
+
+#: The form field of a confirmed action.
+CONFIRMED = "confirmed"
 
 View = Callable[..., HttpResponse]
 
@@ -146,9 +151,25 @@ class Page:
         of_group = {"topic": topic, "topic_url": self.queue_url(topic), "leaf": group} if separator else {}
         return {"queue_url": self.queue_url(queue), **of_group}
 
+    @property
+    def query(self) -> str:
+        """Return the query of the request for another URL, "" without one."""
+        found = self.request.GET.urlencode()
+        return f"?{found}" if found else ""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether the request does an action that the user has confirmed."""
+        return self.request.method == "POST" and CONFIRMED in self.request.POST
+
     def say(self, level: int, text: str) -> None:
         """Show a message on the next page."""
         messages.add_message(self.request, level, text)
+
+    def leave(self, url: str, text: str, level: int = messages.WARNING) -> HttpResponse:
+        """Go to another page, and show a message there."""
+        self.say(level, text)
+        return HttpResponseRedirect(url)
 
     def log(self, queue: str, text: str) -> None:
         """Write an action on a queue to the admin's log."""
@@ -196,8 +217,7 @@ def answer(view: View, page: Page, **kwargs: str) -> HttpResponse:
         sentence = _("There is no queue “%(name)s” in the settings.") % {"name": name}
         if wants_json:
             return JsonResponse({"error": sentence}, status=404)
-        page.say(messages.WARNING, sentence)
-        return HttpResponseRedirect(page.url("changelist"))
+        return page.leave(page.url("changelist"), sentence)
     except InvalidFilter as error:
         return page.render("refused", _("Queues"), status=400, sentence=str(error))
     except (StoreError, ConfigurationError) as error:
@@ -247,32 +267,25 @@ def sentence_of(error: MQError) -> str:
 # The tabs of one queue's pages, and of the pages for all queues.
 
 
-def _parked(page: Page, name: str, current: str, view: QueueView) -> list[tuple[str, str, str, int]]:
-    """Return the tab of parked messages if keys are limited or messages are parked."""
-    if not (view.parked or current == "parked" or get_config().queue(name).limits.of_keys):
-        return []
-    return [("parked", _("Parked"), page.url("messages", name, "parked"), view.parked)]
-
-
-def _handled(page: Page, name: str, current: str) -> list[tuple[str, str, str, None]]:
-    """Return the tab of handled messages if the queue keeps what became of them."""
-    if current != "handled" and get_config().queue(name).history is None:
-        return []
-    return [("handled", _("Handled"), page.url("messages", name, "handled"), None)]
-
-
 def tabs(page: Page, name: str, current: str, view: QueueView | None = None) -> list[dict[str, Any]]:
     """Return the tabs of a queue's pages with message counts."""
-    view = view or quick_stats(name)
-    found = [
+    view, config = view or quick_stats(name), get_config().queue(name)
+    labels = {
+        "ready": _("Ready"),
+        "pending": _("Pending"),
+        "delayed": _("Delayed"),
+        "unhandled": _("Unhandled"),
+        "parked": _("Parked"),
+        "dead": _("Dead letters"),
+        "handled": _("Handled"),
+    }
+    # Only some queues have these.
+    has_parked = view.parked or config.limits.of_keys
+    absent = {"parked": not has_parked, "handled": config.history is None}
+    states = [state for state in labels if state == current or not absent.get(state)]
+    found: list[tuple[str, str, str, int | None]] = [
         ("queue", _("Group") if GROUP_SEPARATOR in name else _("Queue"), page.queue_url(name), None),
-        ("ready", _("Ready"), page.url("messages", name, "ready"), view.ready),
-        ("pending", _("Pending"), page.url("messages", name, "pending"), view.pending),
-        ("delayed", _("Delayed"), page.url("messages", name, "delayed"), view.delayed),
-        ("unhandled", _("Unhandled"), page.url("messages", name, "unhandled"), view.unhandled),
-        *_parked(page, name, current, view),
-        ("dead", _("Dead letters"), page.url("messages", name, "dead"), view.dead),
-        *_handled(page, name, current),
+        *((state, labels[state], page.url("messages", name, state), getattr(view, state, None)) for state in states),
         ("history", _("History"), page.url("history", quote(name)), None),
     ]
     return _tabs(found, current)
@@ -316,3 +329,78 @@ def sections(page: Page, current: str) -> list[dict[str, Any]]:
     if current == "outbox" or uses_outbox():
         found.append(("outbox", _("Outbox"), page.url("outbox")))
     return [{"label": label, "url": url, "count": None, "is_current": key == current} for key, label, url in found]
+
+
+# The confirmation page of an action, and its result messages.
+
+#: The form field with the selected items, as in the admin's own actions.
+CHOSEN = "_selected_action"
+
+#: The most selected items that are listed.
+MAX_LISTED = 20
+
+
+def chosen(page: Page) -> list[str]:
+    """Return the selected items of a form without duplicates."""
+    return list(dict.fromkeys(page.request.POST.getlist(CHOSEN)))
+
+
+def confirm(
+    page: Page,
+    queue: str,
+    title: str,
+    sentence: str,
+    button: str,
+    *,
+    tab: str = "",
+    act_url: str = "",
+    back_url: str = "",
+    fields: Sequence[tuple[str, str]] = (),
+    listed: Sequence[SafeString] = (),
+    unlisted: int = 0,
+    dangerous: bool = False,
+    inputs: Sequence[Mapping[str, Any]] = (),
+    look: tuple[str, str] | None = None,
+) -> HttpResponse:
+    """Render the confirmation page of an action on a queue, or on all queues if `queue` is empty.
+
+    Without `act_url` the address of this page does it. `look` is the label and the URL of a page to see before.
+    """
+    return page.render(
+        "confirm",
+        title,
+        queue=queue,
+        tabs=tabs(page, queue, tab or "queue") if queue else sections(page, tab or "queues"),
+        sentence=sentence,
+        button=button,
+        act_url=act_url or page.request.path,
+        back_url=back_url or (page.queue_url(queue) if queue else page.url("changelist")),
+        fields=[*fields, (CONFIRMED, "yes")],
+        listed=listed,
+        unlisted=number(unlisted) if unlisted else "",
+        dangerous=dangerous,
+        inputs=inputs,
+        look=look,
+    )
+
+
+def report(page: Page, queue: str, outcome: Outcome, *, done: str, logged: str, refused: str = "") -> None:
+    """Show the result of an action to the user, and write it to the admin's log.
+
+    `refused` is the sentence about messages that were refused, if it is not that they cannot be redriven.
+    """
+    if outcome.done:
+        page.say(messages.SUCCESS, done)
+    for count, sentence in (
+        (outcome.missing, _("%(count)s no longer existed.")),
+        (outcome.refused, refused or _("%(count)s are not valid messages and cannot be redriven.")),
+    ):
+        if count:
+            page.say(messages.WARNING, sentence % {"count": number(count)})
+    if outcome.error is not None:
+        more = _("Changes made so far stay. You can safely try again.")
+        page.say(messages.ERROR, f"{sentence_of(outcome.error)} {more}")
+    if outcome.done or outcome.error is not None:
+        # Redis may have executed the last batch although its reply was lost, so the log mentions it.
+        doubt = " (interrupted; up to one more batch may have been done)" if outcome.error is not None else ""
+        page.log(queue, truncate(logged, 1000) + doubt)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import UTC
+from datetime import UTC, timedelta
 from math import inf
 from typing import Any
 
@@ -11,32 +11,20 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from mq_django.conf import DeliveryOptions, get_config
 from mq_django.core import clock
+from mq_django.core.keys import GROUP_SEPARATOR
+from mq_django.core.limits import Limit
+from mq_django.core.options import History, options_of
+from mq_django.core.partitions import public_name
+from mq_django.core.retries import RetryPolicy
 from mq_django.core.running_handler import Number, Progress
 from mq_django.core.texts import runs, truncate
 from mq_django.inspector.message_views import progress_of
 from mq_django.inspector.problem_sentences import date, duration, local, number, period
 
-__all__ = [
-    "compact",
-    "date",
-    "duration",
-    "from_url",
-    "local",
-    "moment",
-    "now_ms",
-    "number",
-    "percent",
-    "period",
-    "pretty",
-    "rate",
-    "seconds",
-    "size",
-    "slots",
-    "to_url",
-    "visible",
-    "visible_bytes",
-]
+#: With what other modules have.
+__all__ = ["date", "duration", "local", "number", "period"]
 
 #: Maximum characters of data, traceback or bytes on a page.
 LONGEST = 64 * 1024
@@ -63,9 +51,9 @@ def pretty(data: Any) -> SafeString:
     return visible(json.dumps(data, indent=2, ensure_ascii=False), lines=True)
 
 
-def compact(data: Any, *, limit: int = 120) -> SafeString:
+def compact(data: Any) -> SafeString:
     """Return the beginning of JSON data as HTML, on one line."""
-    return visible(json.dumps(data, ensure_ascii=False), limit=limit)
+    return visible(json.dumps(data, ensure_ascii=False), limit=120)
 
 
 def rate(per_minute: float) -> str:
@@ -115,11 +103,6 @@ def seconds(value: float | None, *, endless: str = "") -> str:
     return duration(round(value * 1000))
 
 
-def now_ms() -> int:
-    """Return this machine's time in ms since 1970."""
-    return clock.now_ms()
-
-
 def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
     """Return a time as HTML, relative to now, with its date as the title."""
     if ms is None:
@@ -127,7 +110,7 @@ def moment(ms: int | None, *, now: int | None = None) -> SafeString | str:
     when = local(ms)
     if when is None:
         return str(ms)
-    ahead = ms - (now_ms() if now is None else now)
+    ahead = ms - (clock.now_ms() if now is None else now)
     said = _("in %(time)s") if ahead > 0 else _("%(time)s ago")
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
@@ -164,29 +147,17 @@ def bar(progress: Progress | None, *, can_see_data: bool) -> dict[str, Any] | No
     """Return what the template `progress.html` shows. A note may contain data, so not every user may see it."""
     if progress is None:
         return None
-    done, fraction = _number(progress.done), progress.fraction
-    said = (
-        done
-        if progress.total is None
-        else _("%(done)s of %(total)s")
-        % {
-            "done": done,
-            "total": _number(progress.total),
-        }
-    )
-    return {
-        # Not in the user's language: it is an attribute.
-        "permille": "" if fraction is None else str(int(fraction * 1000)),
-        "percent": "" if fraction is None else percent(fraction),
-        "said": said,
-        "note": visible(progress.note, limit=500) if progress.note and can_see_data else "",
-        "at": moment(progress.at_ms),
-    }
+    said = _number(progress.done)
+    if progress.total is not None:
+        said = _("%(done)s of %(total)s") % {"done": said, "total": _number(progress.total)}
+    note = visible(progress.note, limit=500) if progress.note and can_see_data else ""
+    return {**share_bar(progress.fraction, said), "note": note, "at": moment(progress.at_ms)}
 
 
 def share_bar(share: float | None, said: str) -> dict[str, Any]:
     """Return what the template `progress.html` shows of a share from 0 to 1, or None, and a sentence."""
     return {
+        # Not in the user's language: it is an attribute.
         "permille": "" if share is None else str(int(min(1.0, share) * 1000)),
         "percent": "" if share is None else percent(min(1.0, share)),
         "said": said,
@@ -197,3 +168,56 @@ def share_bar(share: float | None, said: str) -> dict[str, Any]:
 
 def _number(value: Number) -> str:
     return number(value) if value == int(value) else str(number_format(value, decimal_pos=1, force_grouping=True))
+
+
+def settings_of(name: str) -> list[tuple[str, str]]:
+    """Return the options of a queue, a group or a topic as rows of a table: name and value."""
+    project = get_config()
+    is_topic = GROUP_SEPARATOR not in name and public_name(name) in project.topics
+    config: DeliveryOptions = project.topic(name) if is_topic else project.queue(name)
+    # A group has only the options of deliveries.
+    options = options_of(DeliveryOptions if GROUP_SEPARATOR in name else type(config)).values()
+    rows = [(option, getattr(config, option.attribute)) for option in options]
+    return [
+        (option.name, _server(value) if option.name == "CONNECTION" else _value(value, option.is_bytes))
+        for option, value in rows
+        # Limits are shown in their own table.
+        if not isinstance(value, Limit)
+    ]
+
+
+def _server(connection: str) -> str:
+    """Return a connection without its login."""
+    return re.sub(r"//.*@", "//", connection.partition("?")[0]) if connection else _("that of the project")
+
+
+def _value(value: Any, is_bytes: bool = False) -> str:
+    match value:
+        case None:
+            return _("none")
+        case timedelta():
+            return period(value)
+        case History():
+            limits = {"period": period(value.age), "most": number(value.count)}
+            words = _("for %(period)s, of the latest %(most)s") % limits
+            return _("%(words)s, with data") % {"words": words} if value.data else words
+        case RetryPolicy():
+            return _retries(value)
+        case float():
+            return percent(value)
+        case bool() | str():
+            return str(value)
+        case tuple():
+            # The weights of keys.
+            return ", ".join(f"{key}: {weight:g}" for key, weight in value) or str(True)
+    return size(value) if is_bytes else number(value)
+
+
+def _retries(policy: RetryPolicy) -> str:
+    words = _("after %(first)s, then %(factor)s times longer, at most %(longest)s") % {
+        "first": _value(policy.delay),
+        "factor": f"{policy.factor:g}",
+        "longest": _value(policy.max_delay),
+    }
+    most = policy.max_attempts
+    return words if most is None else _("%(retries)s; %(count)s attempts") % {"retries": words, "count": most}

@@ -4,7 +4,7 @@ A look (`findings.Look`) is declared once: its code, such as D104, a level, a fu
 and yields what it sees, and what to do about that. docs/doctor.md has a section for each code. A code is for what
 loses, doubles, delays or stops messages. What any monitoring of Redis shows is a sentence in docs/deployment.md.
 
-    facts of a server, read once    -> server_looks, rights, key_looks
+    facts of a server, read once    -> server_looks, key_looks
     queues, topics and heartbeats   -> queue_looks
     the settings and the code       -> project_looks, which takes the system checks as they are
 
@@ -15,6 +15,6 @@ Each thing is found in one place: the risks of a server as `runconsumer` logs th
 be reached is a finding, and ends the looks at it. A look that fails is a finding, too, and ends no other.
 
 Looks only read, in bounded time, and need no more rights than the admin: what a Redis user may not run is found out
-without running it (`rights`). A new look needs a line in the list of its module, a section in docs/doctor.md and a
+without running it. A new look needs a line in the list of its module, a section in docs/doctor.md and a
 test.
 """

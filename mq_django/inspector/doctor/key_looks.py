@@ -9,7 +9,7 @@ from mq_django.conf import get_config
 from mq_django.core.keys import QueueKeys, TopicKeys, is_name
 from mq_django.core.texts import escape
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, Look, Seen, counted
-from mq_django.inspector.doctor.server_facts import ServerFacts
+from mq_django.inspector.doctor.server_looks import ServerFacts
 from mq_django.transport.scripts import Command
 from mq_django.transport.sessions import reply_or_raise
 

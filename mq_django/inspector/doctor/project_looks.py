@@ -8,7 +8,6 @@ from django.conf import settings
 from django.core import checks
 
 from mq_django.conf import Config, read
-from mq_django.core.limits import Rate
 from mq_django.core.schedules import Every
 from mq_django.inspector.doctor.findings import Level, Look, Seen, named
 from mq_django.inspector.outbox_views import OutboxProblem, outbox_databases, outboxes, publish_database, uses_outbox
@@ -58,7 +57,8 @@ HOUR = 3600
 def _of_ticks(project: ProjectFacts) -> Iterator[str]:
     """Report schedules that publish more than the rate limit of their queue lets through."""
     for queue in project.config.queues.values():
-        allowed = _an_hour(queue.rate_limit.queue)
+        rate = queue.rate_limit.queue
+        allowed = None if rate is None else rate.count * HOUR / rate.window.total_seconds()
         published = _ticks_an_hour(project, queue.name)
         # Nearly the same rate is the same rate, with an error of rounding.
         if allowed is not None and published > allowed * 1.001:
@@ -66,10 +66,6 @@ def _of_ticks(project: ProjectFacts) -> Iterator[str]:
                 f"Schedules publish {published:,.0f} messages an hour to {queue.name}, and its RATE_LIMIT allows "
                 f"{allowed:,.0f}: messages wait longer and longer."
             )
-
-
-def _an_hour(rate: Rate | None) -> float | None:
-    return None if rate is None else rate.count * HOUR / rate.window.total_seconds()
 
 
 def _ticks_an_hour(project: ProjectFacts, queue: str) -> float:

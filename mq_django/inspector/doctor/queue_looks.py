@@ -12,7 +12,7 @@ from mq_django.core.texts import escape
 from mq_django.core.version import PROTOCOL, VERSION
 from mq_django.inspector.consumers import ConsumerView
 from mq_django.inspector.doctor.findings import MAX_NAMED, NOT_LOOKED, Look, Seen, counted, named
-from mq_django.inspector.doctor.server_facts import ServerFacts
+from mq_django.inspector.doctor.server_looks import ServerFacts
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import overview
 from mq_django.inspector.topics import TopicView, topics

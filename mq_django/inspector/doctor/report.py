@@ -12,8 +12,7 @@ from mq_django.inspector.doctor.findings import LEVELS, NOT_LOOKED, DoctorFindin
 from mq_django.inspector.doctor.key_looks import KEY_LOOKS, Progress, key_facts
 from mq_django.inspector.doctor.project_looks import PROJECT_LOOKS, project_facts
 from mq_django.inspector.doctor.queue_looks import PARTITION_LOOKS, QUEUE_LOOKS, queue_facts
-from mq_django.inspector.doctor.server_facts import server_facts
-from mq_django.inspector.doctor.server_looks import SERVER_LOOKS
+from mq_django.inspector.doctor.server_looks import SERVER_LOOKS, server_facts
 from mq_django.transport.connections import get_clients
 from mq_django.transport.sessions import within
 

@@ -1,19 +1,302 @@
 """Looks at a Redis server: settings and states that endanger messages, or slow their handling down."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
+import redis
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
-from mq_django.conf import get_config
+from mq_django.conf import DeliveryOptions, QueueConfig, get_config
+from mq_django.core import clock
 from mq_django.core.numbers import whole
-from mq_django.errors import WrongNode
+from mq_django.errors import ConnectionLost, ConnectionRejected, NotPermitted, ServerBusy, StoreError, WrongNode
 from mq_django.inspector.doctor.findings import NOT_LOOKED, Look, Seen, mib, named
-from mq_django.inspector.doctor.rights import missing_rights
-from mq_django.inspector.doctor.server_facts import ServerFacts
-from mq_django.transport.failures import translate
+from mq_django.registry import groups
+from mq_django.transport.capabilities import Finding, examine
+from mq_django.transport.connections import get_client
+from mq_django.transport.failures import address, translate
+from mq_django.transport.scripts import Command
 from mq_django.transport.sentinel_urls import sentinel_address
+from mq_django.transport.sessions import Pooled, Session, Transport, reply_or_raise
+
+# What a Redis server says of itself, read in a bounded time and without writing.
+
+#: Round trips that are measured.
+PINGS = 9
+#: Settings that are read.
+SETTINGS = ("tcp-keepalive", "client-output-buffer-limit")
+
+#: Commands whose second word says what they do.
+_CONTAINERS = ("CONFIG", "CLUSTER")
+
+
+class UsedMemory(NamedTuple):
+    """Bytes of memory in use, and how many there may be; 0 if unknown. `name` says whose limit it is."""
+
+    used: int
+    limit: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """A server, as seen once."""
+
+    connection: str
+    #: Its address, and the setting that names it.
+    where: str
+    client: redis.Redis
+    transport: Transport
+    #: The queues, partitions and groups in code that are on it, and the names of the topics.
+    queues: Sequence[QueueConfig]
+    topics: Sequence[str]
+    #: The fields of INFO, and settings of CONFIG; empty if refused.
+    info: Mapping[str, str]
+    settings: Mapping[str, str]
+    cluster: Mapping[str, str]
+    #: What `runconsumer` would say about it at its start.
+    risks: Sequence[Finding]
+    #: Command -> why the server has refused it.
+    refused: Mapping[str, str]
+    #: Seconds by which the server's clock is ahead of the one of this machine.
+    ahead: float
+
+    def number(self, field: str) -> int:
+        """Return a number of INFO; 0 if it is missing."""
+        return whole(self.info.get(field)) or 0
+
+    @property
+    def memory(self) -> UsedMemory:
+        """Return how much memory it uses, of maxmemory or else of its machine."""
+        used, most = self.number("used_memory"), self.number("maxmemory")
+        if most:
+            return UsedMemory(used, most, "maxmemory")
+        return UsedMemory(used, self.number("total_system_memory"), "the machine's memory")
+
+
+def server_facts(connection: str, client: redis.Redis) -> ServerFacts:
+    """Read what a server says of itself.
+
+    Args:
+        connection: the CONNECTION that leads to it.
+        client: to it: of a cluster, to one of its masters.
+
+    Raises:
+        ConfigurationError: CONNECTION cannot be used.
+        StoreError: it cannot be reached, or does not answer.
+    """
+    config, transport = get_config(), Pooled(client)
+    of_groups = [part for topic in config.topics for name in groups(topic) for part in config.queue(name).each_part]
+    topics = [part for topic in config.topics.values() for part in topic.each_part]
+    refused: dict[str, str] = {}
+    ahead = _ahead(transport, refused)
+    info = _fields(_ask(transport, ("INFO",), refused) or b"")
+    is_cluster = info.get("cluster_enabled") == "1"
+    return ServerFacts(
+        connection=connection,
+        # Without user and password, and with the setting that names it.
+        where=f"{address(client.connection_pool)} ({config.where_is(connection)})",
+        transport=transport,
+        client=client,
+        queues=[queue for queue in (*config.each_part(), *of_groups) if _is_on(client, queue, queue.keys.wake)],
+        topics=[topic.name for topic in topics if _is_on(client, topic, topic.keys.log)],
+        info=info,
+        settings=_settings(transport, refused),
+        cluster=_fields(_ask(transport, ("CLUSTER", "INFO"), refused) or b"") if is_cluster else {},
+        # INFO is needed for all of it.
+        risks=examine(client) if info else (),
+        refused=refused,
+        ahead=ahead,
+    )
+
+
+def _is_on(client: redis.Redis, config: DeliveryOptions, key: str) -> bool:
+    """Return whether a queue or a topic is on a server."""
+    return get_client("inspect", config.connection, key=key) is client
+
+
+def _ahead(transport: Transport, refused: dict[str, str]) -> float:
+    """Return how far the server's clock is ahead, by the fastest of some round trips."""
+    clocks: list[tuple[float, float]] = []
+    for _ in range(PINGS):
+        began, at = time.monotonic(), clock.now()
+        reply = None if "TIME" in refused else _ask(transport, ("TIME",), refused)
+        took = time.monotonic() - began
+        if isinstance(reply, list):
+            clocks.append((took, _seconds(*reply) - (at + took / 2)))
+    return min(clocks, default=(0.0, 0.0))[1]
+
+
+def _seconds(seconds: bytes, micros: bytes) -> float:
+    return (whole(seconds) or 0) + (whole(micros) or 0) / 1_000_000
+
+
+def _settings(transport: Transport, refused: dict[str, str]) -> dict[str, str]:
+    reply = _ask(transport, ("CONFIG", "GET", *SETTINGS), refused) or ()
+    return dict(zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True))
+
+
+def _ask(transport: Transport, command: Command, refused: dict[str, str]) -> Any:
+    """Return a reply, or None if the server refuses the command, as managed servers do."""
+    name = " ".join(map(str, command[:2])) if command[0] in _CONTAINERS else str(command[0])
+    try:
+        return reply_or_raise(transport.pipeline([command])[0])
+    except (ConnectionLost, ConnectionRejected, ServerBusy):
+        raise
+    except StoreError as error:
+        refused[name] = str(error)
+        return None
+
+
+def _fields(text: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in _text(text).splitlines() if not line.startswith("#"))
+    return {name: value.strip() for name, separator, value in lines if separator}
+
+
+# Try which commands a Redis user may run, without running any.
+#
+# The commands are queued in a transaction that is never executed. Redis checks the rights of a command when it
+# queues it, and forgets the queue when the connection is closed. `ACL DRYRUN` would need a right of its own.
+
+#: Commands whose second word is a right of its own.
+CONTAINERS = frozenset({"XGROUP", "XINFO", "MEMORY"})
+
+
+class MissingRights(NamedTuple):
+    """What a user may not do: the names of commands, and of the queues whose keys or channels it may not use."""
+
+    commands: set[str]
+    keys: set[str]
+    channels: set[str]
+
+
+def missing_rights(server: ServerFacts) -> Iterator[Seen]:
+    """Report the commands, keys and channels that the queues need and the user may not use.
+
+    Raises:
+        NotPermitted: MULTI is refused.
+    """
+    found = MissingRights(set(), set(), set())
+    for queue in server.queues:
+        _try(queue, Session(server.client), found)
+    if commands := sorted(found.commands):
+        advice = f"ACL SETUSER NAME {' '.join('+' + name.lower().replace(' ', '|') for name in commands)}"
+        yield Seen(f"The Redis user may not run {', '.join(commands)}.", advice=advice)
+    uses = {"keys": found.keys, "channels": found.channels}
+    if refused := [f"the {what} of {named(sorted(queues))}" for what, queues in uses.items() if queues]:
+        advice = "Grant their patterns, of keys with ~ and of channels with &: docs/settings.md lists them."
+        yield Seen(f"The Redis user may not use {' and '.join(refused)}.", advice=advice)
+
+
+def _try(queue: QueueConfig, session: Session, found: MissingRights) -> None:
+    """Add what the user may not do in a queue."""
+    commands = commands_of(queue)
+    try:
+        # In a pipeline of its own: without a transaction the commands would run.
+        (begun,) = session.pipeline([("MULTI",)])
+        if begun != b"OK":
+            raise NotPermitted("MULTI is refused. Add +multi to the rights of the user while you look")
+        replies = session.pipeline(commands)
+    finally:
+        session.close()
+    for command, reply in zip(commands, replies, strict=True):
+        if isinstance(reply, Exception) and isinstance(translate(reply), NotPermitted):
+            # Redis looks at the command first, then at keys and channels, and says which of them it refuses.
+            if "channel" in str(reply):
+                found.channels.add(queue.name)
+            elif " key" in str(reply):
+                found.keys.add(queue.name)
+            else:
+                found.commands.add(_name(command))
+
+
+def _name(command: Command) -> str:
+    return " ".join(map(str, command[:2])) if command[0] in CONTAINERS else str(command[0]).upper()
+
+
+def commands_of(queue: QueueConfig) -> Sequence[Command]:
+    """Return each command that consumers and producers send, or their scripts run, once.
+
+    A test compares them with those that docs/settings.md has for a consumer.
+    """
+    # A key that nothing uses: if a proxy sent the commands to another server than MULTI, nothing would be lost.
+    keys, key = queue.keys, queue.keys.result("doctor")
+    return [
+        ("EVAL", "return 1", 1, key),
+        # A session replaces EVALSHA in capitals by the text of a script of ours.
+        ("evalsha", "0" * 40, 1, key),
+        ("TIME",),
+        ("PUBLISH", keys.wake, ""),
+        ("SUBSCRIBE", keys.wake),
+        *_of_streams(key, keys.group),
+        ("MEMORY", "USAGE", key),
+        ("INFO",),
+        ("ZADD", key, 0, "doctor"),
+        ("ZREM", key, "doctor"),
+        ("ZCARD", key),
+        ("ZCOUNT", key, 0, 0),
+        ("ZSCORE", key, "doctor"),
+        ("ZRANGE", key, 0, 0),
+        ("ZRANGEBYSCORE", key, 0, 0),
+        ("ZREMRANGEBYSCORE", key, 0, 0),
+        ("ZREMRANGEBYRANK", key, 0, 0),
+        ("ZSCAN", key, 0),
+        ("HSET", key, "doctor", ""),
+        ("HSETNX", key, "doctor", ""),
+        ("HGET", key, "doctor"),
+        ("HMGET", key, "doctor"),
+        ("HDEL", key, "doctor"),
+        ("HEXISTS", key, "doctor"),
+        ("HLEN", key),
+        ("HSTRLEN", key, "doctor"),
+        ("HINCRBY", key, "doctor", 0),
+        ("HGETALL", key),
+        ("HSCAN", key, 0),
+        ("EXPIRE", key, 1),
+        ("PEXPIRE", key, 1),
+        ("EXISTS", key),
+        ("TYPE", key),
+        ("DEL", key),
+        *_of_results(key),
+        *(("LINDEX", key, 0), ("LLEN", key), ("LPOP", key), ("RPUSH", key, ""), ("PERSIST", key)),
+    ]
+
+
+def _of_streams(key: str, group: str) -> Sequence[Command]:
+    return [
+        ("XADD", key, "*", "type", ""),
+        ("XACK", key, group, "0-1"),
+        ("XDEL", key, "0-1"),
+        ("XRANGE", key, "-", "+"),
+        ("XTRIM", key, "MINID", "~", 0),
+        ("XLEN", key),
+        ("XREADGROUP", "GROUP", group, "doctor", "STREAMS", key, ">"),
+        ("XCLAIM", key, group, "doctor", 0, "0-1"),
+        ("XPENDING", key, group),
+        ("XGROUP", "CREATE", key, group, 0),
+        ("XGROUP", "DELCONSUMER", key, group, "doctor"),
+        ("XGROUP", "SETID", key, group, 0),
+        ("XINFO", "STREAM", key),
+        ("XINFO", "GROUPS", key),
+        ("XINFO", "CONSUMERS", key, group),
+    ]
+
+
+def _of_results(key: str) -> Sequence[Command]:
+    return [
+        ("APPEND", key, ""),
+        ("SET", key, ""),
+        ("GETRANGE", key, 0, 0),
+        ("STRLEN", key),
+        ("HRANDFIELD", key, 1),
+    ]
+
+
+# Looks at a Redis server: settings and states that endanger messages, or slow their handling down.
 
 #: The messages that a process with the default number of threads fetches at once.
 FETCHED = 8
@@ -97,8 +380,8 @@ def _of_sentinels(server: ServerFacts) -> Iterator[Seen]:
         yield Seen(f"Not all Sentinels can make a failover of {pool.service_name}: {named(problems)}.")
 
 
-def _text(host: object) -> str:
-    return host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+def _text(found: object) -> str:
+    return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
 
 
 def _of_cluster(server: ServerFacts) -> Iterator[Seen]:

@@ -4,6 +4,7 @@ import argparse
 import logging
 import math
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,11 +12,13 @@ from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
+from django.utils.module_loading import import_string
 
 from mq_django.conf import Config, QueueConfig, get_config
 from mq_django.consumers import hangups
 from mq_django.consumers.database_pools import DEFAULT_THREADS, small_pools
 from mq_django.consumers.log_formats import LogStream, configure_logs
+from mq_django.consumers.service import Service
 from mq_django.consumers.shared_state import MAX_FETCHERS, MAX_QUEUES
 from mq_django.consumers.supervisor.health import Health
 from mq_django.consumers.supervisor.outbox_service import outbox_services
@@ -42,14 +45,18 @@ from mq_django.discovery import import_declaring_loudly
 from mq_django.errors import MQError, UnknownGroup
 from mq_django.management.argument_types import address, duration, whole
 from mq_django.management.ports import check_ports, serving_ports
-from mq_django.management.watchers import watchers
 from mq_django.middleware import publishing_chain
 from mq_django.registry import groups, own_names
 from mq_django.registry import names as handled_names
+from mq_django.signals import problem_began, problem_ended
 from mq_django.testing import test_state
 from mq_django.transport import test_mode
 
 logger = get_logger(__name__)
+
+#: Loaded when it is needed: consumers do not need the inspector.
+WATCHER = "mq_django.observability.problem_watch.ProblemWatcher"
+REPAIRER = "mq_django.workflows.definitions.RunRepairer"
 
 NEEDS_POSIX = (
     "runconsumer does not run on Windows. Run it in WSL, in a container or on a server; publishing, the admin and the "
@@ -144,7 +151,10 @@ class Command(BaseCommand):
         if not hasattr(os, "fork"):
             raise CommandError(NEEDS_POSIX)
         if test_mode.is_on():
-            self._use_test_databases()
+            try:
+                test_state.use()
+            except MQError as error:
+                raise CommandError(str(error)) from error
         import_declaring_loudly()
         if options["orders"]:
             raise SystemExit(main.run(LaunchSpec.of(options["orders"])))
@@ -159,13 +169,6 @@ class Command(BaseCommand):
                 run_with_reloader(self._run, queues, options)
             else:
                 self._run(queues, options)
-        except MQError as error:
-            raise CommandError(str(error)) from error
-
-    @staticmethod
-    def _use_test_databases() -> None:
-        try:
-            test_state.use()
         except MQError as error:
             raise CommandError(str(error)) from error
 
@@ -283,3 +286,15 @@ def _warn_without_handler(consumed: Sequence[str]) -> None:
     # A subscriber to all names of a topic is known by the empty name.
     if unknown := [name for name in consumed if not list(handled_names(name))]:
         logger.warning(NO_HANDLER, ", ".join(listed(unknown)))
+
+
+def watchers() -> list[Service]:
+    """Return the services that the project needs.
+
+    One watches for problems, if the project has receivers. One repairs runs, if the project has workflows.
+    """
+    needed = {
+        WATCHER: bool(problem_began.receivers or problem_ended.receivers),
+        REPAIRER: "mq_django.workflows" in sys.modules,
+    }
+    return [import_string(path)() for path, is_needed in needed.items() if is_needed]

@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import QueryDict
 
 from mq_django import inspector
-from mq_django.admin import jobs_on_all
+from mq_django.admin import job_pages
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.inspector import dead_letters, jobs
@@ -25,7 +25,7 @@ JOB = f"{DEAD}job/"
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave everything to consumers."""
-    monkeypatch.setattr(jobs_on_all, "AT_ONCE", -1)
+    monkeypatch.setattr(job_pages, "AT_ONCE", -1)
 
 
 def numbers() -> tuple[int, int]:

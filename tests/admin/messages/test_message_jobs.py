@@ -4,7 +4,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from mq_django import inspector, topics
-from mq_django.admin import jobs_on_all
+from mq_django.admin import job_pages
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.stores.background_jobs import IDLE
 from tests.admin.conftest import BASE, url_of_all
@@ -20,7 +20,7 @@ PURGE = f"{BASE}emails/delayed/all/delete/"
 @pytest.fixture
 def in_background(monkeypatch):
     """Leave also short jobs to consumers."""
-    monkeypatch.setattr(jobs_on_all, "AT_ONCE", 0)
+    monkeypatch.setattr(job_pages, "AT_ONCE", 0)
 
 
 def delay_many(count, name="welcome"):
@@ -53,7 +53,7 @@ def test_all_delayed_messages_of_a_name_are_cancelled_after_a_preview(operator):
 
 
 def test_history_says_as_many_as_the_preview(operator, monkeypatch):
-    monkeypatch.setattr(jobs_on_all, "PREVIEWED", 10)
+    monkeypatch.setattr(job_pages, "PREVIEWED", 10)
     delay_many(30)
     asked = operator.get(PURGE, {"name": "welcome"})
     assert asked.context["title"] == "Cancel up to 30 delayed messages?"

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from mq_django import RetryPolicy
-from mq_django.admin.ui.settings_section import settings_of
+from mq_django.admin.ui.text import settings_of
 from mq_django.conf import DeliveryOptions, QueueConfig, RsmqConfig, TopicConfig
 from mq_django.core.options import options_of
 

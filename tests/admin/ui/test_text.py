@@ -9,7 +9,7 @@ import pytest
 
 from mq_django.admin.ui import charts, text
 from mq_django.core.filters import error_class
-from mq_django.inspector.activity import NONE, Spread
+from mq_django.inspector.queue_view import NONE, Spread
 
 NOW = 1_790_000_000_000
 

@@ -1,11 +1,10 @@
-"""Begin a background job on all messages of a place that a filter finds: preview, confirm and start it.
+"""Background jobs on all messages of a state that match: preview, confirm and start one, watch it, cancel it."""
 
-Operators redrive, move or delete dead letters, purge ready messages, and cancel those that wait.
-"""
-
-from collections.abc import Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect
@@ -13,22 +12,243 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from mq_django.admin.ui import filter_form, job_pages, text
-from mq_django.admin.ui.confirm import CONFIRMED, MAX_LISTED, confirm
-from mq_django.admin.ui.job_pages import AT_ONCE, place_of, work_at_once
-from mq_django.admin.ui.page import OPERATE, PURGE, VIEW, Page, needs
+from mq_django.admin.ui import filter_form, text
+from mq_django.admin.ui.page import MAX_LISTED, OPERATE, PURGE, SEE_DATA, VIEW, Page, confirm, needs, tabs
 from mq_django.consumers.supervisor.job_runner import work_here
 from mq_django.core.filters import Filter
 from mq_django.core.keys import GROUP_SEPARATOR, UNIQUE_PREFIX
 from mq_django.core.texts import escape
 from mq_django.errors import InvalidFilter
 from mq_django.inspector import dead_letters, jobs
-from mq_django.inspector.jobs import ACTIONS, JobPlace, What
+from mq_django.inspector.jobs import ACTIONS, BackgroundJob, JobPlace, What, pace_of
 from mq_django.inspector.message_lists import messages as list_messages
 from mq_django.inspector.message_views import MessageState
 from mq_django.inspector.queue_view import QueueView
 from mq_django.inspector.queues import quick_stats
 from mq_django.stores.background_jobs import MessagePlace
+
+# Background jobs as text: what they do, how far they are, and the fields of their forms.
+
+#: The highest rate that can be entered.
+MAX_RATE = 1_000_000
+
+
+def rate_input() -> dict[str, str]:
+    """Return the field for the rate of a job, for a confirmation page."""
+    shown = {"name": "rate", "label": _("Rate (messages/s)"), "value": "", "help": _("Empty = unlimited.")}
+    return {**shown, "max": str(MAX_RATE)}
+
+
+def scanned(found: BackgroundJob) -> str:
+    """Return how many messages a job has scanned, of how many."""
+    return _("%(count)s of %(total)s") % {"count": text.number(found.looked), "total": text.number(found.total)}
+
+
+def pace(found: BackgroundJob) -> str:
+    """Return how far a running job is, how fast, and when it ends if it continues like this; else empty."""
+    paced = pace_of(found)
+    if paced is None:
+        return ""
+    per_second, left_ms = paced
+    return _("Scanned %(scanned)s, %(count)s/s, about %(time)s left.") % {
+        "scanned": scanned(found),
+        "count": text.number(max(1, per_second)),
+        "time": text.duration(left_ms),
+    }
+
+
+def progress(found: BackgroundJob) -> str:
+    """Return what a job does, or did, and to how many messages."""
+    order, done = found.order, text.number(found.done)
+    sentences: dict[tuple[str, str], str] = {
+        ("redrive", "running"): _("Redriving: %(done)s so far."),
+        ("redrive", "finished"): _("Redriven: %(done)s dead letters."),
+        ("redrive", "cancelled"): _("Cancelled after %(done)s dead letters were redriven."),
+        ("move", "running"): _("Moving to %(target)s: %(done)s so far."),
+        ("move", "finished"): _("Moved to %(target)s: %(done)s dead letters."),
+        ("move", "cancelled"): _("Cancelled after %(done)s dead letters were moved to %(target)s."),
+        ("delete", "running"): _("Deleting: %(done)s so far."),
+        ("delete", "finished"): _("Deleted: %(done)s dead letters."),
+        ("delete", "cancelled"): _("Cancelled after %(done)s dead letters were deleted."),
+        ("purge", "running"): _("Deleting messages: %(done)s so far."),
+        ("purge", "finished"): _("Deleted: %(done)s messages."),
+        ("purge", "cancelled"): _("Cancelled after %(done)s messages were deleted."),
+    }
+    what = order.what if order.place == "dead" else "purge"
+    return sentences[what, found.state] % {"done": done, "target": escape(order.target)[:160]}
+
+
+def summary(found: BackgroundJob) -> str:
+    """Return what a job does or did, to how many messages, and how far it is while it runs."""
+    return f"{progress(found)} {pace(found)}".strip()
+
+
+def filter_text(found: BackgroundJob, *, can_see_data: bool) -> str:
+    """Return the filter of a job as text. Keys and errors may contain message data."""
+    criteria, place = found.order.criteria, found.order.place
+    all_of_them = {
+        "dead": _("All dead letters at the start of the job."),
+        "ready": _("Ready messages at the start of the job."),
+        "delayed": _("Delayed messages at the start of the job."),
+        "unhandled": _("Unhandled messages at the start of the job."),
+        "parked": _("Parked messages at the start of the job."),
+    }[place]
+    if not criteria:
+        return all_of_them
+    name, error = criteria.group or ("", "")
+    terms = {
+        "name": criteria.name,
+        "key": criteria.key,
+        "error": criteria.error,
+        "from": "" if criteria.since_ms is None else text.date(criteria.since_ms),
+        "to": "" if criteria.until_ms is None else text.date(criteria.until_ms),
+        filter_form.OF_NAME: name,
+        filter_form.OF_ERROR: error,
+    }
+    known = {field: value for field, value in terms.items() if value}
+    selected = filter_form.described(known, can_see_data=can_see_data)
+    return selected if place == "dead" else f"{all_of_them} {selected}"
+
+
+def read_rate(value: str) -> int:
+    """Return the rate in messages per second, 0 for no limit. Invalid input must not mean no limit."""
+    if not value:
+        return 0
+    if not (value.isdecimal() and len(value) < 10 and 0 < int(value) <= MAX_RATE):
+        raise InvalidFilter(_("A rate is a number from 1 to %(most)s.") % {"most": text.number(MAX_RATE)})
+    return int(value)
+
+
+# The pages of a queue's background jobs: watch one, cancel it, and run it in the request if it is short.
+
+#: A job on up to this many messages is run by the request itself, for up to this many seconds.
+AT_ONCE, SECONDS = 1000, 1.0
+
+PARTS = ("tabs", "job")
+
+
+def work_at_once(step: Callable[[str], float]) -> None:
+    """Run a short job in this request. `step` gets a worker; it returns 0 while another step can follow at once."""
+    worker, deadline = f"admin-{secrets.token_hex(4)}", time.monotonic() + SECONDS
+    while not step(worker) and time.monotonic() < deadline:
+        pass
+
+
+def partition_for(word: str) -> JobPlace:
+    """Return the place in an address.
+
+    Raises:
+        Http404: jobs are on no such place.
+    """
+    for place in get_args(JobPlace):
+        if word == place:
+            found: JobPlace = place
+            return found
+    raise Http404
+
+
+def running_jobs(page: Page, name: str, found: tuple[BackgroundJob, ...]) -> list[dict[str, str]]:
+    """Return the running jobs of a queue, for the overview and the queue's page."""
+    return [{"queue": name, "line": summary(job), "url": page.url("job", name, job.order.place)} for job in found]
+
+
+def job_line(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
+    """Return the summary of the job for the list of messages that it is on."""
+    found = jobs.look(name, place)
+    if found is None:
+        return {}
+    return {
+        "job_line": summary(found),
+        "job_runs": found.state == "running",
+        "job_url": page.url("job", name, place),
+    }
+
+
+@needs(VIEW)
+def show(page: Page, name: str, place: str) -> HttpResponse:
+    """Show the running job of a place, or the last one."""
+    live_url = page.url("job_stats", name, place)
+    return page.render("job", _("Background job"), live_url=live_url, **_context(page, name, partition_for(place)))
+
+
+@needs(VIEW)
+def stats(page: Page, name: str, place: str) -> HttpResponse:
+    """Return the live parts of the page."""
+    return page.parts(PARTS, _context(page, name, partition_for(place)))
+
+
+@needs(VIEW)
+def latest(page: Page, name: str) -> HttpResponse:
+    """Go to the page of the running job, or the last one, whatever its place: an old address says none."""
+    found = max(jobs.look_all(name).values(), key=lambda job: (job.state == "running", job.since_ms), default=None)
+    return HttpResponseRedirect(page.queue_url(name) if found is None else page.url("job", name, found.order.place))
+
+
+@needs(VIEW, OPERATE)
+def cancel(page: Page, name: str, place: str) -> HttpResponse:
+    """Cancel the job, after confirmation."""
+    where, back_url = partition_for(place), page.url("job", name, place)
+    found = jobs.look(name, where)
+    if found is None or found.state != "running":
+        return page.leave(back_url, _("No job is running."), messages.INFO)
+    if not page.is_confirmed:
+        others = _("The other dead letters are kept.") if where == "dead" else _("The other messages are kept.")
+        changes = _("%(progress)s Changes made so far stay.") % {"progress": progress(found)}
+        return confirm(
+            page, name, _("Cancel the job?"), f"{changes} {others}", _("Yes, cancel it"), tab=where, back_url=back_url
+        )
+    if jobs.cancel(name, where):
+        page.say(messages.SUCCESS, _("The job was cancelled."))
+        page.log(name, f"Cancelled a job of {found.order.who}: {progress(found)}")
+    return HttpResponseRedirect(back_url)
+
+
+def _context(page: Page, name: str, place: JobPlace) -> dict[str, Any]:
+    found, view = jobs.look(name, place), quick_stats(name)
+    frame = {
+        "queue": name,
+        "tabs": tabs(page, name, place, view),
+        "list_url": page.url("messages", name, place),
+        "list_label": _("Back to the dead letters") if place == "dead" else _("Back to the messages"),
+    }
+    if found is None:
+        return {"job": None, "summary": _("There is no job."), **frame}
+    runs, can_see_data = found.state == "running", page.can(SEE_DATA)
+    return {
+        "job": found,
+        "job_runs": runs,
+        "job_is_idle": runs and not view.alive,
+        "job_filter": text.visible(filter_text(found, can_see_data=can_see_data), limit=1000),
+        "job_facts": [(label, value) for label, value in _facts(found) if value],
+        # Numbers for attributes, without separators.
+        "job_value": str(found.total if found.state == "finished" else min(found.looked, found.total)),
+        "job_max": str(max(1, found.total)),
+        "summary": summary(found),
+        "cancel_url": page.url("job_cancel", name, place),
+        **frame,
+    }
+
+
+def _facts(found: BackgroundJob) -> list[tuple[str, Any]]:
+    return [
+        (_("To queue"), text.visible(found.order.target, limit=160) if found.order.target else ""),
+        (_("Started by"), text.visible(found.order.who, limit=100)),
+        (_("Started"), text.moment(found.since_ms)),
+        (_("Last step") if found.state == "running" else _("Ended"), text.moment(found.changed_ms)),
+        (_("Rate limit"), _("%(count)s/s") % {"count": text.number(found.rate)} if found.rate else ""),
+        (_("Worker"), text.visible(found.worker, limit=100) if found.worker else ""),
+        (_("Scanned"), scanned(found)),
+        (_("No longer existed"), text.number(found.missing) if found.missing else ""),
+        (
+            _("Refused") if found.order.target else _("Not valid messages"),
+            text.number(found.refused) if found.refused else "",
+        ),
+    ]
+
+
+# Begin a background job on all messages of a place that a filter finds: preview, confirm and start it.
+#
+# Operators redrive, move or delete dead letters, purge ready messages, and cancel those that wait.
 
 REDRIVE, MOVE, DELETE, CANCEL = "redrive", "move", "delete", "cancel"
 
@@ -56,7 +276,7 @@ class Preview:
 @needs(VIEW, OPERATE)
 def act_on_all(page: Page, name: str, place: str, what: str) -> HttpResponse:
     """Begin a job on all messages of a place that match."""
-    where = place_of(place)
+    where = partition_for(place)
     for action in ACTIONS[where]:
         if action == what:
             return _delete_all(page, name=name, place=where) if what == DELETE else _act(page, name, where, action)
@@ -71,17 +291,16 @@ def _delete_all(page: Page, name: str, place: JobPlace) -> HttpResponse:
 @needs(VIEW)
 def old_purge(page: Page, name: str, place: str) -> HttpResponse:
     """Go from the old address of a purge to its question."""
-    query = page.request.GET.urlencode()
-    return HttpResponseRedirect(page.url("act_on_all", name, place_of(place), DELETE) + (f"?{query}" if query else ""))
+    return HttpResponseRedirect(page.url("act_on_all", name, partition_for(place), DELETE) + page.query)
 
 
 def _act(page: Page, name: str, place: JobPlace, what: What) -> HttpResponse:
     fields = FIELDS_OF_DEAD if place == "dead" else FIELDS
     filter_form.refuse_others(page, *fields, "until", "rate", *([TARGET] if what == MOVE else []))
     criteria = filter_form.criteria(page)
-    if page.request.method != "POST" or CONFIRMED not in page.request.POST:
+    if not page.is_confirmed:
         return _ask(page, name, place, what, _preview(page, name, place, criteria))
-    rate, until = job_pages.read_rate(filter_form.given(page, "rate") or ""), filter_form.given(page, "until") or ""
+    rate, until = read_rate(filter_form.given(page, "rate") or ""), filter_form.given(page, "until") or ""
     if place != "dead":
         if not (until.isdecimal() and len(until) < 16):
             raise InvalidFilter(_("The time of the preview is missing."))
@@ -94,8 +313,9 @@ def _act(page: Page, name: str, place: JobPlace, what: What) -> HttpResponse:
     if begun.word == "nothing":
         return _nothing(page, name, place)
     if begun.word == "busy":
-        page.say(messages.WARNING, _("Another job is running. Wait until it finishes, or cancel it."))
-        return HttpResponseRedirect(page.url("job", name, place))
+        return page.leave(
+            page.url("job", name, place), _("Another job is running. Wait until it finishes, or cancel it.")
+        )
     _log(page, name, place, what, found, target, rate)
     if begun.total <= AT_ONCE and not rate:
         work_at_once(lambda worker: work_here(name, worker, place))
@@ -128,8 +348,11 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
     if not found.count:
         if not description or place == "dead":
             return _nothing(page, name, place)
-        page.say(messages.INFO, _("No message matches the filter."))
-        return HttpResponseRedirect(page.url("messages", name, place) + filter_form.query(page))
+        return page.leave(
+            page.url("messages", name, place) + filter_form.query(page),
+            _("No message matches the filter."),
+            messages.INFO,
+        )
     listed = found.examples[:MAX_LISTED]
     return confirm_act(
         page,
@@ -146,14 +369,15 @@ def _ask(page: Page, name: str, place: JobPlace, what: What, found: Preview) -> 
         unlisted=max(0, found.count - len(listed)) if listed else 0,
         at_most=found.at_most,
         more=[_("It runs in the background. You can follow its progress and cancel it.")],
-        inputs=[job_pages.rate_input()],
+        inputs=[rate_input()],
     )
 
 
 def _nothing(page: Page, name: str, place: JobPlace) -> HttpResponse:
     sentences = {"dead": _("There are no dead letters."), "ready": _("There is nothing to purge.")}
-    page.say(messages.INFO, sentences.get(place) or _("There is nothing to cancel."))
-    return HttpResponseRedirect(page.url("messages", name, place))
+    return page.leave(
+        page.url("messages", name, place), sentences.get(place) or _("There is nothing to cancel."), messages.INFO
+    )
 
 
 def _preview(page: Page, name: str, place: JobPlace, criteria: Filter) -> Preview:
@@ -211,9 +435,9 @@ def confirm_act(
         page,
         name,
         title % {"count": _("up to %(count)s") % {"count": number} if at_most else number},
+        " ".join([sentence, *more]),
+        button,
         tab=place,
-        sentence=" ".join([sentence, *more]),
-        button=button,
         act_url=act_url,
         back_url=page.url("messages", name, place) + filter_form.query(page),
         fields=fields,
